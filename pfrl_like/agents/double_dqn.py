@@ -1,0 +1,19 @@
+"""Double DQN (van Hasselt et al. 2015, arXiv:1509.06461)."""
+
+from typing import Any
+
+from torch import Tensor
+
+from pfrl_like.agents.dqn import DQN, value_of_next_obs
+from pfrl_like.batch import Batch
+
+
+def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
+    """argmax_a Q(s', a) of the online network, [N] (arXiv:1509.06461, eq. 4)."""
+    return value_of_next_obs(q_function, batch).greedy_actions
+
+
+class DoubleDQN(DQN):
+    """DQN whose next action is chosen by the online network and valued by the target network; arguments as `DQN`."""
+
+    next_action = staticmethod(greedy_of_online)

@@ -1,0 +1,188 @@
+"""Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), and with other Q-functions its distributional forms."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import ActionValue
+from pfrl_like.agents.off_policy_agent import OffPolicyAgent, frozen_copy
+from pfrl_like.batch import Batch
+from pfrl_like.explorer import Explorer
+from pfrl_like.functions.losses import half_square, huber, weighted_mean
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.recurrent import forward
+
+NextAction = Callable[[Any, Batch], Tensor | None]
+
+
+def value_of_obs(q_function: Any, batch: Batch) -> ActionValue:
+    """Q(s, .) of every row."""
+    if batch.lengths is None:
+        return q_function(batch.obs)
+    return forward(q_function, batch.obs, batch.recurrent_state, batch.lengths)[0]
+
+
+def value_of_next_obs(q_function: Any, batch: Batch) -> ActionValue:
+    """Q(s', .) of every row, forbidden actions left out."""
+    if batch.lengths is None:
+        value = q_function(batch.next_obs)
+    else:
+        value = forward(q_function, batch.next_obs, batch.next_recurrent_state, batch.lengths)[0]
+    return value if batch.next_action_mask is None else value.masked(batch.next_action_mask)
+
+
+def greedy_of_target(q_function: Any, batch: Batch) -> None:
+    """DQN's next action is the target network's own greedy one, which is what None stands for."""
+    return None
+
+
+def dqn_loss(
+    q_function: Any,
+    target_q_function: Any,
+    batch: Batch,
+    *,
+    next_action: NextAction = greedy_of_target,
+    elementwise: Callable[[Tensor], Tensor] = huber,
+    accumulator: str = "mean",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss of Q-learning; the Q-function's output type says what is compared (values, atoms, quantiles).
+
+    Args:
+        q_function: Online network.
+        target_q_function: Target network.
+        batch: Transitions or sequences.
+        next_action: Gives the action, [N], whose value in the next state is bootstrapped from; None for the greedy one.
+        elementwise: Loss of one TD error, for Q-functions that give plain values.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+    """
+    q = value_of_obs(q_function, batch)
+    with torch.no_grad():
+        next_q = value_of_next_obs(target_q_function, batch)
+        action = next_action(q_function, batch)
+    loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
+    return weighted_mean(loss, batch.weight, accumulator), td_error, value
+
+
+class DQN(OffPolicyAgent):
+    """Deep Q-Network agent. Any Q-function that gives an `ActionValue` with a `td_loss` will do.
+
+    Args:
+        q_function: Module from observations to an `ActionValue`.
+        optimizer: Optimiser of the Q-function's parameters.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
+        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of this agent.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The first update takes long.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    def __init__(
+        self,
+        q_function: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 50000,
+        minibatch_size: int = 32,
+        update_interval: int = 1,
+        target_update_interval: int = 10000,
+        clip_delta: bool = True,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        episodic_update_len: int | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_grad_norm: float | None = None,
+        *,
+        device: torch.device | str | None = None,
+        burn_in: int = 0,
+        compile: bool = False,
+    ) -> None:
+        super().__init__(
+            q_function, optimizer, replay_buffer, gamma, explorer, gpu=gpu, device=device,
+            replay_start_size=replay_start_size, minibatch_size=minibatch_size, update_interval=update_interval,
+            target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
+            soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
+            episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
+            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, burn_in=burn_in,
+            compile=compile,
+        )  # fmt: skip
+        self.clip_delta = clip_delta
+        self.elementwise = huber if clip_delta else half_square
+        self.target_model = frozen_copy(self.model)
+
+    next_action = staticmethod(greedy_of_target)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """`dqn_loss` of this agent's networks."""
+        loss, td_error, value = dqn_loss(
+            self.model, self.target_model, batch,
+            next_action=self.next_action, elementwise=self.elementwise, accumulator=self.batch_accumulator,
+        )  # fmt: skip
+        return loss, td_error, {"loss": loss.detach(), "q": value}
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment whose actions the Q-function cannot choose.
+
+        Raises:
+            TypeError: If a Q-function of discrete actions meets other actions, or the reverse.
+            ValueError: If the number of actions differs.
+        """
+        value = self.probe(observation_space)
+        n_actions = getattr(action_space, "n", None)
+        if value is None or action_space is None:
+            return
+        if not isinstance(value, ActionValue):
+            raise TypeError(f"q_function must return an ActionValue, got {type(value).__name__}")
+        discrete = hasattr(value, "n_actions")
+        if discrete and n_actions is None:
+            raise TypeError(
+                f"{type(self).__name__} with a Q-function of discrete actions ({type(value).__name__}) cannot act in "
+                f"{action_space}; use DDPG, TD3 or SoftActorCritic there, or a Q-function that gives a "
+                "QuadraticActionValue"
+            )
+        if discrete and value.n_actions != n_actions:  # type: ignore[attr-defined]
+            raise ValueError(
+                f"q_function gives the values of {value.n_actions} actions, the environment has {n_actions}"  # type: ignore[attr-defined]
+            )
+        if not discrete and n_actions is not None:
+            raise TypeError(
+                f"q_function gives {type(value).__name__}, which has continuous actions, but the environment has "
+                f"{action_space}; use a Q-function that gives a DiscreteActionValue"
+            )
+
+

@@ -1,0 +1,119 @@
+"""What an agent carries from step to step for its network: nothing, or recurrent states."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.batch import map_nested
+from pfrl_like.utils.recurrent import (
+    get_recurrent_state_at,
+    mask_recurrent_state_at,
+    one_step_forward,
+    recurrent_state_as_numpy,
+)
+
+
+class NoMemory:
+    """For networks that see one observation at a time."""
+
+    def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
+        """The module's output."""
+        return module(obs)
+
+    def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
+        """What the replay buffer is to store beside the transition."""
+        return {}
+
+    def episodes_ended(self, training: bool, ended: Any) -> None:
+        """Forget the episodes that are over."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on from here."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+
+
+class RecurrentMemory(NoMemory):
+    """Recurrent states of the environments that an agent acts in, apart for training and evaluation.
+
+    Args:
+        interval: Every how many steps of an episode the state goes into the replay buffer; None for only the first.
+    """
+
+    def __init__(self, interval: int | None) -> None:
+        self.interval = interval
+        self.train_state: Any = None
+        self.train_previous_state: Any = None
+        self.test_state: Any = None
+        self._steps = np.zeros(0, dtype=np.int64)
+
+    def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
+        """The module's output after one step; inactive environments keep their state."""
+        before = self.train_state if training else self.test_state
+        output, after = one_step_forward(module, obs, before)
+        if active is not None and not np.all(active):
+            after = _select(torch.as_tensor(np.asarray(active)), after, before)
+        if training:
+            self.train_previous_state, self.train_state = before, after
+        else:
+            self.test_state = after
+        return output
+
+    def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
+        """`recurrent_state` and `next_recurrent_state` of each environment, None in steps that keep none."""
+        k = len(ended)
+        if len(self._steps) != k:
+            self._steps = np.zeros(k, dtype=np.int64)
+        keep = self._steps == 0 if self.interval is None else self._steps % self.interval == 0
+        before = self.train_previous_state
+        if before is None:
+            before = map_nested(torch.zeros_like, self.train_state)
+        columns = {
+            "recurrent_state": [self._at(before, i) if keep[i] else None for i in range(k)],
+            "next_recurrent_state": [self._at(self.train_state, i) if keep[i] else None for i in range(k)],
+        }
+        self._steps += 1 if active is None else np.asarray(active, dtype=np.int64)
+        self._steps[np.asarray(ended, dtype=bool)] = 0
+        return columns
+
+    def episodes_ended(self, training: bool, ended: Any) -> None:
+        """Bring the states of ended episodes back to the initial one."""
+        indices = np.flatnonzero(ended)
+        if len(indices) == 0:
+            return
+        if training:
+            self.train_state = mask_recurrent_state_at(self.train_state, indices)
+        else:
+            self.test_state = mask_recurrent_state_at(self.test_state, indices)
+
+    def state(self) -> dict[str, Any]:
+        """The three states and the steps since each episode's start."""
+        return {
+            "train_state": self.train_state,
+            "train_previous_state": self.train_previous_state,
+            "test_state": self.test_state,
+            "steps": torch.as_tensor(self._steps.copy()),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.train_state = state["train_state"]
+        self.train_previous_state = state["train_previous_state"]
+        self.test_state = state["test_state"]
+        self._steps = state["steps"].numpy().copy()
+
+    @staticmethod
+    def _at(state: Any, i: int) -> Any:
+        return recurrent_state_as_numpy(get_recurrent_state_at(state, i, detach=True))
+
+
+def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
+    """`after` where active, `before` (None: zeros) elsewhere; the batch is the second axis."""
+    if isinstance(after, tuple):
+        return tuple(_select(active, a, None if before is None else b) for a, b in zip(after, before or after, strict=True))
+    where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
+    return torch.where(where, after, torch.zeros_like(after) if before is None else before)

@@ -1,0 +1,99 @@
+"""`Batch`: the one form in which experience reaches a learning step."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply `function` to every leaf of nested dicts, tuples and lists; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        return {key: map_nested(function, item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(map_nested(function, item) for item in value)
+    return function(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Batch:
+    """A minibatch of transitions, or of sequences of transitions, as tensors.
+
+    With `lengths` set the rows are B sequences in the order of a `PackedSequence`: sorted by falling length, time
+    first, so that every row-wise field has shape [N, ...] with N = sum(lengths); without it N = B.
+
+    Attributes:
+        obs: Observations, a tensor [N, ...] or a dict or tuple of such; as stored, before `phi`.
+        action: Actions, [N] int64 or [N, ...] float.
+        reward: Sum of the n discounted rewards, [N], float32.
+        next_obs: Observations after the n steps, like `obs`.
+        discount: gamma**n, or 0 where the n steps ended in a terminal state, [N], float32.
+        weight: Importance weights of prioritised replay, [N], float32.
+        index: Sequence numbers of the sampled items (host, int64), to be handed back to `update_priorities`.
+        action_mask: True where an action is allowed in `obs`, [N, n_actions], bool.
+        next_action_mask: The same for `next_obs`.
+        next_action: Action taken in `next_obs`, like `action`.
+        recurrent_state: Recurrent state before the first step of each sequence, tensors [layers, B, ...], nested
+            as the model nests it; None is the initial state.
+        next_recurrent_state: Recurrent state after the first step of each sequence.
+        lengths: Lengths of the sequences, [B], int64, on the host.
+        log_prob: Log-probability of `action` under the policy that chose it, [N].
+        value: Value estimate at the time of acting, [N].
+        advantage: Advantage estimate, [N].
+        returns: Target of the value function, [N].
+        extra: Other columns by name.
+    """
+
+    obs: Any
+    action: Any
+    reward: Tensor
+    next_obs: Any
+    discount: Tensor
+    weight: Tensor | None = None
+    index: Any = None
+    action_mask: Tensor | None = None
+    next_action_mask: Tensor | None = None
+    next_action: Any = None
+    recurrent_state: Any = None
+    next_recurrent_state: Any = None
+    lengths: Tensor | None = None
+    log_prob: Tensor | None = None
+    value: Tensor | None = None
+    advantage: Tensor | None = None
+    returns: Tensor | None = None
+    extra: Mapping[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    def replace(self, **changes: Any) -> "Batch":
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same rows on `device`; `index` and `lengths` stay on the host."""
+        if self.reward.device == torch.device(device):
+            return self
+        return self._map(lambda leaf: leaf.to(device, non_blocking=True) if isinstance(leaf, Tensor) else leaf)
+
+    def pin(self) -> "Batch":
+        """The same rows in page-locked memory, from which copies to a GPU run in the background."""
+        return self._map(lambda leaf: leaf.pin_memory() if isinstance(leaf, Tensor) else leaf)
+
+    def __getitem__(self, rows: Any) -> "Batch":
+        """Some rows of a batch of transitions; sequences cannot be cut this way.
+
+        Raises:
+            ValueError: If the batch holds sequences.
+        """
+        if self.lengths is not None:
+            raise ValueError("a batch of sequences cannot be indexed by row: its rows are packed time first")
+        return self._map(lambda leaf: leaf[rows], keep=())
+
+    def _map(self, function: Callable[[Any], Any], keep: tuple[str, ...] = ("index", "lengths")) -> "Batch":
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return Batch(**{k: v if k in keep else map_nested(function, v) for k, v in fields.items()})

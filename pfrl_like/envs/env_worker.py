@@ -1,0 +1,84 @@
+"""The body of a worker process of `MultiprocessVectorEnv`: one environment that does what the pipe says."""
+
+import random
+import sys
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+import numpy as np
+
+from pfrl_like.env import mend_gym, reset_values, seed_env
+from pfrl_like.envs.shared_observations import SharedObservations
+
+
+def serve_env(channel: Connection, index: int, make_env: Callable[[], Any], entropy: int, num_envs: int) -> None:
+    """Make an environment, send its spaces, then answer commands until the other end of the pipe is closed.
+
+    Args:
+        channel: The worker's end of the pipe; commands are pairs (name, argument).
+        index: Which environment this is.
+        make_env: Makes it.
+        entropy: Seeds the global random streams of this process, together with `index`, so that environments that
+            draw from them differ from each other and are the same in the next run of the same seed.
+        num_envs: How many environments there are.
+    """
+    _seed_global_streams(entropy, index)
+    env = make_env()
+    mend_gym(env)
+    try:
+        space = getattr(env, "observation_space", None)
+        channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
+        answers = _Answers(env, index, space, num_envs)
+        while True:
+            try:
+                command, argument = channel.recv()
+            except EOFError:
+                return
+            channel.send(getattr(answers, command)(argument))
+    finally:
+        close = getattr(env, "close", None)
+        if callable(close):
+            close()
+
+
+class _Answers:
+    """One method for each command."""
+
+    def __init__(self, env: Any, index: int, space: Any, num_envs: int) -> None:
+        self._env, self._index, self._space, self._num_envs = env, index, space, num_envs
+        self._shared = SharedObservations(None, num_envs)
+        self._seed: int | None = None
+
+    def attach(self, name_and_space: tuple[str, bytes]) -> None:
+        name, packed_space = name_and_space
+        if name:
+            self._shared = SharedObservations(cloudpickle.loads(packed_space), self._num_envs, name)
+
+    def step(self, action: Any) -> Any:
+        result = self._env.step(action)
+        if not isinstance(result, tuple | list) or len(result) not in (4, 5):
+            return result  # the parent says what is wrong
+        return (self._shared.put(self._index, result[0]), *result[1:])
+
+    def reset(self, _: None) -> tuple[Any, Any]:
+        seed, self._seed = self._seed, None
+        obs, info = reset_values(self._env.reset() if seed is None else self._env.reset(seed=seed))
+        return self._shared.put(self._index, obs), info
+
+    def seed(self, seed: int | None) -> None:
+        if seed is not None and not seed_env(self._env, seed):
+            self._seed = seed
+
+    def spec(self, _: None) -> bytes:
+        packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))
+        return packed
+
+
+def _seed_global_streams(entropy: int, index: int) -> None:
+    seed = int(np.random.SeedSequence([entropy, index]).generate_state(1)[0])
+    random.seed(seed)
+    np.random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)

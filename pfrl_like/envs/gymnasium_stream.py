@@ -1,0 +1,163 @@
+"""`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways."""
+
+import copy
+from typing import Any
+
+import gymnasium.vector
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from pfrl_like.envs.vector_stream import (
+    BoolArray,
+    VectorObs,
+    VectorStep,
+    VectorStream,
+    as_bools,
+    as_rewards,
+    merge_masks,
+    merge_rows,
+)
+from pfrl_like.errors import EnvError
+from pfrl_like.utils.spaces import space_kind
+
+
+class GymnasiumStream(VectorStream):
+    """A `gymnasium.vector.VectorEnv` in any autoreset mode; made by `as_vector_stream`.
+
+    Next-step: the step after an end ignores its action and only resets; its slot is not active then. Same-step: the
+    observation is already that of the new episode and the last one comes in `info["final_obs"]`. Disabled: `begin`
+    resets.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, env.single_observation_space, env.single_action_space)
+        self.mode = _autoreset_mode(env)
+        self._kind = space_kind(self.observation_space)
+        own_classes = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
+        is_own = isinstance(env.unwrapped, own_classes)
+        self._gives_copies = is_own and bool(env.unwrapped.copy)
+        self._can_cut_off = is_own or self.mode is AutoresetMode.DISABLED
+        self._resetting: BoolArray | None = None  # slots whose next step only resets
+        self._start(None, None)
+
+    def reset(self) -> VectorObs:
+        """Start an episode in every environment."""
+        obs, info = self.env.reset()
+        self._start(self._rows(obs), self._action_mask(info))
+        return VectorObs(self._next_obs, self._all_active, self._next_mask)
+
+    def step(self, actions: Any) -> VectorStep:
+        """Act in every environment."""
+        obs, reward, terminated, truncated, info = self.env.step(self._batched(actions))
+        obs = self._next_obs = self._rows(obs)
+        mask = self._next_mask = self._action_mask(info)
+        terminated = as_bools(terminated, self.num_envs, "terminated")
+        truncated = as_bools(truncated, self.num_envs, "truncated")
+        ended = terminated | truncated
+        if self.mode is AutoresetMode.SAME_STEP and ended.any():
+            obs = merge_rows(ended, self._final_obs(info, ended), obs)
+            mask = merge_masks(ended, self._action_mask(info.get("final_info", {})), mask)
+        active = self._all_active
+        if self._resetting is not None:
+            active, self._resetting = ~self._resetting, None
+        if "needs_reset" in info:
+            truncated |= active & np.asarray(info["needs_reset"], dtype=np.bool_)
+        self._ended, self._must_begin = ended, terminated | truncated
+        return VectorStep(obs, as_rewards(reward, self.num_envs), terminated, truncated, active, mask, info)
+
+    def begin(self, end: Any) -> VectorObs:
+        """Begin new episodes where `end`."""
+        end = as_bools(end, self.num_envs, "end")
+        if (self._must_begin > end).any():
+            raise ValueError(f"end is {end}, but these episodes have ended: {self._must_begin}")
+        to_reset = end if self.mode is AutoresetMode.DISABLED else end & ~self._ended
+        if to_reset.any():
+            self._reset_some(to_reset)
+        active = self._all_active
+        if self.mode is AutoresetMode.NEXT_STEP and self._ended.any():
+            self._resetting = self._ended
+            active = ~self._ended
+        self._ended = self._must_begin = np.zeros(self.num_envs, dtype=np.bool_)
+        return VectorObs(self._next_obs, active, self._next_mask)
+
+    def _start(self, obs: Any, mask: BoolArray | None) -> None:
+        self._next_obs, self._next_mask = obs, mask  # what comes next to act on, but for the slots begun in `begin`
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # in the eyes of the environment
+        self._must_begin = self._ended  # in the eyes of the agent
+        self._resetting = None
+
+    def _reset_some(self, rows: BoolArray) -> None:
+        if not self._can_cut_off:
+            raise ValueError(
+                f"environment {int(np.argmax(rows))} of {self.env} was to be reset before its episode ended (the "
+                f'runner\'s episode limit, or info["needs_reset"]), but it can only reset itself ({self.mode}): put '
+                "the limit into the environment (gymnasium.wrappers.TimeLimit) or use AutoresetMode.DISABLED"
+            )
+        obs, info = self.env.reset(options={"reset_mask": rows.copy()})
+        self._next_obs = merge_rows(rows, self._rows(obs), self._next_obs)
+        self._next_mask = merge_masks(rows, self._action_mask(info), self._next_mask)
+
+    def _rows(self, obs: Any) -> Any:
+        """The observations as an array [k, ...], or as a list of k where one of them is no single array."""
+        if not self._gives_copies:
+            obs = copy.deepcopy(obs)  # may be written to by the next step
+        if self._kind in ("dict", "tuple"):
+            return [_row(self.observation_space, obs, i) for i in range(self.num_envs)]
+        return obs if isinstance(obs, np.ndarray) and obs.dtype != object else list(obs)
+
+    def _final_obs(self, info: Any, ended: BoolArray) -> Any:
+        if "final_obs" not in info:
+            raise EnvError(f'episodes ended in {self.env}, but there is no info["final_obs"] ({self.mode})')
+        final = info["final_obs"]
+        if isinstance(final, np.ndarray) and final.dtype == object:
+            obs = [final[i] for i in range(self.num_envs)]
+        else:
+            obs = self._rows(final)
+        if not isinstance(self._next_obs, np.ndarray) or isinstance(obs, np.ndarray):
+            return obs
+        stacked = np.empty_like(self._next_obs)
+        for index in np.flatnonzero(ended):
+            stacked[index] = obs[index]
+        return stacked
+
+    def _action_mask(self, info: Any) -> BoolArray | None:
+        masks = info.get("action_mask")
+        if masks is None:
+            return None
+        present = info.get("_action_mask", self._all_active)
+        if masks.dtype == object:  # masks that were lists
+            first = next(mask for mask, is_there in zip(masks, present, strict=True) if is_there)
+            masks = [mask if is_there else np.ones(len(first)) for mask, is_there in zip(masks, present, strict=True)]
+        allowed = np.array(masks, dtype=np.bool_)
+        allowed[~present] = True
+        return allowed
+
+    def _batched(self, actions: Any) -> Any:
+        if isinstance(actions, np.ndarray):
+            return actions
+        space = self.action_space
+        if space_kind(space) in ("dict", "tuple"):
+            return concatenate(space, actions, create_empty_array(space, self.num_envs))  # type: ignore[arg-type]
+        return np.asarray(actions, dtype=space.dtype)
+
+
+def _autoreset_mode(env: Any) -> AutoresetMode:
+    mode = env.metadata.get("autoreset_mode")
+    try:
+        return AutoresetMode(mode)
+    except ValueError:
+        raise ValueError(
+            f'{env} has metadata["autoreset_mode"] = {mode!r}, expected one of {list(AutoresetMode)}: set it to what '
+            "the environment does when an episode ends"
+        ) from None
+
+
+def _row(space: Any, obs: Any, index: int) -> Any:
+    """The observation of one environment out of gymnasium's batched form."""
+    kind = space_kind(space)
+    if kind == "dict":
+        return {key: _row(part, obs[key], index) for key, part in space.spaces.items()}
+    if kind == "tuple":
+        return tuple(_row(part, item, index) for part, item in zip(space.spaces, obs, strict=True))
+    return obs[index]

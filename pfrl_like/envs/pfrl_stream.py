@@ -1,0 +1,106 @@
+"""`PfrlStream`: vector environments of PFRL's form, which the caller resets."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.env import reset_values
+from pfrl_like.envs.vector_stream import (
+    BoolArray,
+    VectorObs,
+    VectorStep,
+    VectorStream,
+    as_bools,
+    as_rewards,
+    merge_masks,
+)
+from pfrl_like.envs.vector_values import Rows
+from pfrl_like.errors import EnvError
+
+
+class PfrlStream(VectorStream):
+    """A vector environment with `step(actions)` of four or five values and `reset(mask)`."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, getattr(env, "observation_space", None), getattr(env, "action_space", None))
+        self._obs: Any = None
+        self._mask: BoolArray | None = None
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+
+    def reset(self) -> VectorObs:
+        """Start an episode in every environment."""
+        self._obs, infos = self._reset_values(self.env.reset())
+        self._mask = self._action_mask(infos)
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        return VectorObs(self._obs, self._all_active, self._mask)
+
+    def step(self, actions: Any) -> VectorStep:
+        """Act in every environment."""
+        result = self.env.step(actions)
+        if not isinstance(result, tuple | list) or len(result) not in (4, 5):
+            came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
+            raise EnvError(f"the vector environment's step returned {came}, expected 4 or 5")
+        obs, infos = result[0], result[-1]
+        if len(infos) != self.num_envs or isinstance(infos, Mapping):
+            raise EnvError(f"infos is a {type(infos).__name__} of length {len(infos)}, expected {self.num_envs} dicts")
+        terminated = as_bools(result[2], self.num_envs, "done")
+        if len(result) == 5:
+            truncated = as_bools(result[3], self.num_envs, "truncated")
+        else:
+            truncated = self._flags(infos, "TimeLimit.truncated")
+            terminated &= ~truncated
+        self._obs = self._stacked(obs)
+        self._mask = self._action_mask(infos)
+        truncated |= self._flags(infos, "needs_reset")
+        self._ended = terminated | truncated
+        reward = as_rewards(result[1], self.num_envs)
+        return VectorStep(self._obs, reward, terminated, truncated, self._all_active, self._mask, infos)
+
+    def begin(self, end: Any) -> VectorObs:
+        """Begin new episodes where `end`."""
+        end = as_bools(end, self.num_envs, "end")
+        if (self._ended > end).any():
+            raise ValueError(f"end is {end}, but these episodes have ended: {self._ended}")
+        if end.any():
+            self._obs, infos = self._reset_values(self.env.reset(~end))
+            self._mask = merge_masks(end, self._action_mask(infos), self._mask)
+            self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        return VectorObs(self._obs, self._all_active, self._mask)
+
+    def _reset_values(self, result: Any) -> tuple[Any, Sequence[Mapping[str, Any]]]:
+        if type(result) is tuple and len(result) == 2 and _are_dicts(result[1], self.num_envs):
+            return self._stacked(result[0]), result[1]
+        if len(result) != self.num_envs:
+            raise EnvError(f"reset returned {len(result)} observations, expected {self.num_envs}")
+        obs = self._stacked(result)
+        if isinstance(obs, np.ndarray):
+            return obs, ()
+        pairs = [reset_values(one) for one in obs]  # PFRL's own classes leave (obs, info) of gymnasium together
+        return [pair[0] for pair in pairs], [pair[1] or {} for pair in pairs]
+
+    def _stacked(self, obs: Any) -> Any:
+        if len(obs) != self.num_envs:
+            raise EnvError(f"obs has length {len(obs)}, expected one for each of {self.num_envs} environments")
+        return obs.array if type(obs) is Rows else obs
+
+    def _flags(self, infos: Sequence[Mapping[str, Any]], key: str) -> BoolArray:
+        if not any(infos):
+            return np.zeros(self.num_envs, dtype=np.bool_)
+        return np.array([bool(info) and bool(info.get(key, False)) for info in infos], dtype=np.bool_)
+
+    def _action_mask(self, infos: Sequence[Mapping[str, Any]]) -> BoolArray | None:
+        masks: BoolArray | None = None
+        if not any(infos):
+            return None
+        for index, info in enumerate(infos):
+            mask = info.get("action_mask") if info else None
+            if mask is not None:
+                if masks is None:
+                    masks = np.ones((self.num_envs, len(mask)), dtype=np.bool_)
+                masks[index] = mask
+        return masks
+
+
+def _are_dicts(infos: Any, n: int) -> bool:
+    return isinstance(infos, list) and len(infos) == n and all(isinstance(info, dict) for info in infos)

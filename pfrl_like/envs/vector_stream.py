@@ -1,0 +1,177 @@
+"""`VectorStream`: the one form in which several environments reach the agent, whoever resets them and when."""
+
+import sys
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+BoolArray = NDArray[np.bool_]
+
+
+class VectorObs(NamedTuple):
+    """Observations to act on.
+
+    Attributes:
+        obs: One observation for each environment: an array [k, ...] or a sequence of length k.
+        active: False where an environment has yet to spend a step on its reset: any action will do there, and it
+            costs no draw; bool [k].
+        action_mask: True where an action is allowed, bool [k, n_actions]; None if no environment tells.
+    """
+
+    obs: Any
+    active: BoolArray
+    action_mask: BoolArray | None
+
+
+class VectorStep(NamedTuple):
+    """One transition of each active environment.
+
+    Attributes:
+        obs: The true observations after the step, the last one of the episode where it ended; as in `VectorObs`.
+        reward: float64 [k].
+        terminated: Whether `obs` is terminal, bool [k].
+        truncated: Whether the episode was cut off at `obs`, also by `info["needs_reset"]`, bool [k].
+        active: False where the environment only reset itself, so that there is no transition, bool [k].
+        action_mask: Of `obs`; as in `VectorObs`.
+        infos: As the environment gave it: a sequence of dicts (PFRL) or a dict of arrays (gymnasium).
+    """
+
+    obs: Any
+    reward: NDArray[np.float64]
+    terminated: BoolArray
+    truncated: BoolArray
+    active: BoolArray
+    action_mask: BoolArray | None
+    infos: Any
+
+
+class VectorStream(ABC):
+    """Several environments: `reset`, then `step` and `begin` in turn.
+
+    Attributes:
+        env: The vector environment.
+        num_envs: The number k of environments in it.
+        observation_space: That of one environment, None if unknown.
+        action_space: That of one environment, None if unknown.
+    """
+
+    def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
+        self.env = env
+        self.num_envs = int(env.num_envs)
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self._all_active = np.ones(self.num_envs, dtype=np.bool_)
+        self._all_active.flags.writeable = False  # handed out at every step
+
+    @abstractmethod
+    def reset(self) -> VectorObs:
+        """Start an episode in every environment."""
+
+    @abstractmethod
+    def step(self, actions: Any) -> VectorStep:
+        """Act in every environment.
+
+        Args:
+            actions: One action for each, length k.
+
+        Raises:
+            EnvError: If the environment breaks its contract.
+            WorkerError: If an environment in another process raised or its process died.
+        """
+
+    @abstractmethod
+    def begin(self, end: Any) -> VectorObs:
+        """Begin new episodes where the last ones have ended.
+
+        Args:
+            end: Which episodes are over, bool [k]: those that the last step terminated or truncated, and those that
+                the caller cuts off.
+
+        Raises:
+            ValueError: If an ended episode is not in `end`, or an episode is cut off that the environment does not
+                let anyone cut off.
+        """
+
+    def close(self) -> None:
+        """Close the vector environment."""
+        self.env.close()
+
+
+def as_vector_stream(env: Any) -> VectorStream:
+    """Give a vector environment the form of a `VectorStream`.
+
+    Args:
+        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)`
+            of four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If a gymnasium vector environment does not tell its autoreset mode.
+    """
+    if isinstance(env, VectorStream):
+        return env
+    if isinstance(env, _vector_env_class("gymnasium")):
+        from pfrl_like.envs.gymnasium_stream import GymnasiumStream
+
+        return GymnasiumStream(env)
+    has_methods = callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
+    if isinstance(env, _vector_env_class("gym")) or not has_methods or not hasattr(env, "num_envs"):
+        raise TypeError(
+            f"env is a {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
+            "num_envs, step(actions) and reset(mask); SerialVectorEnv([env, ...]) makes one of single environments"
+        )
+    from pfrl_like.envs.pfrl_stream import PfrlStream
+
+    return PfrlStream(env)
+
+
+def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    """Take action masks from `mask` where `rows`, else from `other`; None allows everything."""
+    known = other if mask is None else mask
+    if known is None:
+        return None
+    everything = np.ones_like(known)
+    return np.where(rows[:, None], everything if mask is None else mask, everything if other is None else other)
+
+
+def merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
+    """Take observations from `obs` where `rows`, else from `other`; fresh containers."""
+    if isinstance(obs, np.ndarray) and isinstance(other, np.ndarray):
+        merged = other.copy()
+        merged[rows] = obs[rows]
+        return merged
+    return [obs[i] if row else other[i] for i, row in enumerate(rows)]
+
+
+def as_bools(values: Any, num_envs: int, name: str) -> BoolArray:
+    """A fresh bool array of length `num_envs`.
+
+    Raises:
+        ValueError: If the length is another one.
+    """
+    array = np.array(values, dtype=np.bool_)
+    if array.shape != (num_envs,):
+        raise ValueError(f"{name} has shape {array.shape}, expected one bool for each of {num_envs} environments")
+    return array
+
+
+def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
+    """A fresh float64 array of length `num_envs`.
+
+    Raises:
+        ValueError: If these are not that many numbers.
+    """
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.shape != (num_envs,):
+        raise ValueError(f"reward is {values!r}, expected one number for each of {num_envs} environments")
+    return array
+
+
+def _vector_env_class(library: str) -> Any:
+    """The class `VectorEnv` of a library, or what nothing is an instance of if it has not been imported."""
+    return getattr(sys.modules.get(f"{library}.vector"), "VectorEnv", ())

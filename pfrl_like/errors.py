@@ -1,0 +1,75 @@
+"""The library's own exceptions; mistakes in arguments are plain `ValueError` and `TypeError`."""
+
+
+class PfrlLikeError(Exception):
+    """Base of the errors below, so that a caller can catch what this library raises on purpose."""
+
+
+class CheckpointError(PfrlLikeError, ValueError):
+    """A file or directory that cannot be read or written as it should be.
+
+    Args:
+        path: The offending file or directory.
+        reason: What is wrong with it, as a sentence without a final full stop.
+    """
+
+    def __init__(self, path: object, reason: str) -> None:
+        self.path = str(path)
+        self.reason = reason
+        super().__init__(self.path, reason)
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+class NonFiniteError(PfrlLikeError, ValueError):
+    """NaN or infinity in an observation, a reward, a loss, a gradient or a parameter.
+
+    Args:
+        name: What held the number, for instance "reward" or "loss".
+        message: What came and what was expected.
+        batch: The minibatch of a refused update, for the report of the run; None elsewhere.
+    """
+
+    def __init__(self, name: str, message: str, batch: object = None) -> None:
+        self.name = name
+        self.batch = batch
+        super().__init__(message)
+
+
+class EnvError(PfrlLikeError, RuntimeError):
+    """An environment that breaks its contract: wrong return values, wrong shapes, a step after its end."""
+
+
+class WorkerError(PfrlLikeError, RuntimeError):
+    """A worker process that raised or died.
+
+    Args:
+        index: Which worker (the index of its environment).
+        reason: What happened to it, for instance "was killed by signal 9".
+        traceback_text: The worker's own traceback, empty if it died without one.
+    """
+
+    def __init__(self, index: int, reason: str, traceback_text: str = "") -> None:
+        self.index = index
+        self.reason = reason
+        self.traceback_text = traceback_text
+        super().__init__(index, reason, traceback_text)
+
+    def __str__(self) -> str:
+        text = f"worker {self.index} {self.reason}"
+        return f"{text}\n\n{self.traceback_text}" if self.traceback_text else text
+
+
+class MissingDependencyError(PfrlLikeError, ImportError):
+    """An optional package that is not installed.
+
+    Args:
+        package: Its name on the package index.
+        purpose: What needs it.
+        extra: The extra of this library that installs it, if there is one.
+    """
+
+    def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
+        command = f'pip install "pfrl_like[{extra}]"' if extra else f"pip install {package}"
+        super().__init__(f"{purpose} needs the package {package}, which is not installed: {command}")

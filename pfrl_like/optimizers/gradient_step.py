@@ -1,0 +1,211 @@
+"""One descent on a loss: clear, backward, check, clip, step.
+
+The step itself is PyTorch's fused kernel, called on cached lists of the user's own parameters and optimiser state
+where the optimiser is one whose step is known; it is `optimizer.step()` for every other one, and wherever the user
+has attached something to it (hooks, a closure, a tensor as learning rate).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from pfrl_like.errors import NonFiniteError
+
+#: On a GPU the kernel itself skips a bad update; the host looks this seldom, so that it never waits.
+CHECK_INTERVAL = 100
+
+Kernel = Callable[[list[Tensor]], None]
+
+
+class GradientStep:
+    """Applies one optimiser to one loss after the other.
+
+    Args:
+        optimizer: The user's optimiser; learning rate and the like are read from its `param_groups` at every step.
+        max_grad_norm: Largest L2 norm of the whole gradient, None for no clipping.
+
+    Raises:
+        NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
+            state stay as they were. On a GPU it is raised up to 100 calls later, the bad updates having been skipped.
+    """
+
+    def __init__(self, optimizer: Optimizer, max_grad_norm: float | None = None) -> None:
+        self.optimizer = optimizer
+        self.max_grad_norm = max_grad_norm
+        self._calls = 0
+        self._cached_for: tuple[Any, ...] = ()
+        self._prepare()
+
+    def __call__(self, loss: Tensor) -> None:
+        optimizer = self.optimizer
+        if self._cached_for[0] is not optimizer.state or self._cached_for[1] is not optimizer.param_groups:
+            self._prepare()  # load_state_dict puts new objects there
+        params = self.params
+        for param in params:
+            param.grad = None
+        loss.backward()  # type: ignore[no-untyped-call]
+        grads = [param.grad for param in params]
+        if self.on_gpu:
+            self._step_on_gpu(loss, grads)
+            return
+        norm = self._clip() if self.max_grad_norm is not None else None
+        self._refuse_non_finite(loss.item(), grads, norm)
+        if self.kernel is None or any(grad is None for grad in grads):
+            self._slow_step()
+        else:
+            self.kernel(grads)  # type: ignore[arg-type]
+
+    def _refuse_non_finite(self, loss: float, grads: Sequence[Tensor | None], norm: Tensor | None) -> None:
+        if not math.isfinite(loss):
+            raise NonFiniteError("loss", f"the loss is {loss}, expected a finite number; the update was not applied")
+        if norm is not None:
+            bad = not math.isfinite(norm.item())
+        else:
+            self.found_inf.zero_()
+            present = [grad for grad in grads if grad is not None]
+            torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
+            bad = self.found_inf.item() != 0
+        if bad:
+            raise NonFiniteError(
+                "gradient",
+                f"the gradient of the loss ({loss}) holds NaN or infinity, expected finite numbers; "
+                "the update was not applied",
+            )
+
+    def _step_on_gpu(self, loss: Tensor, grads: Sequence[Tensor | None]) -> None:
+        present = [grad for grad in grads if grad is not None]
+        if self.max_grad_norm is not None:
+            self._clip()
+        self.found_inf.copy_((~torch.isfinite(loss.detach())).float())
+        torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
+        self.skipped.add_(self.found_inf)
+        if self.kernel is not None and len(present) == len(grads):
+            self.kernel(present)
+        elif self.found_inf.item() == 0:
+            self._slow_step()
+        self._calls += 1
+        if self._calls % CHECK_INTERVAL == 0 and self.skipped.item():
+            count = int(self.skipped.item())
+            self.skipped.zero_()
+            raise NonFiniteError("gradient", f"{count} of the last {CHECK_INTERVAL} updates were not finite, and skipped")
+
+    def _clip(self) -> Tensor:
+        assert self.max_grad_norm is not None
+        return torch.nn.utils.clip_grad_norm_(self.params, self.max_grad_norm)
+
+    def _slow_step(self) -> None:
+        self.optimizer.step()
+        self._prepare()  # the first step of an optimiser makes its state
+
+    def _prepare(self) -> None:
+        optimizer = self.optimizer
+        self._cached_for = (optimizer.state, optimizer.param_groups)
+        self.params = [param for group in optimizer.param_groups for param in group["params"] if param.requires_grad]
+        if not self.params:
+            raise ValueError("optimizer holds no parameter that requires a gradient")
+        device = self.params[0].device
+        self.on_gpu = device.type != "cpu"
+        self.found_inf = torch.zeros((1,), device=device)
+        self.skipped = torch.zeros((1,), device=device)
+        self.one = torch.ones((1,), device=device)
+        self.kernel = self._fused_kernel()
+
+    def _fused_kernel(self) -> Kernel | None:
+        optimizer = self.optimizer
+        make = {Adam: _adam_kernel, AdamW: _adam_kernel, SGD: _sgd_kernel}.get(type(optimizer))
+        if make is None or not _is_plain(optimizer) or len({param.device for param in self.params}) > 1:
+            return None
+        group_kernels = []
+        for group in optimizer.param_groups:
+            params = [param for param in group["params"] if param.requires_grad]
+            kernel = make(optimizer, group, params, self.found_inf if self.on_gpu else None)
+            if kernel is None:
+                return None
+            group_kernels.append((len(params), kernel))
+        if len(group_kernels) == 1:
+            return group_kernels[0][1]
+
+        def all_groups(grads: list[Tensor]) -> None:
+            start = 0
+            for count, kernel in group_kernels:
+                kernel(grads[start : start + count])
+                start += count
+
+        return all_groups
+
+
+def _is_plain(optimizer: Optimizer) -> bool:
+    """Whether nothing of the user's would be missed if `optimizer.step` were not called."""
+    step = optimizer.__dict__.get("step")  # a learning-rate scheduler puts a wrapper there, which only counts
+    return (step is None or hasattr(step, "_wrapped_by_lr_sched")) and not (
+        optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    )
+
+
+def _is_fusable(group: dict[str, Any], params: Sequence[Tensor]) -> bool:
+    return (
+        all(param.dtype in (torch.float32, torch.float64) and not param.is_sparse for param in params)
+        and len({param.dtype for param in params}) == 1
+        and group.get("fused") is not False
+        and not group.get("foreach")
+        and not group.get("capturable")
+        and not group.get("differentiable")
+        and not isinstance(group["lr"], Tensor)
+    )
+
+
+def _adam_kernel(
+    optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None
+) -> Kernel | None:
+    """Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) on the user's own state."""
+    states = [optimizer.state.get(param) for param in params]
+    if not _is_fusable(group, params) or not all(states):
+        return None
+    exp_avgs = [state["exp_avg"] for state in states]  # type: ignore[index]
+    exp_avg_sqs = [state["exp_avg_sq"] for state in states]  # type: ignore[index]
+    steps = [state["step"] for state in states]  # type: ignore[index]
+    maxima = [state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else []  # type: ignore[index]
+    if any(step.device != param.device for step, param in zip(steps, params, strict=True)):
+        return None
+    decoupled = isinstance(optimizer, AdamW) or group.get("decoupled_weight_decay", False)
+    fused = torch._fused_adamw_ if decoupled else torch._fused_adam_
+
+    def kernel(grads: list[Tensor]) -> None:
+        beta1, beta2 = group["betas"]
+        torch._foreach_add_(steps, 1)
+        fused(
+            params, grads, exp_avgs, exp_avg_sqs, maxima, steps,
+            lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"],
+            amsgrad=group["amsgrad"], maximize=group["maximize"], grad_scale=None, found_inf=found_inf,
+        )  # fmt: skip
+        if found_inf is not None:
+            torch._foreach_sub_(steps, [found_inf] * len(steps))
+        optimizer._opt_called = True  # type: ignore[attr-defined]  # what learning-rate schedulers look for
+
+    return kernel
+
+
+def _sgd_kernel(
+    optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None
+) -> Kernel | None:
+    """Stochastic gradient descent, with momentum from the user's own buffers once they exist."""
+    momentum = group["momentum"] != 0
+    states = [optimizer.state.get(param) or {} for param in params]
+    buffers = [state.get("momentum_buffer") for state in states]
+    if not _is_fusable(group, params) or (momentum and any(buffer is None for buffer in buffers)):
+        return None
+
+    def kernel(grads: list[Tensor]) -> None:
+        torch._fused_sgd_(
+            params, grads, buffers if momentum else [],
+            weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
+            dampening=group["dampening"], nesterov=group["nesterov"], maximize=group["maximize"],
+            is_first_step=False, grad_scale=None, found_inf=found_inf,
+        )  # fmt: skip
+        optimizer._opt_called = True  # type: ignore[attr-defined]
+
+    return kernel

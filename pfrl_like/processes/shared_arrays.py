@@ -1,0 +1,137 @@
+"""`SharedArrays`: NumPy arrays in memory that several processes see, gone when the last of them has let go."""
+
+import contextlib
+import itertools
+import os
+import time
+from collections.abc import Sequence
+from multiprocessing import resource_tracker
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Shape and dtype (as `dtype.str`) of each array.
+Layout = tuple[tuple[tuple[int, ...], str], ...]
+
+_ALIGNMENT = 64
+_MEMORY_FILES = Path("/dev/shm")
+_STALE_SECONDS = 60.0
+_counter = itertools.count()
+
+
+class SharedArrays:
+    """Arrays in one block of shared memory.
+
+    The owner makes them, the others `attach` by name and layout, and once all have, the owner calls `unlink`: the
+    name is gone and the memory lives until the last process has closed it or died.
+
+    Args:
+        layout: Shapes and dtypes of the arrays.
+
+    Attributes:
+        name: Name of the block, `pl_<pid>_<start time of the process>_<n>`.
+        layout: As given.
+        arrays: The arrays, zero at first.
+
+    Raises:
+        OSError: If there is not so much shared memory.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        _remove_stale_blocks()
+        self.layout = layout
+        self.name = f"pl_{os.getpid()}_{_start_time(os.getpid())}_{next(_counter)}"
+        size = _offsets(layout)[-1]
+        self._memory = SharedMemory(self.name, create=True, size=size)
+        try:
+            _reserve(self.name, size)
+        except OSError:
+            self._memory.close()
+            self._memory.unlink()
+            raise
+        self._linked = True
+        self.arrays = _arrays(self._memory, layout)
+
+    @classmethod
+    def attach(cls, name: str, layout: Layout) -> "SharedArrays":
+        """See the arrays that another process has made."""
+        self = cls.__new__(cls)
+        self.name, self.layout, self._linked = name, layout, False
+        self._memory = SharedMemory(name)
+        self.arrays = _arrays(self._memory, layout)
+        return self
+
+    def unlink(self) -> None:
+        """Remove the name (owner only); a second call does nothing."""
+        if self._linked:
+            self._linked = False
+            self._memory.unlink()
+
+    def close(self) -> None:
+        """Let go of the memory, which no array outside may still point into, and remove the name."""
+        self.arrays.clear()
+        with contextlib.suppress(BufferError):  # someone kept a view: the memory goes with it
+            self._memory.close()
+        self.unlink()
+
+
+def ensure_tracker() -> None:
+    """Start the process that cleans up shared memory after a crash, so that forked workers share it with the parent.
+
+    A worker forked before would start one of its own, which at the worker's end would take the parent's memory for a
+    leak and remove it.
+    """
+    resource_tracker.ensure_running()
+
+
+def _offsets(layout: Layout) -> list[int]:
+    """Where each array starts, and the total size."""
+    offsets = [0]
+    for shape, dtype in layout:
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        offsets.append(-(-(offsets[-1] + size) // _ALIGNMENT) * _ALIGNMENT)
+    offsets[-1] = max(offsets[-1], 1)
+    return offsets
+
+
+def _arrays(memory: SharedMemory, layout: Layout) -> list[NDArray[Any]]:
+    starts = _offsets(layout)
+    return [
+        np.ndarray(shape, np.dtype(dtype), buffer=memory.buf, offset=start)
+        for (shape, dtype), start in zip(layout, starts, strict=False)
+    ]
+
+
+def _reserve(name: str, size: int) -> None:
+    """Take the memory now: a full /dev/shm is an error here and not a bus error at the first write."""
+    path = _MEMORY_FILES / name
+    if hasattr(os, "posix_fallocate") and path.exists():
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            os.posix_fallocate(descriptor, 0, size)
+        finally:
+            os.close(descriptor)
+
+
+def _start_time(pid: int) -> int:
+    """When a process started, in clock ticks after the boot; tells a process from a later one of the same number."""
+    try:
+        fields: Sequence[str] = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[19])
+    except OSError:
+        return -1 if Path("/proc/self/stat").exists() else 0
+
+
+def _remove_stale_blocks() -> None:
+    """Remove the blocks of processes that died before they could, if their names are still there after a minute."""
+    if not Path("/proc/self/stat").exists():
+        return
+    for path in _MEMORY_FILES.glob("pl_*_*_*"):
+        parts = path.name.split("_")
+        with contextlib.suppress(OSError, ValueError):
+            is_old = time.time() - path.stat().st_mtime > _STALE_SECONDS
+            if is_old and _start_time(int(parts[1])) != int(parts[2]):
+                path.unlink()

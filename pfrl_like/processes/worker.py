@@ -1,0 +1,137 @@
+"""What runs inside a worker process: its life ends with its parent's, and its errors travel home as text."""
+
+import ctypes
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The last news of a worker that raised or died.
+
+    Attributes:
+        reason: What happened, for instance "was killed by signal 9 (SIGKILL)".
+        traceback_text: The worker's own traceback, empty if it died without one.
+    """
+
+    reason: str
+    traceback_text: str = ""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The last news of a worker whose target returned; `result` is what it returned."""
+
+    result: Any = None
+
+
+class Portable:
+    """A callable that travels by cloudpickle, so that lambdas and local functions reach spawned processes, too.
+
+    It is unpacked at its first call and not while the process starts, so that an error in doing so can be reported.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function: Callable[..., Any] | None = function
+        self._packed = b""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        if self._function is None:
+            self._function = pickle.loads(self._packed)
+        return self._function(*args, **kwargs)
+
+    def pack(self) -> None:
+        """Pickle the function now.
+
+        Raises:
+            TypeError: If it cannot be pickled.
+        """
+        if not self._packed:
+            try:
+                self._packed = cloudpickle.dumps(self._function)
+            except Exception as error:
+                raise TypeError(f"{self._function!r} cannot be sent to another process: {error}") from error
+
+    def __getstate__(self) -> bytes:
+        self.pack()
+        return self._packed
+
+    def __setstate__(self, packed: bytes) -> None:
+        self._function, self._packed = None, packed
+
+
+def run_worker(
+    target: Callable[..., Any],
+    channel: Connection,
+    index: int,
+    arguments: tuple[Any, ...],
+    parent_pid: int | None,
+    close_inherited: Callable[[], None],
+) -> None:
+    """Run `target(channel, index, *arguments)` as the body of a process and report its end through the channel.
+
+    Args:
+        target: What to run.
+        channel: The worker's end of a pipe to its parent.
+        index: Which worker this is.
+        arguments: Further arguments.
+        parent_pid: Process whose thread started this one and will live as long as it, None if there is no such.
+        close_inherited: Closes what a fork has copied and this worker must not keep open.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    close_inherited()
+    _die_with_parent(parent_pid)
+    news: Failure | Finished
+    try:
+        news = Finished(target(channel, index, *arguments))
+    except BaseException as error:  # SystemExit and KeyboardInterrupt, too: the parent must hear of every end
+        news = Failure(_describe(error), traceback.format_exc())
+    _report(channel, news)
+    if isinstance(news, Failure):
+        sys.exit(1)
+
+
+def _report(channel: Connection, news: Failure | Finished) -> None:
+    try:
+        channel.send(news)
+    except OSError:  # the parent has gone or no longer listens
+        pass
+    except Exception as error:  # the result cannot be pickled
+        channel.send(Failure(_describe(error), traceback.format_exc()))
+
+
+def _describe(error: BaseException) -> str:
+    text = str(error)
+    return f"raised {type(error).__name__}" + (f": {text}" if text else "")
+
+
+def _die_with_parent(parent_pid: int | None) -> None:
+    if sys.platform == "linux" and parent_pid is not None:
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() == parent_pid:
+            return
+        os._exit(1)  # it died before the call
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True, name="parent-watch").start()
+
+
+def _exit_after(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)

@@ -1,0 +1,203 @@
+"""Replacing a file so that every reader, and every restart, finds the old content or the new one, never a part.
+
+The recipe (new temporary file beside the target, write, fsync, rename, fsync of the directory) is the one of
+Pillai et al. 2014, "All file systems are not created equal" (OSDI), section 6.
+"""
+
+import contextlib
+import errno
+import io
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, cast
+
+from pfrl_like.errors import CheckpointError, PfrlLikeError
+
+#: What fills a file: its bytes, or a function that writes them to a stream (which cannot seek).
+Writer = bytes | Callable[[BinaryIO], None]
+
+_CHUNK = 1 << 24
+_STALE_SECONDS = 3600.0
+# Absent on Windows, where the flags do not exist and are not needed, or on file systems without the operation.
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK, errno.ENOSYS)
+
+
+def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool = True) -> None:
+    """Replace the file `path` by new content, or leave it as it is.
+
+    Args:
+        path: The file; its directory has to exist. A symbolic link of this name is replaced, not followed.
+        writer: Bytes, or a function called with a stream to write to.
+        durable: Wait until the content would survive a power cut; without it, it survives only the process.
+
+    Raises:
+        CheckpointError: If the content cannot be produced or written; the old file is still in place.
+    """
+    target = os.fspath(path)
+    write_file(target, writer, durable=durable)
+    if durable:
+        sync_directory(os.path.dirname(target) or ".")
+
+
+def write_file(target: str, writer: Writer, *, durable: bool) -> None:
+    """As `atomic_write`, without the fsync of the directory, for those who write several files into it."""
+    directory, name = os.path.split(target)
+    temporary = os.path.join(directory, f".tmp-{name}-{os.getpid()}-{secrets.token_hex(4)}")
+    with _named_errors(target, "written"):
+        try:
+            _fill(temporary, writer, durable)
+            os.replace(temporary, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+    remove_temporaries(directory or ".", f".tmp-{name}-", older_than=_STALE_SECONDS)
+
+
+def sync_directory(directory: str) -> None:
+    """Make the names in a directory survive a power cut.
+
+    Raises:
+        CheckpointError: If the disk reports an error.
+    """
+    if os.name == "nt":  # a directory cannot be opened there
+        return
+    with _named_errors(directory, "written"):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in _NOT_OFFERED:
+                raise
+        finally:
+            os.close(descriptor)
+
+
+def remove_temporaries(directory: str, prefix: str, *, older_than: float) -> None:
+    """Remove what killed writers left: files whose name starts with `prefix`, untouched for `older_than` seconds."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):  # another process may clean at the same time
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime >= older_than:
+                        os.unlink(entry.path)
+
+
+def open_regular(path: str) -> BinaryIO:
+    """Open a plain file for reading; never a link, a pipe or a device.
+
+    Raises:
+        CheckpointError: If it does not exist, is something else, or cannot be opened.
+    """
+    with _named_errors(path, "read"):
+        if os.path.islink(path):
+            raise CheckpointError(path, "is a symbolic link, which is not followed; copy the file itself (cp -L)")
+        # Without O_NONBLOCK the opening of a pipe would wait for its other end.
+        descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise CheckpointError(path, "is not a regular file")
+        return os.fdopen(descriptor, "rb")
+
+
+def read_bounded(path: str, limit: int) -> bytes:
+    """Read a whole plain file of at most `limit` bytes.
+
+    Raises:
+        CheckpointError: If it is longer, or cannot be read.
+    """
+    with open_regular(path) as file, _named_errors(path, "read"):
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise CheckpointError(path, f"is longer than the {limit} bytes that such a file may have")
+    return content
+
+
+@contextlib.contextmanager
+def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
+    """Keep other processes and threads from saving into the same directory, where the system can (POSIX, `flock`).
+
+    The lock leaves no file behind and ends with its process.
+
+    Raises:
+        CheckpointError: If another process still holds it after `timeout` seconds.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with _named_errors(directory, "locked"):
+        descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CheckpointError(directory, f"is being saved into by another process for {timeout} s") from None
+                time.sleep(0.01)
+            except OSError as error:  # some network file systems lock no directories: go on as on Windows
+                if error.errno not in _NOT_OFFERED:
+                    raise CheckpointError(directory, f"cannot be locked: {error}") from error
+                break
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _fill(temporary: str, writer: Writer, durable: bool) -> None:
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o666)
+    try:
+        stream = _Stream(descriptor)
+        if isinstance(writer, bytes):
+            stream.write(writer)
+        else:
+            writer(cast(BinaryIO, stream))
+        if os.fstat(descriptor).st_size != stream.size:
+            raise OSError(errno.EIO, f"{stream.size} bytes were written, {os.fstat(descriptor).st_size} arrived")
+        if durable:
+            os.fsync(descriptor)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+        raise
+    os.close(descriptor)  # its error counts too: some file systems report a failed write only here
+
+
+class _Stream(io.RawIOBase):
+    """The file being written. A write is complete or raises; there is no buffer that could be lost."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = 0
+        while done < len(view):
+            done += os.write(self._descriptor, view[done : done + _CHUNK])
+        self.size += done
+        return done
+
+
+@contextlib.contextmanager
+def _named_errors(path: str, verb: str) -> Iterator[None]:
+    """Turn any error into a `CheckpointError` that names the file."""
+    try:
+        yield
+    except PfrlLikeError:
+        raise
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
+    except Exception as error:
+        raise CheckpointError(path, f"cannot be {verb}: {type(error).__name__}: {error}") from error

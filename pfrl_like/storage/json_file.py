@@ -1,0 +1,96 @@
+"""JSON that comes back as it went: no NaN, no doubled or non-text keys, bounded in size and depth."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import read_bounded
+
+_MAX_DEPTH = 32
+
+
+def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX_DEPTH) -> Any:
+    """A copy of `value` made of what JSON has; NumPy numbers and arrays become numbers and lists.
+
+    Args:
+        value: Nested dicts, lists and tuples of None, bool, int, finite float, str and NumPy values.
+        path: File or directory it is meant for, for the error.
+        where: Name of the value, for the error.
+        depth: How many levels may follow.
+
+    Raises:
+        CheckpointError: If it holds anything else; the reason says where.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise CheckpointError(path, f"{where} is {value}, which JSON does not have; expected a finite number or None")
+        return value
+    if depth == 0:
+        raise CheckpointError(path, f"{where} is nested more than {_MAX_DEPTH} levels deep, or holds itself")
+    if isinstance(value, list | tuple):
+        return [plain_json(item, path, f"{where}[{i}]", depth - 1) for i, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) is not str:
+                raise CheckpointError(path, f"{where} has the key {key!r}; expected text")
+        return {key: plain_json(item, path, f"{where}[{key!r}]", depth - 1) for key, item in value.items()}
+    raise CheckpointError(path, f"{where} is a {type(value).__name__}; expected None, bool, int, float, str, list or dict")
+
+
+def dump_json(value: Mapping[str, Any], path: object) -> bytes:
+    """Text of a dict, for people too: one field a line at the top.
+
+    Raises:
+        CheckpointError: As `plain_json`.
+    """
+    fields = plain_json(value, path).items()
+    lines = [f"{json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in fields]
+    return ("{\n  " + ",\n  ".join(lines) + "\n}\n").encode()
+
+
+def parse_json(content: bytes, path: object) -> dict[str, Any]:
+    """The dict that `content` holds.
+
+    Raises:
+        CheckpointError: If it is not JSON, not a dict, or has NaN, infinity or a key twice.
+    """
+    try:
+        value = json.loads(
+            content.decode("utf-8"), parse_constant=_finite, parse_float=_finite, object_pairs_hook=_distinct_keys
+        )
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(path, f"is not valid JSON: {error}") from error
+    if type(value) is not dict:
+        raise CheckpointError(path, f"holds a {type(value).__name__}; expected a JSON object")
+    return value
+
+
+def read_json(path: str, limit: int) -> dict[str, Any]:
+    """The dict in a JSON file of at most `limit` bytes.
+
+    Raises:
+        CheckpointError: If the file cannot be read, is longer, or as `parse_json`.
+    """
+    return parse_json(read_bounded(path, limit), path)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return fields

@@ -1,0 +1,399 @@
+"""State dicts in PyTorch's `.pt` files: written by `torch.save`, read without unpickling.
+
+A `.pt` file is a zip of raw storages and of a pickle, a small program that says how to put them together. It is not
+run by an unpickler here, not even a restricted one, but read as data: some thirty instructions are understood, the
+functions that they may name are the five of `_REBUILD`, and none is imported or called. So nothing outside this file
+decides what a file can do, and every size is compared with the bytes that are there before memory is taken.
+"""
+
+import collections
+import math
+import pickletools
+import struct
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import torch
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import open_regular
+
+_STORAGES = {
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "FloatStorage": torch.float32,
+    "DoubleStorage": torch.float64,
+    "ComplexFloatStorage": torch.complex64,
+    "ComplexDoubleStorage": torch.complex128,
+    "ByteStorage": torch.uint8,
+    "CharStorage": torch.int8,
+    "ShortStorage": torch.int16,
+    "IntStorage": torch.int32,
+    "LongStorage": torch.int64,
+    "BoolStorage": torch.bool,
+}
+_DTYPES = frozenset(_STORAGES.values())
+_MAX_PROGRAM = 1 << 26
+_MAX_ENTRIES = 1 << 17
+_MAX_NODES = 1 << 20
+_MAX_DEPTH = 16
+_MAX_DIMENSIONS = 16
+
+
+def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
+    """What writes a state dict as a `.pt` file that every version of PyTorch reads.
+
+    The values are copied to host memory at once, so that the file fits every device and later changes do not show.
+
+    Args:
+        value: Nested dicts, lists and tuples of tensors, numbers, text and None.
+        path: File it is meant for, for the error.
+
+    Raises:
+        CheckpointError: If it holds anything that `load_tensors` would refuse; the reason says where.
+    """
+    copy = plain_tensors(value, path)
+    return lambda file: torch.save(copy, file)
+
+
+def plain_tensors(value: Any, path: object) -> Any:
+    """A copy of a state dict in host memory that shares nothing with it, each tensor dense and contiguous.
+
+    Raises:
+        CheckpointError: If it holds something else than plain tensors, numbers, text, None, dicts, lists and tuples.
+    """
+    return _Checker(path, _copied_tensor).check(value)
+
+
+def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
+    """Read a state dict from a `.pt` file of PyTorch >= 1.6, executing nothing.
+
+    Args:
+        path: The file.
+        max_bytes: Refuse a file whose tensors need more memory; None is no limit but the file's own size.
+
+    Returns:
+        What was saved: tensors on the CPU inside dicts, lists and tuples.
+
+    Raises:
+        CheckpointError: If the file is damaged, is no state dict, or holds anything but plain tensors and values.
+    """
+    with open_regular(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                value = _Program(_Archive(path, archive, max_bytes)).run()
+        except CheckpointError:
+            raise
+        except Exception as error:  # whatever a hostile file does to zipfile, pickletools, numpy or torch
+            reason = str(error) or type(error).__name__
+            raise CheckpointError(path, f"is damaged, or is no state dict saved by torch.save: {reason}") from error
+    return _Checker(path, _read_tensor).check(value)
+
+
+class _Archive:
+    """The zip file: which entries there are, and the bytes of one."""
+
+    def __init__(self, path: str, archive: zipfile.ZipFile, max_bytes: int | None) -> None:
+        self.path = path
+        self._archive = archive
+        self._budget = sys.maxsize if max_bytes is None else max_bytes
+        entries = archive.infolist()
+        if len(entries) > _MAX_ENTRIES:
+            self.refuse(f"has {len(entries)} zip entries; expected at most {_MAX_ENTRIES}")
+        self._entries = {entry.filename: entry for entry in entries}
+        if len(self._entries) != len(entries):
+            self.refuse("has two zip entries of one name")
+        for entry in entries:
+            self._check_entry(entry)
+        if archive.fp is None or sum(entry.file_size for entry in entries) > archive.fp.seek(0, 2):
+            self.refuse("has zip entries larger than the file")
+        programs = [name for name in self._entries if name.count("/") == 1 and name.endswith("/data.pkl")]
+        if len(programs) != 1:
+            self.refuse("is no state dict saved by torch.save: expected one entry <name>/data.pkl")
+        self._folder = programs[0].removesuffix("data.pkl")
+        order = self._folder + "byteorder"
+        if order in self._entries and self.read("byteorder", 16) != sys.byteorder.encode():
+            self.refuse(f"was written on a machine of another byte order than this {sys.byteorder}-endian one")
+
+    def refuse(self, reason: str) -> None:
+        raise CheckpointError(self.path, reason)
+
+    def _check_entry(self, entry: zipfile.ZipInfo) -> None:
+        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size or entry.flag_bits & 1:
+            self.refuse(f"has a compressed or encrypted zip entry {entry.filename!r}; torch.save stores them plainly")
+        if entry.filename.startswith("/") or ".." in entry.filename.split("/") or "\\" in entry.filename:
+            self.refuse(f"has a zip entry with an unsafe name {entry.filename!r}")
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The content of an entry of at most `limit` bytes; its checksum has been verified."""
+        entry = self._entries.get(self._folder + name)
+        if entry is None:
+            raise CheckpointError(self.path, f"lacks the zip entry {self._folder + name!r}")
+        if entry.file_size > limit:
+            self.refuse(f"has a zip entry {entry.filename!r} of {entry.file_size} bytes; expected at most {limit}")
+        return self._archive.read(entry)
+
+    def storage(self, key: str, dtype: torch.dtype, length: int) -> torch.Tensor:
+        """One storage as a tensor of shape [length]."""
+        if length == 0:
+            return torch.empty(0, dtype=dtype)
+        size = length * dtype.itemsize
+        if size > self._budget:
+            self.refuse("needs more memory than the model that is to be loaded could")
+        self._budget -= size
+        content = self.read(f"data/{key}", size)
+        if len(content) != size:
+            self.refuse(f"has {len(content)} bytes in storage {key!r}; expected {size}")
+        if dtype == torch.bool and content.strip(b"\x00\x01"):
+            self.refuse(f"has bytes other than 0 and 1 in the bool storage {key!r}")
+        return torch.frombuffer(bytearray(content), dtype=dtype)
+
+
+class _Name(NamedTuple):
+    """A function or class that the program names; it stays a name."""
+
+    module: str
+    name: str
+
+
+class _Storage(NamedTuple):
+    """A storage of the file, read once."""
+
+    data: torch.Tensor
+
+
+def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> torch.Tensor:
+    """A tensor over a storage; gradient flag, hooks and metadata, which follow, are not taken over."""
+    numbers = [offset, *size, *stride]
+    if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
+        raise ValueError("a tensor is not made from a storage, a size and a stride")
+    if len(size) != len(stride) or len(size) > _MAX_DIMENSIONS or not all(type(n) is int and n >= 0 for n in numbers):
+        raise ValueError(f"a tensor has the impossible offset, size and stride {offset}, {size}, {stride}")
+    count = math.prod(size)
+    # As large as it is in memory: a stride of 0 would let a few bytes stand for a tensor of any size.
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if count else offset
+    if count > len(storage.data) or (count and last >= len(storage.data)):
+        raise ValueError(f"a tensor of size {size} reaches beyond its storage of {len(storage.data)} elements")
+    return storage.data.as_strided(size, stride, offset)
+
+
+def _rebuild_parameter(data: Any, *_: Any) -> torch.Tensor:
+    """The data of an `nn.Parameter`."""
+    if type(data) is not torch.Tensor:
+        raise ValueError("a parameter holds no tensor")
+    return data
+
+
+def _rebuild_size(size: Any = ()) -> tuple[Any, ...]:
+    return tuple(size)
+
+
+_REBUILD: dict[_Name, Callable[..., Any]] = {
+    _Name("collections", "OrderedDict"): collections.OrderedDict,
+    _Name("collections", "Counter"): collections.Counter,
+    _Name("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    _Name("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+    _Name("torch", "Size"): _rebuild_size,
+}
+
+
+class _Program:
+    """The stack machine of a pickle of protocol 2, as far as `torch.save` uses it on a state dict."""
+
+    def __init__(self, archive: _Archive) -> None:
+        self._archive = archive
+        self._stack: list[Any] = []
+        self._marks: list[list[Any]] = []
+        self._memo: dict[int, Any] = {}
+        self._storages: dict[str, tuple[torch.dtype, _Storage]] = {}
+
+    def run(self) -> Any:
+        program = self._archive.read("data.pkl", _MAX_PROGRAM)
+        for opcode, argument, _ in pickletools.genops(program):
+            if opcode.name == "STOP":
+                break
+            step = _STEPS.get(opcode.name)
+            if step is None:
+                self._archive.refuse(f"is no state dict: its pickle uses the instruction {opcode.name}")
+            else:
+                step(self, argument)
+        (value,) = self._stack
+        return value
+
+    def push(self, value: Any) -> None:
+        self._stack.append(value)
+
+    def protocol(self, version: int) -> None:
+        if version > 2:
+            self._archive.refuse(f"is a pickle of protocol {version}; expected 2, the default of torch.save")
+
+    def put(self, index: int) -> None:
+        self._memo[index] = self._stack[-1]
+
+    def get(self, index: int) -> None:
+        self.push(self._memo[index])
+
+    def mark(self, _: Any) -> None:
+        self._marks.append(self._stack)
+        self._stack = []
+
+    def pop_mark(self) -> list[Any]:
+        items, self._stack = self._stack, self._marks.pop()
+        return items
+
+    def pop_tuple(self, length: int) -> None:
+        items = tuple(self._stack[-length:])
+        if len(items) != length:
+            raise ValueError("its pickle takes values that are not there")
+        self._stack[-length:] = [items]
+
+    def append(self, items: list[Any]) -> None:
+        if type(self._stack[-1]) is not list:
+            raise ValueError("its pickle appends to something else than a list")
+        self._stack[-1].extend(items)
+
+    def set_items(self, items: list[Any]) -> None:
+        if type(self._stack[-1]) not in (dict, collections.OrderedDict):
+            raise ValueError("its pickle sets items of something else than a dict")
+        self._stack[-1].update(zip(items[::2], items[1::2], strict=True))
+
+    def pop(self, count: int) -> list[Any]:
+        items = self._stack[-count:]
+        del self._stack[-count:]
+        return items
+
+    def name(self, argument: str) -> None:
+        name = _Name(*argument.split(" "))
+        known = name in _REBUILD or (name.module == "torch" and name.name in _STORAGES)
+        if not known:
+            self._archive.refuse(f"is no state dict: it names {name.module}.{name.name}, which is refused unread")
+        self.push(name)
+
+    def reduce(self, _: Any) -> None:
+        function, arguments = self.pop(2)
+        if type(function) is not _Name or type(arguments) is not tuple or function not in _REBUILD:
+            raise ValueError("its pickle calls something that is no function of a state dict")
+        self.push(_REBUILD[function](*arguments))
+
+    def build(self, _: Any) -> None:
+        (state,) = self.pop(1)
+        # The versions of modules, kept by `Module.state_dict`, are the one attribute that a state dict has.
+        if type(self._stack[-1]) is not collections.OrderedDict or type(state) is not dict or set(state) != {"_metadata"}:
+            raise ValueError("its pickle sets attributes")
+        self._stack[-1]._metadata = state["_metadata"]
+
+    def storage(self, _: Any) -> None:
+        kind, storage_type, key, _device, length = self.pop(1)[0]
+        if kind != "storage" or type(storage_type) is not _Name or type(key) is not str or type(length) is not int:
+            raise ValueError("its pickle asks for something else than a storage")
+        dtype = _STORAGES[storage_type.name]
+        if key not in self._storages:
+            self._storages[key] = dtype, _Storage(self._archive.storage(key, dtype, max(length, 0)))
+        if self._storages[key][0] != dtype:
+            raise ValueError(f"storage {key!r} is used with two dtypes")
+        self.push(self._storages[key][1])
+
+
+_STEPS: dict[str, Callable[[_Program, Any], None]] = {
+    "PROTO": _Program.protocol,
+    "MARK": _Program.mark,
+    "GLOBAL": _Program.name,
+    "REDUCE": _Program.reduce,
+    "BUILD": _Program.build,
+    "BINPERSID": _Program.storage,
+    "TUPLE": lambda program, _: program.push(tuple(program.pop_mark())),
+    "APPEND": lambda program, _: program.append(program.pop(1)),
+    "APPENDS": lambda program, _: program.append(program.pop_mark()),
+    "SETITEM": lambda program, _: program.set_items(program.pop(2)),
+    "SETITEMS": lambda program, _: program.set_items(program.pop_mark()),
+    "NONE": lambda program, _: program.push(None),
+    "NEWTRUE": lambda program, _: program.push(True),
+    "NEWFALSE": lambda program, _: program.push(False),
+    "EMPTY_TUPLE": lambda program, _: program.push(()),
+    "EMPTY_LIST": lambda program, _: program.push([]),
+    "EMPTY_DICT": lambda program, _: program.push({}),
+}
+for _opcode in ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"):
+    _STEPS[_opcode] = _Program.push
+for _opcode in ("BINPUT", "LONG_BINPUT"):
+    _STEPS[_opcode] = _Program.put
+for _opcode in ("BINGET", "LONG_BINGET"):
+    _STEPS[_opcode] = _Program.get
+for _length in (1, 2, 3):
+    _STEPS[f"TUPLE{_length}"] = lambda program, _, length=_length: program.pop_tuple(length)
+
+
+class _Checker:
+    """Copies a nested value and refuses what is no state dict, however it came about."""
+
+    def __init__(self, path: object, tensor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._path = path
+        self._tensor = tensor
+        self._nodes = 0
+
+    def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
+        self._nodes += 1
+        if depth == 0 or self._nodes > _MAX_NODES:
+            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too large")
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if isinstance(value, torch.Tensor):
+            return self._check_tensor(value, where)
+        if isinstance(value, np.generic):
+            return self.check(value.item(), where, depth)
+        if type(value) in (list, tuple, torch.Size):
+            items = (self.check(item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value))
+            return list(items) if type(value) is list else tuple(items)
+        if isinstance(value, dict):
+            return self._check_dict(value, where, depth)
+        self._refuse(where, f"is a {type(value).__name__}; expected a tensor, a number, text, None, dict, list or tuple")
+
+    def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
+        copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
+        for key, item in value.items():
+            if type(key) not in (str, int, float, bool):
+                self._refuse(where, f"has a key of type {type(key).__name__}; expected text or a number")
+            copy[key] = self.check(item, f"{where}.{key}" if where else str(key), depth - 1)
+        if hasattr(value, "_metadata") and isinstance(copy, collections.OrderedDict):
+            metadata = self.check(value._metadata, f"{where}._metadata", depth - 1)
+            copy._metadata = metadata  # type: ignore[attr-defined]
+        return copy
+
+    def _check_tensor(self, value: torch.Tensor, where: str) -> torch.Tensor:
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            self._refuse(where, f"is a {type(value).__name__}; expected a plain tensor")
+        if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
+            self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense one")
+        if value.dtype not in _DTYPES:
+            self._refuse(where, f"has the dtype {value.dtype}, which is not supported in files")
+        return self._tensor(value)
+
+    def _refuse(self, where: str, reason: str) -> None:
+        raise CheckpointError(self._path, f"{where or 'the value'} {reason}")
+
+
+_DICTS = (collections.OrderedDict, collections.Counter)
+
+
+def _copied_tensor(value: torch.Tensor) -> torch.Tensor:
+    copy = value.detach().to("cpu", copy=True).resolve_conj().resolve_neg()
+    return copy.contiguous()
+
+
+def _read_tensor(value: torch.Tensor) -> torch.Tensor:
+    return value
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a nested value."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)

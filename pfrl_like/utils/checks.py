@@ -1,0 +1,231 @@
+"""Checks of what crosses the border between environment and agent.
+
+They run at every step, so each has a fast path for the usual case: one flat array of the space's own shape and dtype.
+"""
+
+import math
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.utils.spaces import space_kind
+
+
+def check_finite(name: str, value: Any) -> None:
+    """Refuse NaN and infinity.
+
+    Args:
+        name: What the value is called in the message, for instance "obs".
+        value: A number, an array or tensor of any shape, or dicts, tuples and lists of such; None and what is not
+            floating point (integers, bools, strings, objects) passes.
+
+    Raises:
+        NonFiniteError: If a number in it is not finite.
+    """
+    if type(value) is np.ndarray:
+        if value.dtype.kind in "fc" and not _all_finite(value):
+            raise _non_finite(name, value)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise NonFiniteError(name, f"{name} is {value!r}, expected a finite number")
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            check_finite(f"{name}[{key!r}]", item)
+    elif isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            check_finite(f"{name}[{index}]", item)
+    elif _is_floating(value):
+        check_finite(name, np.asarray(value.detach().cpu() if hasattr(value, "detach") else value))
+
+
+def check_reward(reward: Any) -> None:
+    """Refuse a reward that is not one finite number.
+
+    Raises:
+        TypeError: If it is no single number.
+        NonFiniteError: If it is NaN or infinite.
+    """
+    if isinstance(reward, int | float | np.floating | np.integer):
+        if not math.isfinite(reward):
+            raise NonFiniteError("reward", f"reward is {reward!r}, expected a finite number")
+    elif np.shape(reward) != () or not isinstance(_item(reward), numbers.Real):
+        raise TypeError(f"reward is {_describe(reward)}, expected a single number")
+    else:
+        check_reward(_item(reward))
+
+
+def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
+    """Refuse an observation whose structure, shape or kind of numbers is not that of the space; bounds are not checked.
+
+    Integers pass for floating point, and either width passes for the other; floating point does not pass for integers.
+
+    Args:
+        space: Observation space of one environment; None if unknown, then everything passes.
+        obs: One observation.
+        name: What it is called in the message.
+
+    Raises:
+        ValueError: Naming the part of the observation, what came and what the space says.
+    """
+    if space is None or (type(obs) is np.ndarray and obs.shape == space.shape and obs.dtype == space.dtype):
+        return
+    _check_structure(space, obs, name, _check_observed_array)
+
+
+def check_observations(space: Any, observations: Any, n: int, name: str = "obs") -> None:
+    """The same for the observations of `n` environments: a stacked array [n, ...] or a sequence of length n."""
+    if space is None:
+        return
+    if len(observations) != n:
+        raise ValueError(f"{name} holds {len(observations)} observations, expected one for each of {n} environments")
+    if type(observations) is np.ndarray and observations.dtype != object:
+        check_observation(space, observations[0], f"{name}[0]")
+        return
+    for index, obs in enumerate(observations):
+        check_observation(space, obs, f"{name}[{index}]")
+
+
+def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool = True) -> None:
+    """Refuse an action outside the space.
+
+    Args:
+        space: Action space of one environment; None if unknown, then everything passes.
+        action: One action.
+        name: What it is called in the message.
+        bounds: Whether the bounds of a Box count, too. Many environments clip, and Gaussian policies rely on it.
+
+    Raises:
+        ValueError: Naming the action, what came and what the space allows.
+        NonFiniteError: If it holds NaN or infinity.
+    """
+    if space is None:
+        return
+    if space_kind(space) == "discrete" and isinstance(action, int | np.integer):
+        start = getattr(space, "start", 0)
+        if not start <= action < start + space.n:
+            raise ValueError(f"{name} is {action!r}, expected an integer from {start} to {start + space.n - 1}")
+        return
+    _check_structure(space, action, name, _check_acted_array if bounds else _check_unbounded_array)
+
+
+def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bounds: bool = True) -> None:
+    """The same for the actions of `n` environments: an array [n, ...] or a sequence of length n."""
+    if len(actions) != n:
+        raise ValueError(f"{name} holds {len(actions)} actions, expected one for each of {n} environments")
+    if space is None:
+        return
+    is_integers = type(actions) is np.ndarray and actions.ndim == 1 and actions.dtype.kind in "iu"
+    if is_integers and space_kind(space) == "discrete":  # the extremes stand for all
+        check_action(space, actions.min(), name)
+        check_action(space, actions.max(), name)
+        return
+    for index, action in enumerate(actions):
+        check_action(space, action, f"{name}[{index}]", bounds=bounds)
+
+
+def _all_finite(array: np.ndarray) -> bool:
+    if array.dtype.kind == "f" and array.dtype.itemsize >= 4:
+        flat = array.ravel()
+        if math.isfinite(flat.dot(flat)):  # a third of the time of isfinite; may overflow, so a "no" is asked again
+            return True
+    return bool(np.isfinite(array).all())
+
+
+def _is_floating(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)  # of NumPy or of torch
+    return getattr(dtype, "kind", None) in ("f", "c") or bool(getattr(dtype, "is_floating_point", False))
+
+
+def _non_finite(name: str, array: np.ndarray) -> NonFiniteError:
+    bad = np.argwhere(~np.isfinite(array))
+    first = tuple(int(i) for i in bad[0])
+    at = f" at index {first[0] if len(first) == 1 else first}" if first else ""
+    text = f"{name} has {array[first]}{at} ({len(bad)} of {array.size} numbers are not finite), expected finite numbers"
+    return NonFiniteError(name, text)
+
+
+def _check_structure(space: Any, value: Any, name: str, check_leaf: Any) -> None:
+    kind = space_kind(space)
+    if kind == "dict":
+        if not isinstance(value, Mapping) or set(value) != set(space.spaces):
+            came = f"a dict with the keys {sorted(value)}" if isinstance(value, Mapping) else _describe(value)
+            raise ValueError(f"{name} is {came}, expected a dict with the keys {sorted(space.spaces)}")
+        for key, part in space.spaces.items():
+            _check_structure(part, value[key], f"{name}[{key!r}]", check_leaf)
+    elif kind == "tuple":
+        if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
+            raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
+        for index, part in enumerate(space.spaces):
+            _check_structure(part, value[index], f"{name}[{index}]", check_leaf)
+    elif kind != "other":
+        check_leaf(space, kind, value, name)
+
+
+def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
+    try:
+        shape, dtype = value.shape, value.dtype  # no copy of a lazy stack of frames
+        array = value if isinstance(dtype, np.dtype) else np.asarray(value)
+    except AttributeError:
+        array = _as_array(value, name, space)
+        shape = array.shape
+    expected = tuple(space.shape or ())
+    if tuple(shape) != expected:
+        raise ValueError(f"{name} has shape {tuple(shape)}, but the space {space} has shape {expected}")
+    came, allowed = array.dtype.kind, np.dtype(space.dtype).kind
+    if came not in {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}.get(allowed, allowed + "iub"):
+        raise ValueError(f"{name} has dtype {array.dtype}, but the space {space} has dtype {np.dtype(space.dtype)}")
+    return array
+
+
+def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} is {_describe(value)}, which is no array, but the space is {space}") from None
+    if array.dtype == object:
+        raise ValueError(f"{name} is {_describe(value)}, but the space is {space}")
+    return array
+
+
+def _check_observed_array(space: Any, kind: str, value: Any, name: str) -> None:
+    array = _check_array(space, value, name)
+    if kind == "discrete":
+        _check_range(array, getattr(space, "start", 0), getattr(space, "start", 0) + space.n - 1, name, space)
+
+
+def _check_unbounded_array(space: Any, kind: str, value: Any, name: str) -> None:
+    array = np.asarray(_check_array(space, value, name))
+    if kind == "box":
+        check_finite(name, array)
+    elif kind == "multi_binary":
+        _check_range(array, 0, 1, name, space)
+    elif kind == "multi_discrete":
+        start = getattr(space, "start", 0)
+        _check_range(array, start, start + np.asarray(space.nvec) - 1, name, space)
+    else:
+        _check_range(array, getattr(space, "start", 0), getattr(space, "start", 0) + space.n - 1, name, space)
+
+
+def _check_acted_array(space: Any, kind: str, value: Any, name: str) -> None:
+    _check_unbounded_array(space, kind, value, name)
+    if kind == "box":
+        _check_range(np.asarray(value), space.low, space.high, name, space)
+
+
+def _check_range(array: Any, low: Any, high: Any, name: str, space: Any) -> None:
+    if not ((array >= low) & (array <= high)).all():
+        raise ValueError(f"{name} is {array}, which lies outside the space {space}")
+
+
+def _item(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _describe(value: Any) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array of shape {tuple(value.shape)} and dtype {value.dtype}"
+    text = repr(value)
+    return f"{text if len(text) < 80 else text[:77] + '...'} ({type(value).__name__})"

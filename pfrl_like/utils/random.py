@@ -1,0 +1,47 @@
+"""Distinct random integers."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What draws random numbers; None stands for the global NumPy stream, looked up at call time.
+RandomSource = np.random.Generator | np.random.RandomState | None
+
+
+def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
+    """Draw k distinct integers of range(n), every ordered k-tuple being equally likely.
+
+    Args:
+        n: Size of the population.
+        k: How many to draw.
+        rng: Source of randomness; None is the global NumPy stream.
+
+    Returns:
+        The integers in the order of the draw, shape [k], int64.
+
+    Raises:
+        ValueError: If k is negative or larger than n.
+    """
+    if not 0 <= k <= n:
+        raise ValueError(f"cannot draw k={k} distinct items from n={n}: expected 0 <= k <= n")
+    source: Any = np.random if rng is None else rng
+    if k * k <= n:
+        # No repeat in more than half of the tries, so that throwing away tuples with repeats is cheapest. Scaled floats
+        # cost a third of `randint`; their bias is below n * 2**-53, and u * n never rounds up to n.
+        while True:
+            drawn: NDArray[np.int64] = (source.random(k) * n).astype(np.int64)
+            if len(set(drawn.tolist())) == k:
+                return drawn
+    if 3 * k >= n:
+        permuted: NDArray[np.int64] = source.permutation(n)[:k].astype(np.int64)
+        return permuted
+    drawn = np.empty(0, np.int64)
+    while len(drawn) < k:
+        drawn = _without_repeats(np.concatenate([drawn, (source.random(2 * k) * n).astype(np.int64)]))
+    return drawn[:k]
+
+
+def _without_repeats(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    first = np.unique(values, return_index=True)[1]
+    return values[np.sort(first)]

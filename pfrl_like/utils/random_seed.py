@@ -1,0 +1,29 @@
+"""`set_random_seed`: one call that fixes a run."""
+
+import operator
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def set_random_seed(seed: Any) -> None:
+    """Seed the global streams of `random`, NumPy and torch (every device).
+
+    Args:
+        seed: An integer in [0, 2**32), of Python or NumPy.
+
+    Raises:
+        TypeError: If it is no integer.
+        ValueError: If it is out of range.
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        raise TypeError(f"seed is {seed!r} ({type(seed).__name__}), expected an integer") from None
+    if not 0 <= number < 2**32:
+        raise ValueError(f"seed is {number}, expected an integer in [0, 2**32)")
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)

@@ -1,0 +1,50 @@
+"""What kind of space an object is, whichever library made it (gym, gymnasium or a user)."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+SpaceKind = Literal["box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", "other"]
+
+_KIND_OF_NAME: dict[str, SpaceKind] = {
+    "Box": "box",
+    "Discrete": "discrete",
+    "MultiDiscrete": "multi_discrete",
+    "MultiBinary": "multi_binary",
+    "Dict": "dict",
+    "Tuple": "tuple",
+    "OneOf": "other",
+}
+_KIND_OF_TYPE: dict[type, SpaceKind] = {}
+
+
+def space_kind(space: Any) -> SpaceKind:
+    """Tell the kind of a space by the names of its classes, else by its attributes.
+
+    A space of gym is no instance of gymnasium's class of the same name, so `isinstance` cannot tell.
+
+    Args:
+        space: A space of gym or gymnasium, or an object with the same attributes.
+
+    Returns:
+        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other".
+    """
+    kind = _KIND_OF_TYPE.get(type(space))
+    if kind is None:
+        kind = _KIND_OF_TYPE[type(space)] = _find_kind(space)
+    return kind
+
+
+def _find_kind(space: Any) -> SpaceKind:
+    for base in type(space).__mro__:
+        if base.__name__ in _KIND_OF_NAME:
+            return _KIND_OF_NAME[base.__name__]
+    parts = getattr(space, "spaces", None)
+    if parts is not None:
+        return "dict" if isinstance(parts, Mapping) else "tuple"
+    if hasattr(space, "nvec"):
+        return "multi_discrete"
+    if hasattr(space, "low") and hasattr(space, "high"):
+        return "box"
+    if hasattr(space, "n"):
+        return "multi_binary" if getattr(space, "shape", ()) else "discrete"
+    return "other"

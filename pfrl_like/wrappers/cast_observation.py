@@ -1,0 +1,91 @@
+"""Observations cast to another dtype, usually the one the network computes in."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pfrl_like.utils.spaces import space_kind
+from pfrl_like.wrappers.wrapper import Wrapper
+
+
+class CastObservation(Wrapper):
+    """Cast observations, and the observation space with them.
+
+    Args:
+        env: Environment whose observations are arrays, or dicts and tuples of arrays; what is no array stays.
+        dtype: The dtype to cast to.
+
+    Attributes:
+        original_observation: The last observation before the cast, None at first.
+    """
+
+    def __init__(self, env: Any, dtype: npt.DTypeLike) -> None:
+        super().__init__(env)
+        self.dtype = np.dtype(dtype)
+        self.original_observation: Any = None
+        space = getattr(env, "observation_space", None)
+        if space is not None:
+            self.observation_space = _cast_space(space, self.dtype)
+
+    def observation(self, observation: Any) -> Any:
+        """The observation in the other dtype; the same array if that is its own."""
+        self.original_observation = observation
+        return _cast(observation, self.dtype)
+
+
+class CastObservationToFloat32(CastObservation):
+    """Cast observations to float32.
+
+    Args:
+        env: As for `CastObservation`.
+
+    Attributes:
+        original_observation: The last observation before the cast, None at first.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, np.float32)
+
+
+def _cast(observation: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(observation, np.ndarray):
+        return observation.astype(dtype, copy=False)
+    if isinstance(observation, Mapping):
+        return {key: _cast(item, dtype) for key, item in observation.items()}
+    if isinstance(observation, tuple):
+        return tuple(_cast(item, dtype) for item in observation)
+    if hasattr(observation, "dtype") and hasattr(observation, "__array__"):  # a NumPy scalar, a lazy stack of frames
+        return np.asarray(observation).astype(dtype, copy=False) if observation.shape else observation
+    return observation
+
+
+def _cast_space(space: Any, dtype: np.dtype[Any]) -> Any:
+    kind = space_kind(space)
+    if kind == "dict":
+        return type(space)({key: _cast_space(part, dtype) for key, part in space.spaces.items()})
+    if kind == "tuple":
+        return type(space)([_cast_space(part, dtype) for part in space.spaces])
+    if kind == "box":
+        low, high = space.low, space.high
+    elif kind == "multi_binary":
+        low, high = np.zeros(space.shape), np.ones(space.shape)
+    elif kind == "multi_discrete":
+        low = np.zeros(space.shape) + getattr(space, "start", 0)
+        high = low + space.nvec - 1
+    else:
+        return space
+    with np.errstate(over="ignore"):  # a bound too large for the dtype is infinite
+        return box_class(space)(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
+
+
+def box_class(space: Any) -> Any:
+    """The class `Box` of the library that a space comes from."""
+    import sys
+
+    library = type(space).__module__.partition(".")[0]
+    module = sys.modules.get(f"{library}.spaces") if library in ("gym", "gymnasium") else None
+    if module is None:
+        import gymnasium.spaces as module
+    return module.Box  # type: ignore[union-attr]

@@ -1,0 +1,51 @@
+"""A stochastic environment out of a deterministic one."""
+
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.utils.spaces import space_kind
+from pfrl_like.wrappers.wrapper import Wrapper
+
+
+class RandomizeAction(Wrapper):
+    """Replace a fraction of the actions by uniformly random ones.
+
+    This makes the environment stochastic, as is common in evaluations on Atari games. To explore, use an explorer.
+    Draws come from the global NumPy stream until the wrapper is seeded, and from a stream of its own afterwards.
+
+    Args:
+        env: Environment with a Discrete action space.
+        random_fraction: Fraction of actions that are replaced, in [0, 1].
+
+    Raises:
+        ValueError: If the fraction is out of range or the action space is of another kind.
+    """
+
+    def __init__(self, env: Any, random_fraction: float) -> None:
+        super().__init__(env)
+        if not 0 <= random_fraction <= 1:
+            raise ValueError(f"random_fraction is {random_fraction!r}, expected a number in [0, 1]")
+        if space_kind(env.action_space) != "discrete":
+            raise ValueError(f"env has the action space {env.action_space}, expected a Discrete one")
+        self._random_fraction = random_fraction
+        self._rng: np.random.RandomState | None = None
+
+    def action(self, action: Any) -> Any:
+        """The action, or a random one."""
+        rng: Any = np.random if self._rng is None else self._rng
+        if rng.rand() < self._random_fraction:
+            return rng.randint(self.env.action_space.n) + getattr(self.env.action_space, "start", 0)
+        return action
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Start an episode; a `seed` seeds this wrapper, too."""
+        if kwargs.get("seed") is not None:
+            self._rng = np.random.RandomState(kwargs["seed"] % 2**32)
+        return super().reset(**kwargs)
+
+    def seed(self, seed: int) -> Any:
+        """Seed this wrapper, and the environment if it has a method `seed`; returns what that returns."""
+        self._rng = np.random.RandomState(seed)
+        inner = getattr(self.env, "seed", None)
+        return inner(seed) if callable(inner) else None

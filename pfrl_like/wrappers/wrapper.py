@@ -1,0 +1,98 @@
+"""`Wrapper`: changes some of what passes through and nothing of its form."""
+
+import functools
+import sys
+from typing import Any, cast
+
+from pfrl_like.env import is_gymnasium, mend_gym, reset_values
+from pfrl_like.errors import EnvError
+
+
+class Wrapper:
+    """Base of the wrappers: override `observation`, `reward` or `action`, or `reset` and `step` themselves.
+
+    `step` gives four or five values and `reset` an observation or a pair, as the environment inside does. Around a
+    gymnasium environment an instance is a `gymnasium.Wrapper`, too. Other public attributes are those of the
+    environment.
+
+    Args:
+        env: An environment of gymnasium or gym, or any object with `reset` and `step`.
+
+    Attributes:
+        env: The same object.
+    """
+
+    def __new__(cls, env: Any = None, *args: Any, **kwargs: Any) -> "Wrapper":
+        """Choose the class by the environment."""
+        return cast(Wrapper, object.__new__(_gymnasium_class(cls) if is_gymnasium(env) else cls))
+
+    def __init__(self, env: Any) -> None:
+        if isinstance(env, type) or not callable(getattr(env, "step", None)):
+            raise TypeError(f"env is {env!r}, expected an environment: an object with the methods reset and step")
+        mend_gym(env)
+        if is_gymnasium(self):
+            sys.modules["gymnasium"].Wrapper.__init__(self, env)
+        else:
+            self.env = env
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Start an episode; keyword arguments go to the environment."""
+        result = self.env.reset(**kwargs)
+        obs, info = reset_values(result)
+        return self.observation(obs) if info is None else (self.observation(obs), info)
+
+    def step(self, action: Any) -> Any:
+        """Act; four values or five, as the environment gives.
+
+        Raises:
+            EnvError: If the environment gives another number.
+        """
+        result = self.env.step(self.action(action))
+        if len(result) not in (4, 5):
+            raise EnvError(f"step returned {len(result)} values, expected 4 or 5")
+        obs, reward, *rest = result
+        return (self.observation(obs), self.reward(reward), *rest)
+
+    def observation(self, observation: Any) -> Any:
+        """What the outside sees of an observation."""
+        return observation
+
+    def reward(self, reward: Any) -> Any:
+        """What the outside sees of a reward."""
+        return reward
+
+    def action(self, action: Any) -> Any:
+        """What the environment gets of an action."""
+        return action
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        if name == "unwrapped":
+            return getattr(self.env, "unwrapped", self.env)
+        return getattr(self.env, name)
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}{self.env}>"
+
+    __repr__ = __str__
+
+
+@functools.cache
+def _gymnasium_class(cls: type[Wrapper]) -> type[Wrapper]:
+    """The same class as a `gymnasium.Wrapper`."""
+    gymnasium_wrapper = sys.modules["gymnasium"].Wrapper
+    if issubclass(cls, gymnasium_wrapper):
+        return cls
+
+    def reduce(self: Wrapper) -> Any:  # the class has no name by which pickle could find it
+        return _empty, (cls,), self.__dict__
+
+    attributes = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
+    return type(cls.__name__, (cls, gymnasium_wrapper), {**attributes, "__reduce__": reduce})
+
+
+def _empty(cls: type[Wrapper]) -> Wrapper:
+    import gymnasium  # noqa: F401  (a fresh process may not have it)
+
+    return cast(Wrapper, object.__new__(_gymnasium_class(cls)))
