@@ -15,13 +15,15 @@ from pfrl_like.agents.memory import NoMemory, RecurrentMemory
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorer import select_actions
+from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
-from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer, batch_of_experiences
+from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
-from pfrl_like.utils.recurrent import burn_in, max_over_sequences
+from pfrl_like.utils.experiences import batch_of_experiences
+from pfrl_like.utils.sequences import burn_in, max_over_sequences
 
 ACTION_MASK = "action_mask"
 
@@ -88,7 +90,11 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self._check_arguments()
         self.features = FeatureExtractor(phi, batch_states)
         self.memory = RecurrentMemory(episodic_update_len) if recurrent else NoMemory()
-        self.gradient_step = self._make_gradient_step(compile)
+        self.gradient_step = GradientStep(optimizer, max_grad_norm)
+        if compile:
+            if recurrent:
+                raise ValueError("compile is True, which recurrent agents do not support: leave it out")
+            self.learn = CompiledStep(self.loss, optimizer, max_grad_norm)  # type: ignore[method-assign]
 
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
@@ -261,7 +267,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.loss_record.append(stats["loss"])
         self.q_record.append(stats["q"])
         if ready.lengths is not None:
-            td_error = max_over_sequences(td_error, ready.lengths)
+            td_error = max_over_sequences(td_error, ready.lengths, len(batch.lengths))
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
@@ -356,9 +362,6 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
                 f"replay_buffer is a {type(self.replay_buffer).__name__}, but a recurrent agent learns from sequences: "
                 "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
             )
-
-    def _make_gradient_step(self, compile: bool) -> GradientStep:
-        return GradientStep(self.optimizer, self.max_grad_norm)
 
 
 def frozen_copy(module: torch.nn.Module) -> torch.nn.Module:

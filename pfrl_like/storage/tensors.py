@@ -2,18 +2,17 @@
 
 A `.pt` file is a zip of raw storages and of a pickle, a small program that says how to put them together. It is not
 run by an unpickler here, not even a restricted one, but read as data: some thirty instructions are understood, the
-functions that they may name are the five of `_REBUILD`, and none is imported or called. So nothing outside this file
+functions that it may name are the five of `_REBUILD`, and none is imported or called. So nothing outside this file
 decides what a file can do, and every size is compared with the bytes that are there before memory is taken.
 """
 
 import collections
 import math
 import pickletools
-import struct
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -36,11 +35,13 @@ _STORAGES = {
     "BoolStorage": torch.bool,
 }
 _DTYPES = frozenset(_STORAGES.values())
-_MAX_PROGRAM = 1 << 26
+# Bounds of what is read, far beyond any state dict; the checks on writing keep every file within them.
+_MAX_PROGRAM = 1 << 24
+_MAX_WORDS = 1 << 20
 _MAX_ENTRIES = 1 << 17
-_MAX_NODES = 1 << 20
 _MAX_DEPTH = 16
 _MAX_DIMENSIONS = 16
+_MAX_BITS = 1024
 
 
 def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
@@ -65,7 +66,7 @@ def plain_tensors(value: Any, path: object) -> Any:
     Raises:
         CheckpointError: If it holds something else than plain tensors, numbers, text, None, dicts, lists and tuples.
     """
-    return _Checker(path, _copied_tensor).check(value)
+    return _Checker(path, _host_copy).check(value)
 
 
 def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
@@ -73,10 +74,10 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
 
     Args:
         path: The file.
-        max_bytes: Refuse a file whose tensors need more memory; None is no limit but the file's own size.
+        max_bytes: Refuse a file whose storages and tensors together take more; None is 16 times the size of the file.
 
     Returns:
-        What was saved: tensors on the CPU inside dicts, lists and tuples.
+        What was saved: tensors on the CPU, none sharing memory with another, inside dicts, lists and tuples.
 
     Raises:
         CheckpointError: If the file is damaged, is no state dict, or holds anything but plain tensors and values.
@@ -90,7 +91,7 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
         except Exception as error:  # whatever a hostile file does to zipfile, pickletools, numpy or torch
             reason = str(error) or type(error).__name__
             raise CheckpointError(path, f"is damaged, or is no state dict saved by torch.save: {reason}") from error
-    return _Checker(path, _read_tensor).check(value)
+    return _Checker(path, torch.clone).check(value)
 
 
 class _Archive:
@@ -99,7 +100,10 @@ class _Archive:
     def __init__(self, path: str, archive: zipfile.ZipFile, max_bytes: int | None) -> None:
         self.path = path
         self._archive = archive
-        self._budget = sys.maxsize if max_bytes is None else max_bytes
+        if archive.fp is None:
+            self.refuse("is closed")
+        size = archive.fp.seek(0, 2)
+        self._budget = 16 * size if max_bytes is None else max_bytes
         entries = archive.infolist()
         if len(entries) > _MAX_ENTRIES:
             self.refuse(f"has {len(entries)} zip entries; expected at most {_MAX_ENTRIES}")
@@ -108,7 +112,7 @@ class _Archive:
             self.refuse("has two zip entries of one name")
         for entry in entries:
             self._check_entry(entry)
-        if archive.fp is None or sum(entry.file_size for entry in entries) > archive.fp.seek(0, 2):
+        if sum(entry.file_size for entry in entries) > size:
             self.refuse("has zip entries larger than the file")
         programs = [name for name in self._entries if name.count("/") == 1 and name.endswith("/data.pkl")]
         if len(programs) != 1:
@@ -118,8 +122,14 @@ class _Archive:
         if order in self._entries and self.read("byteorder", 16) != sys.byteorder.encode():
             self.refuse(f"was written on a machine of another byte order than this {sys.byteorder}-endian one")
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str) -> NoReturn:
         raise CheckpointError(self.path, reason)
+
+    def spend(self, size: int) -> None:
+        """Count memory that is about to be taken."""
+        self._budget -= size
+        if self._budget < 0:
+            self.refuse("needs more memory than what is to be loaded could take")
 
     def _check_entry(self, entry: zipfile.ZipInfo) -> None:
         if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size or entry.flag_bits & 1:
@@ -131,19 +141,17 @@ class _Archive:
         """The content of an entry of at most `limit` bytes; its checksum has been verified."""
         entry = self._entries.get(self._folder + name)
         if entry is None:
-            raise CheckpointError(self.path, f"lacks the zip entry {self._folder + name!r}")
+            self.refuse(f"lacks the zip entry {self._folder + name!r}")
         if entry.file_size > limit:
             self.refuse(f"has a zip entry {entry.filename!r} of {entry.file_size} bytes; expected at most {limit}")
         return self._archive.read(entry)
 
     def storage(self, key: str, dtype: torch.dtype, length: int) -> torch.Tensor:
         """One storage as a tensor of shape [length]."""
-        if length == 0:
-            return torch.empty(0, dtype=dtype)
         size = length * dtype.itemsize
-        if size > self._budget:
-            self.refuse("needs more memory than the model that is to be loaded could")
-        self._budget -= size
+        if size <= 0:
+            return torch.empty(0, dtype=dtype)
+        self.spend(size)
         content = self.read(f"data/{key}", size)
         if len(content) != size:
             self.refuse(f"has {len(content)} bytes in storage {key!r}; expected {size}")
@@ -187,13 +195,28 @@ def _rebuild_parameter(data: Any, *_: Any) -> torch.Tensor:
     return data
 
 
-def _rebuild_size(size: Any = ()) -> tuple[Any, ...]:
-    return tuple(size)
+def _rebuild_size(size: Any) -> tuple[Any, ...]:
+    """A `torch.Size`, as the tuple that it is."""
+    if type(size) is not tuple:
+        raise ValueError("a size is no tuple")
+    return size
+
+
+def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
+    """The milestones of a learning rate schedule."""
+    if type(counts) is not dict or len(counts) > 1024:
+        raise ValueError("a counter is no small dict")
+    return collections.Counter(counts)
+
+
+def _rebuild_ordered_dict() -> collections.OrderedDict[Any, Any]:
+    """An empty one; its items follow."""
+    return collections.OrderedDict()
 
 
 _REBUILD: dict[_Name, Callable[..., Any]] = {
-    _Name("collections", "OrderedDict"): collections.OrderedDict,
-    _Name("collections", "Counter"): collections.Counter,
+    _Name("collections", "OrderedDict"): _rebuild_ordered_dict,
+    _Name("collections", "Counter"): _rebuild_counter,
     _Name("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     _Name("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
     _Name("torch", "Size"): _rebuild_size,
@@ -218,8 +241,7 @@ class _Program:
             step = _STEPS.get(opcode.name)
             if step is None:
                 self._archive.refuse(f"is no state dict: its pickle uses the instruction {opcode.name}")
-            else:
-                step(self, argument)
+            step(self, argument)
         (value,) = self._stack
         return value
 
@@ -276,7 +298,10 @@ class _Program:
         function, arguments = self.pop(2)
         if type(function) is not _Name or type(arguments) is not tuple or function not in _REBUILD:
             raise ValueError("its pickle calls something that is no function of a state dict")
-        self.push(_REBUILD[function](*arguments))
+        value = _REBUILD[function](*arguments)
+        if function.name == "_rebuild_tensor_v2":
+            self._archive.spend(value.nbytes)
+        self.push(value)
 
     def build(self, _: Any) -> None:
         (state,) = self.pop(1)
@@ -291,7 +316,7 @@ class _Program:
             raise ValueError("its pickle asks for something else than a storage")
         dtype = _STORAGES[storage_type.name]
         if key not in self._storages:
-            self._storages[key] = dtype, _Storage(self._archive.storage(key, dtype, max(length, 0)))
+            self._storages[key] = dtype, _Storage(self._archive.storage(key, dtype, length))
         if self._storages[key][0] != dtype:
             raise ValueError(f"storage {key!r} is used with two dtypes")
         self.push(self._storages[key][1])
@@ -322,27 +347,33 @@ for _opcode in ("BINPUT", "LONG_BINPUT"):
     _STEPS[_opcode] = _Program.put
 for _opcode in ("BINGET", "LONG_BINGET"):
     _STEPS[_opcode] = _Program.get
-for _length in (1, 2, 3):
-    _STEPS[f"TUPLE{_length}"] = lambda program, _, length=_length: program.pop_tuple(length)
+_STEPS["TUPLE1"] = lambda program, _: program.pop_tuple(1)
+_STEPS["TUPLE2"] = lambda program, _: program.pop_tuple(2)
+_STEPS["TUPLE3"] = lambda program, _: program.pop_tuple(3)
 
 
 class _Checker:
     """Copies a nested value and refuses what is no state dict, however it came about."""
 
-    def __init__(self, path: object, tensor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, path: object, copy_tensor: Callable[[torch.Tensor], torch.Tensor]) -> None:
         self._path = path
-        self._tensor = tensor
-        self._nodes = 0
+        self._copy_tensor = copy_tensor
+        self._words = 0
 
     def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
-        self._nodes += 1
-        if depth == 0 or self._nodes > _MAX_NODES:
-            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too large")
-        if value is None or type(value) in (bool, int, float, str):
+        self._words += 1
+        if depth == 0 or self._words > _MAX_WORDS:
+            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too long")
+        if value is None or type(value) in (bool, float):
+            return value
+        if type(value) is int and value.bit_length() <= _MAX_BITS:
+            return value
+        if type(value) is str:
+            self._words += len(value) // 8
             return value
         if isinstance(value, torch.Tensor):
             return self._check_tensor(value, where)
-        if isinstance(value, np.generic):
+        if isinstance(value, np.generic) and value.dtype.kind in "biuf":
             return self.check(value.item(), where, depth)
         if type(value) in (list, tuple, torch.Size):
             items = (self.check(item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value))
@@ -354,8 +385,9 @@ class _Checker:
     def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
         copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
         for key, item in value.items():
-            if type(key) not in (str, int, float, bool):
-                self._refuse(where, f"has a key of type {type(key).__name__}; expected text or a number")
+            if type(key) not in (str, int):
+                self._refuse(where, f"has a key of type {type(key).__name__}; expected text or an integer")
+            self.check(key, where, depth)
             copy[key] = self.check(item, f"{where}.{key}" if where else str(key), depth - 1)
         if hasattr(value, "_metadata") and isinstance(copy, collections.OrderedDict):
             metadata = self.check(value._metadata, f"{where}._metadata", depth - 1)
@@ -369,22 +401,21 @@ class _Checker:
             self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense one")
         if value.dtype not in _DTYPES:
             self._refuse(where, f"has the dtype {value.dtype}, which is not supported in files")
-        return self._tensor(value)
+        if value.ndim > _MAX_DIMENSIONS:
+            self._refuse(where, f"has {value.ndim} dimensions; expected at most {_MAX_DIMENSIONS}")
+        self._words += 16
+        return self._copy_tensor(value)
 
-    def _refuse(self, where: str, reason: str) -> None:
+    def _refuse(self, where: str, reason: str) -> NoReturn:
         raise CheckpointError(self._path, f"{where or 'the value'} {reason}")
 
 
-_DICTS = (collections.OrderedDict, collections.Counter)
+_DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
 
 
-def _copied_tensor(value: torch.Tensor) -> torch.Tensor:
+def _host_copy(value: torch.Tensor) -> torch.Tensor:
     copy = value.detach().to("cpu", copy=True).resolve_conj().resolve_neg()
     return copy.contiguous()
-
-
-def _read_tensor(value: torch.Tensor) -> torch.Tensor:
-    return value
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

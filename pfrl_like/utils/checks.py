@@ -127,11 +127,7 @@ def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bou
 
 
 def _all_finite(array: np.ndarray) -> bool:
-    if array.dtype.kind == "f" and array.dtype.itemsize >= 4:
-        flat = array.ravel()
-        if math.isfinite(flat.dot(flat)):  # a third of the time of isfinite; may overflow, so a "no" is asked again
-            return True
-    return bool(np.isfinite(array).all())
+    return bool(np.count_nonzero(np.isfinite(array)) == array.size)  # for few numbers twice as fast as `all`
 
 
 def _is_floating(value: Any) -> bool:

@@ -14,7 +14,7 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
     """Save the random streams before a block and restore them after it, however it ends.
 
     These are the global streams of `random`, NumPy and torch (CPU, and CUDA if it has been initialised), and those
-    of the spaces given. About 40 microseconds, and 5 for each space.
+    of the spaces given. It costs about 0.15 ms.
 
     Args:
         *sources: Spaces, or environments, of which the action spaces are meant; None is ignored.
@@ -22,7 +22,8 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
     python_state = random.getstate()
     numpy_state = np.random.get_state(legacy=False)
     torch_state = torch.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    uses_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    cuda_states = torch.cuda.get_rng_state_all() if uses_cuda else None
     restore_spaces = [restore for source in sources for restore in _save_spaces(source)]
     try:
         yield
@@ -48,25 +49,15 @@ def _save_spaces(source: Any) -> Iterator[Callable[[], None]]:
     if parts is not None:
         for part in parts.values() if isinstance(parts, Mapping) else parts:
             yield from _save_spaces(part)
-    generator = getattr(source, "np_random", None)
-    if isinstance(generator, np.random.Generator):
-        yield _restorer(source, generator, generator.bit_generator, "state")
-    elif isinstance(generator, np.random.RandomState):  # gym before 0.22
-        state = generator.get_state()
-        yield lambda: (_put_back(source, generator), generator.set_state(state))[1]
+    # Asking a space made of others for a generator it does not have yet would seed the others.
+    generator = getattr(source, "np_random" if parts is None else "_np_random", None)
+    bits = getattr(generator, "bit_generator", None) or getattr(generator, "_bit_generator", None)  # RandomState: _
+    if bits is not None:
+        state = bits.state
 
+        def restore() -> None:
+            bits.state = state
+            if getattr(source, "_np_random", None) is not generator:  # `seed` in the block has made a new one
+                source._np_random = generator
 
-def _restorer(space: Any, generator: Any, holder: Any, attribute: str) -> Callable[[], None]:
-    state = getattr(holder, attribute)
-
-    def restore() -> None:
-        _put_back(space, generator)
-        setattr(holder, attribute, state)
-
-    return restore
-
-
-def _put_back(space: Any, generator: Any) -> None:
-    """The generator itself, for `space.seed` makes a new one."""
-    if getattr(space, "_np_random", None) is not generator:
-        space._np_random = generator
+        yield restore

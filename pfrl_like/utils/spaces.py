@@ -1,5 +1,6 @@
 """What kind of space an object is, whichever library made it (gym, gymnasium or a user)."""
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -48,3 +49,13 @@ def _find_kind(space: Any) -> SpaceKind:
     if hasattr(space, "n"):
         return "multi_binary" if getattr(space, "shape", ()) else "discrete"
     return "other"
+
+
+def box_class(space: Any) -> Any:
+    """The class `Box` of the library that made a space; gymnasium's for a space of neither library."""
+    library = type(space).__module__.partition(".")[0]
+    if library == "gym":
+        return sys.modules["gym.spaces"].Box
+    from gymnasium.spaces import Box
+
+    return Box

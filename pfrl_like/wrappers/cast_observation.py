@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.spaces import box_class, space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
 
@@ -78,14 +78,3 @@ def _cast_space(space: Any, dtype: np.dtype[Any]) -> Any:
         return space
     with np.errstate(over="ignore"):  # a bound too large for the dtype is infinite
         return box_class(space)(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
-
-
-def box_class(space: Any) -> Any:
-    """The class `Box` of the library that a space comes from."""
-    import sys
-
-    library = type(space).__module__.partition(".")[0]
-    module = sys.modules.get(f"{library}.spaces") if library in ("gym", "gymnasium") else None
-    if module is None:
-        import gymnasium.spaces as module
-    return module.Box  # type: ignore[union-attr]

@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.utils.spaces import space_kind
-from pfrl_like.wrappers.cast_observation import box_class
+from pfrl_like.utils.spaces import box_class, space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
 

@@ -1,8 +1,9 @@
 """`Wrapper`: changes some of what passes through and nothing of its form."""
 
 import functools
+import inspect
 import sys
-from typing import Any, cast
+from typing import Any
 
 from pfrl_like.env import is_gymnasium, mend_gym, reset_values
 from pfrl_like.errors import EnvError
@@ -24,7 +25,12 @@ class Wrapper:
 
     def __new__(cls, env: Any = None, *args: Any, **kwargs: Any) -> "Wrapper":
         """Choose the class by the environment."""
-        return cast(Wrapper, object.__new__(_gymnasium_class(cls) if is_gymnasium(env) else cls))
+        if not is_gymnasium(env):
+            return object.__new__(cls)
+        self: Wrapper = _new(cls)
+        call = inspect.signature(cls.__init__).bind(self, env, *args, **kwargs)
+        _record_arguments(self, call)
+        return self
 
     def __init__(self, env: Any) -> None:
         if isinstance(env, type) or not callable(getattr(env, "step", None)):
@@ -78,21 +84,33 @@ class Wrapper:
     __repr__ = __str__
 
 
+def _new(cls: Any) -> Any:
+    """An object of the same class as a `gymnasium.Wrapper`, before its `__init__`."""
+    return object.__new__(_gymnasium_class(cls))
+
+
+def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
+    """Let `env.spec` remember how the wrapper was made, so that `gymnasium.make(env.spec)` makes it again."""
+    saved: dict[str, Any] = {}
+    for name, value in call.arguments.items():
+        if call.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            saved.update(value)
+        else:
+            saved[name] = value
+    _, _, *names = saved  # self and env
+    self._saved_kwargs = {name: saved[name] for name in names}
+
+
 @functools.cache
-def _gymnasium_class(cls: type[Wrapper]) -> type[Wrapper]:
-    """The same class as a `gymnasium.Wrapper`."""
-    gymnasium_wrapper = sys.modules["gymnasium"].Wrapper
-    if issubclass(cls, gymnasium_wrapper):
+def _gymnasium_class(cls: Any) -> Any:
+    import gymnasium
+
+    if issubclass(cls, gymnasium.Wrapper):
         return cls
 
     def reduce(self: Wrapper) -> Any:  # the class has no name by which pickle could find it
-        return _empty, (cls,), self.__dict__
+        return _new, (cls,), self.__dict__
 
     attributes = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-    return type(cls.__name__, (cls, gymnasium_wrapper), {**attributes, "__reduce__": reduce})
-
-
-def _empty(cls: type[Wrapper]) -> Wrapper:
-    import gymnasium  # noqa: F401  (a fresh process may not have it)
-
-    return cast(Wrapper, object.__new__(_gymnasium_class(cls)))
+    bases = (cls, gymnasium.utils.RecordConstructorArgs, gymnasium.Wrapper)
+    return type(cls.__name__, bases, {**attributes, "__reduce__": reduce})

@@ -1,0 +1,63 @@
+"""Row numbers, and the arrays that have a row for each of them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+_CHUNK_BYTES = 1 << 16
+_LARGEST_CHUNK = 1 << 16
+
+
+class Rows:
+    """Arrays of one common length that grows a chunk at a time, and the list of their unused rows.
+
+    Growing resizes the arrays in place (large ones are remapped rather than copied), so other objects may keep them,
+    but must not keep views of them. Row 0 is never handed out: links use it for "none".
+
+    Attributes:
+        free: Unused row numbers; take one with `free.pop()` after `reserve(1)`.
+        size: Length of the arrays.
+    """
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+        self.size = 1
+        self._arrays: list[NDArray[Any]] = []
+
+    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """Add an array of zeros (of None, for objects) whose rows have this shape."""
+        array = np.zeros((self.size, *shape), dtype)
+        if array.dtype == object:
+            array[...] = None
+        self._arrays.append(array)
+        return array
+
+    def reserve(self, count: int) -> None:
+        """Make sure that at least `count` rows are free."""
+        while len(self.free) < count:
+            old, self.size = self.size, self.size + max(self._chunk(), count - len(self.free))
+            for array in self._arrays:
+                array.resize((self.size, *array.shape[1:]), refcheck=False)
+                if array.dtype == object:
+                    array[old:] = None
+            self.free[:0] = range(self.size - 1, old - 1, -1)
+
+    def take(self, count: int) -> NDArray[np.int64]:
+        """Take `count` rows at once."""
+        if not count:
+            return np.empty(0, np.int64)
+        self.reserve(count)
+        taken = self.free[-count:][::-1]
+        del self.free[-count:]
+        return np.array(taken, np.int64)
+
+    def _chunk(self) -> int:
+        # A sixty-fourth: what lies unused stays small beside what is stored, even where a row is a whole image.
+        row_bytes = max([array.itemsize * int(np.prod(array.shape[1:])) for array in self._arrays], default=1)
+        return min(max(self.size // 64, _CHUNK_BYTES // max(row_bytes, 1), 4), _LARGEST_CHUNK)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the arrays, unused rows included."""
+        return sum(array.nbytes for array in self._arrays)

@@ -1,0 +1,81 @@
+"""The shape of a nested value: which dicts and tuples it is made of, with its leaves numbered in order."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+#: A leaf's number, or a dict or tuple of structures.
+Structure = int | dict[Any, Any] | tuple[Any, ...]
+
+
+def structure_of(value: Any) -> tuple[Structure, list[Any]]:
+    """Structure of a value and its leaves. Mappings and tuples are nests; lists and everything else are leaves."""
+    leaves: list[Any] = []
+
+    def visit(part: Any) -> Structure:
+        if isinstance(part, Mapping):
+            return {key: visit(item) for key, item in part.items()}
+        if isinstance(part, tuple):
+            return tuple(visit(item) for item in part)
+        leaves.append(part)
+        return len(leaves) - 1
+
+    return visit(value), leaves
+
+
+def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, Any]]:
+    """Leaves of a value that has this structure, each with its name (`obs["camera"][0]`), in the order of the structure.
+
+    Raises:
+        ValueError: If the value has another structure.
+    """
+    if isinstance(structure, dict):
+        if not isinstance(value, Mapping) or value.keys() != structure.keys():
+            came = f"a dict with keys {list(value)}" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+            raise ValueError(f"{name}: got {came}, expected a dict with keys {list(structure)} as in the first step")
+        for key, part in structure.items():
+            yield from flatten(value[key], part, f"{name}[{key!r}]")
+    elif isinstance(structure, tuple):
+        if not isinstance(value, tuple) or len(value) != len(structure):
+            came = f"{len(value)} items" if isinstance(value, tuple) else f"a {type(value).__name__}"
+            raise ValueError(f"{name}: got {came}, expected a tuple of {len(structure)} items as in the first step")
+        for i, part in enumerate(structure):
+            yield from flatten(value[i], part, f"{name}[{i}]")
+    elif isinstance(value, Mapping | tuple):
+        raise ValueError(f"{name}: got a {type(value).__name__}, expected a single value as in the first step")
+    else:
+        yield name, value
+
+
+def unflatten(leaves: Sequence[Any], structure: Structure) -> Any:
+    """The nested value with these leaves."""
+    return map_structure(lambda i: leaves[i], structure)
+
+
+def map_structure(function: Callable[[int], Any], structure: Structure) -> Any:
+    """Replace each leaf number of a structure."""
+    if isinstance(structure, dict):
+        return {key: map_structure(function, part) for key, part in structure.items()}
+    if isinstance(structure, tuple):
+        return tuple(map_structure(function, part) for part in structure)
+    return function(structure)
+
+
+def to_json(structure: Structure) -> Any:
+    """A structure in JSON: a number, `{"tuple": [...]}` or `{"dict": [[key, ...], ...]}` with string or integer keys."""
+    if isinstance(structure, dict):
+        for key in structure:
+            if not isinstance(key, str | int):
+                raise ValueError(f"the key {key!r} of a dict cannot be saved: expected a string or an integer")
+        return {"dict": [[key, to_json(part)] for key, part in structure.items()]}
+    if isinstance(structure, tuple):
+        return {"tuple": [to_json(part) for part in structure]}
+    return structure
+
+
+def from_json(value: Any) -> Structure:
+    """The structure that `to_json` wrote."""
+    if isinstance(value, int):
+        return value
+    if "tuple" in value:
+        return tuple(from_json(part) for part in value["tuple"])
+    return {key: from_json(part) for key, part in value["dict"]}

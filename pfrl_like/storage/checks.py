@@ -1,0 +1,165 @@
+"""Whether a loaded state dict fits the live object that it is meant for; nothing is changed here."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pfrl_like.errors import CheckpointError
+
+# State that torch's optimisers keep for each element of a parameter, and for a parameter as a whole.
+_PER_ELEMENT = frozenset(
+    "exp_avg exp_avg_sq max_exp_avg_sq exp_inf momentum_buffer square_avg grad_avg acc_delta sum ax prev step_size".split()
+)
+_PER_PARAMETER = frozenset("step mu_product eta mu".split())
+# How an optimiser runs, not what it has learnt: a state saved on a GPU has to go on where there is none.
+_IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
+
+
+def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
+    """Refuse a state dict whose names, shapes or dtypes are not those of the live model.
+
+    Args:
+        loaded: What was read, a dict by name.
+        live: `state_dict()` of the model it is meant for, on any device.
+        path: Where it was read from, for the error.
+
+    Raises:
+        CheckpointError: If a name is missing or unexpected, or a tensor differs in shape or dtype.
+    """
+    if not isinstance(loaded, dict):
+        raise CheckpointError(path, f"holds a {type(loaded).__name__}; expected a state dict")
+    missing = [name for name in live if name not in loaded]
+    unexpected = [name for name in loaded if name not in live]
+    if missing or unexpected:
+        parts = [f"lacks {_listed(missing)}"] * bool(missing) + [f"also has {_listed(unexpected)}"] * bool(unexpected)
+        raise CheckpointError(path, f"is the state of another model: compared with this one, it {' and '.join(parts)}")
+    for name, value in live.items():
+        _check_entry(loaded[name], value, name, path)
+
+
+def _check_entry(loaded: Any, live: Any, name: str, path: object) -> None:
+    if isinstance(live, torch.Tensor) != isinstance(loaded, torch.Tensor):
+        expected = "a tensor" if isinstance(live, torch.Tensor) else f"a {type(live).__name__}"
+        raise CheckpointError(path, f"{name} is a {type(loaded).__name__}; expected {expected}")
+    if not isinstance(live, torch.Tensor) or torch.nn.parameter.is_lazy(live):
+        return
+    if loaded.shape != live.shape or loaded.dtype != live.dtype:
+        came, expected = (f"shape {tuple(x.shape)} and dtype {x.dtype}" for x in (loaded, live))
+        raise CheckpointError(path, f"{name} has {came}; expected {expected}")
+
+
+def non_finite_parameter(model: torch.nn.Module, state: Mapping[str, Any]) -> str | None:
+    """Name of the first parameter that holds NaN or infinity in `state`; buffers may, as attention masks do."""
+    for name, _ in model.named_parameters(remove_duplicate=False):
+        value = state.get(name)
+        if isinstance(value, torch.Tensor) and not torch.isfinite(value).all():
+            return name
+    return None
+
+
+def nan_state(state: Mapping[Any, Any]) -> str | None:
+    """Name of the first tensor in an optimiser's state that holds NaN."""
+    for index, entry in state["state"].items():
+        for key, value in entry.items() if isinstance(entry, dict) else ():
+            if isinstance(value, torch.Tensor) and torch.isnan(value).any():
+                return f"state[{index}][{key!r}]"
+    return None
+
+
+def fitted_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path: object) -> dict[str, Any]:
+    """The state dict to hand to `optimizer.load_state_dict`, once it is known to fit.
+
+    Args:
+        loaded: What was read.
+        optimizer: The live optimiser; its choice of kernel (foreach, fused, capturable) is kept.
+        path: Where it was read from, for the error.
+
+    Raises:
+        CheckpointError: If groups, parameters, hyperparameters or the shapes of states are not those of `optimizer`.
+    """
+    try:
+        return _fitted(loaded, optimizer)
+    except ValueError as error:
+        raise CheckpointError(path, f"is the state of another optimiser: {error}") from None
+
+
+def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    live_groups = optimizer.param_groups
+    if not isinstance(loaded, dict) or set(loaded) != {"state", "param_groups"} or not isinstance(loaded["state"], dict):
+        raise ValueError("expected a dict of 'state' and 'param_groups'")
+    groups = loaded["param_groups"]
+    if not isinstance(groups, list) or len(groups) != len(live_groups):
+        raise ValueError(f"expected a list of {len(live_groups)} 'param_groups'")
+    parameters: dict[int, torch.Tensor] = {}
+    fitted = []
+    for i, (group, live) in enumerate(zip(groups, live_groups, strict=True)):
+        indices = group.get("params") if isinstance(group, dict) else None
+        if not isinstance(indices, list) or not all(type(index) is int for index in indices):
+            raise ValueError(f"param_groups[{i}] lists no 'params'")
+        if len(indices) != len(live["params"]) or len(set(indices)) != len(indices) or set(indices) & set(parameters):
+            raise ValueError(f"param_groups[{i}] has {len(indices)} 'params'; expected {len(live['params'])} distinct ones")
+        parameters.update(zip(indices, live["params"], strict=True))
+        fitted.append(_fitted_group(group, live, optimizer.defaults, f"param_groups[{i}]"))
+    for index, entry in loaded["state"].items():
+        if index not in parameters or not isinstance(entry, dict):
+            raise ValueError(f"state[{index!r}] belongs to no parameter")
+        live_entry = optimizer.state.get(parameters[index], {})
+        for key, value in entry.items():
+            _check_state(value, key, parameters[index], live_entry.get(key), f"state[{index}][{key!r}]")
+    return {"state": loaded["state"], "param_groups": fitted}
+
+
+def _fitted_group(
+    group: Mapping[str, Any], live: Mapping[str, Any], defaults: Mapping[str, Any], where: str
+) -> dict[str, Any]:
+    fitted = dict(group)
+    for key, value in live.items():
+        if key in _IMPLEMENTATION:
+            fitted[key] = value
+        elif key in group and key not in ("params", "param_names"):
+            if not _same_kind(group[key], value):
+                raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected something like {value!r}")
+        elif key in defaults and _is_number(value):
+            raise ValueError(f"{where} lacks {key!r}")
+    return fitted
+
+
+def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where: str) -> None:
+    if key in _PER_PARAMETER:
+        # PyTorch before 1.12 counted steps in plain integers.
+        if not _is_number(value):
+            raise ValueError(f"{where} is no finite number")
+        return
+    if isinstance(live, torch.Tensor):
+        shape = tuple(live.shape)
+    elif key in _PER_ELEMENT:
+        shape = tuple(parameter.shape)
+    else:
+        return
+    if value is None and key == "momentum_buffer":  # SGD that has not begun
+        return
+    if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
+        came = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"type {type(value).__name__}"
+        raise ValueError(f"{where} has {came}; expected a tensor of shape {shape}")
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.numel() == 1 and bool(torch.isfinite(value).all())
+    return type(value) in (int, float) and -math.inf < value < math.inf
+
+
+def _same_kind(loaded: Any, live: Any) -> bool:
+    if isinstance(live, list | tuple):
+        same_length = isinstance(loaded, list | tuple) and len(loaded) == len(live)
+        return same_length and all(_same_kind(a, b) for a, b in zip(loaded, live, strict=True))
+    if isinstance(live, bool | str):
+        return isinstance(loaded, type(live))
+    return _is_number(loaded) if _is_number(live) else True
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown

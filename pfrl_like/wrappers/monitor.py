@@ -1,0 +1,186 @@
+"""`Monitor`: a record of every episode, and videos of some."""
+
+import csv
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.storage.atomic import atomic_write
+from pfrl_like.wrappers.video import VideoRecorder, can_record
+from pfrl_like.wrappers.wrapper import Wrapper
+
+_counter = itertools.count()
+_MADE_HERE = re.compile(r"monitor\..+\.(stats\.json|csv|mp4|gif)")
+
+
+class Monitor(Wrapper):
+    """Record return, length and time of every episode in a directory, and videos of some episodes.
+
+    An episode counts when it ends, when it is reset before (as by an episode limit of the runner) or when the
+    environment is closed. Files, in which `<uid>` tells this environment from others in the same directory:
+
+    - `monitor.<uid>.csv`: one line `r,l,t` for each episode (return, length in steps, seconds since the first reset),
+      written at once.
+    - `monitor.<uid>.stats.json`: the same in the columns `episode_rewards`, `episode_lengths`, `timestamps`,
+      `episode_types`; written by `close`.
+    - `monitor.<uid>.video<episode>.mp4`, or `.gif` without the packages of the extra "video".
+
+    Args:
+        env: Environment to wrap. For videos it has to be made with `render_mode="rgb_array"`.
+        directory: Where the files go; made if it is not there.
+        video_callable: Of which episodes, counted from 0, a video is made: a function of the number, or False for none.
+            None stands for the cubes (0, 1, 8, 27, ...) below 1000 and every 1000th after, if videos can be made.
+        force: Whether files of earlier runs in the directory are removed.
+        resume: Whether they may stay beside the new ones.
+        write_upon_reset: Whether the `.stats.json` file is written at every reset, too.
+        uid: Replaces the default `<number>.<process id>` in the file names.
+        mode: "training" or "evaluation", noted with each episode ("t" or "e"); None is "training".
+
+    Raises:
+        ValueError: If there are files of earlier runs and neither `force` nor `resume` is given, if the mode is
+            another one, or if videos are asked for that cannot be made.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        directory: str | os.PathLike[str],
+        video_callable: Callable[[int], bool] | bool | None = None,
+        force: bool = False,
+        resume: bool = False,
+        write_upon_reset: bool = False,
+        uid: str | None = None,
+        mode: str | None = None,
+    ) -> None:
+        super().__init__(env)
+        if mode not in (None, "training", "evaluation"):
+            raise ValueError(f'mode is {mode!r}, expected "training", "evaluation" or None')
+        self._wants_video = _video_schedule(env, video_callable)
+        self.directory = Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        if not resume:
+            _clear(self.directory, force)
+        self._prefix = self.directory / f"monitor.{uid if uid is not None else f'{next(_counter)}.{os.getpid()}'}"
+        self._write_upon_reset = write_upon_reset
+        self._type = "e" if mode == "evaluation" else "t"
+        self._returns: list[float] = []
+        self._lengths: list[int] = []
+        self._times: list[float] = []
+        self._first_reset: float | None = None
+        self._length = 0
+        self._return = 0.0
+        self._total_steps = 0
+        self._video: VideoRecorder | None = None
+        self._is_closed = False
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Start an episode; keyword arguments go to the environment."""
+        self._end_episode()
+        if self._write_upon_reset:
+            self._write_stats()
+        if self._first_reset is None:
+            self._first_reset = time.time()
+        result = self.env.reset(**kwargs)
+        if self._wants_video(len(self._returns)):
+            self._video = VideoRecorder(self.env, f"{self._prefix}.video{len(self._returns):06d}")
+            self._video.capture()
+        return result
+
+    def step(self, action: Any) -> Any:
+        """Act."""
+        result = self.env.step(action)
+        self._length += 1
+        self._total_steps += 1
+        self._return += float(result[1])
+        if self._video is not None:
+            self._video.capture()
+        if any(result[2:-1]):
+            self._end_episode()
+        return result
+
+    def close(self) -> None:
+        """Write what is left and close the environment; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._end_episode()
+        self._write_stats()
+        close = getattr(self.env, "close", None)
+        if callable(close):
+            close()
+
+    def get_total_steps(self) -> int:
+        """Number of steps in all episodes, with the running one."""
+        return self._total_steps
+
+    def get_episode_rewards(self) -> list[float]:
+        """Return of each finished episode."""
+        return list(self._returns)
+
+    def get_episode_lengths(self) -> list[int]:
+        """Length of each finished episode, in steps."""
+        return list(self._lengths)
+
+    def _end_episode(self) -> None:
+        """Record the running episode, if it has a step."""
+        if self._video is not None:
+            self._video.close()
+            self._video = None
+        if self._length == 0:
+            return
+        self._returns.append(self._return)
+        self._lengths.append(self._length)
+        self._times.append(time.time())
+        self._return, self._length = 0.0, 0
+        with open(f"{self._prefix}.csv", "a", newline="") as file:
+            writer = csv.writer(file)
+            if len(self._returns) == 1:
+                writer.writerow(["r", "l", "t"])
+            seconds = self._times[-1] - (self._first_reset or self._times[-1])
+            writer.writerow([repr(self._returns[-1]), self._lengths[-1], f"{seconds:.6f}"])
+
+    def _write_stats(self) -> None:
+        stats = {
+            "initial_reset_timestamp": self._first_reset,
+            "timestamps": self._times,
+            "episode_lengths": self._lengths,
+            "episode_rewards": self._returns,
+            "episode_types": [self._type] * len(self._returns),
+        }
+        atomic_write(f"{self._prefix}.stats.json", json.dumps(stats).encode(), durable=False)
+
+
+def _capped_cubic(episode: int) -> bool:
+    return round(np.cbrt(episode)) ** 3 == episode if episode < 1000 else episode % 1000 == 0
+
+
+def _video_schedule(env: Any, video_callable: Callable[[int], bool] | bool | None) -> Callable[[int], bool]:
+    if callable(video_callable):
+        if not can_record(env):
+            raise ValueError(f'video_callable needs images, but {env} draws none: make it with render_mode="rgb_array"')
+        return video_callable
+    if video_callable is None and can_record(env):
+        return _capped_cubic
+    if video_callable is True:
+        raise ValueError("video_callable is True, expected a function of the episode's number, False or None")
+    return lambda episode: False
+
+
+def _clear(directory: Path, force: bool) -> None:
+    """Remove the files of earlier runs, or refuse them; files of this process belong to the same run."""
+    ours = re.compile(rf"monitor\.\d+\.{os.getpid()}\.")
+    earlier = [p for p in sorted(directory.iterdir()) if _MADE_HERE.fullmatch(p.name) and not ours.match(p.name)]
+    if earlier and not force:
+        raise ValueError(
+            f"directory {directory} holds files of an earlier run ({earlier[0].name}): choose another directory, "
+            "or pass force=True to remove them or resume=True to keep them"
+        )
+    for path in earlier:
+        path.unlink()

@@ -1,0 +1,50 @@
+"""Package metadata; the settings of the tools are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def read_version() -> str:
+    found = re.search(r'^__version__ = "([^"]+)"', read("pfrl_like/__init__.py"), re.MULTILINE)
+    if found is None:
+        raise RuntimeError("pfrl_like/__init__.py has no __version__")
+    return found[1]
+
+
+EXTRAS = {
+    "classic": ["pygame-ce>=2.5"],  # rendering of the classic-control environments; they step without it
+    "tensorboard": ["tensorboard>=2.18"],
+    "search": ["optuna>=4"],  # pruning of unpromising runs at their evaluations
+    "video": ["imageio>=2.31", "imageio-ffmpeg>=0.5"],  # mp4 of episodes; without it they become GIFs
+    "test": ["pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100"],
+}
+EXTRAS["dev"] = [*(package for packages in EXTRAS.values() for package in packages), "ruff", "mypy>=1.15", "build"]
+
+setup(
+    name="pfrl_like",
+    version=read_version(),
+    description="Deep reinforcement learning composed from parts: PFRL's interface on today's gymnasium, NumPy, PyTorch",
+    long_description=read("README.md"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    license_files=["LICENSE"],
+    packages=find_packages(include=["pfrl_like*"]),
+    package_data={"pfrl_like": ["py.typed"]},
+    python_requires=">=3.11",
+    install_requires=[line for line in read("requirements.txt").splitlines() if line and not line.startswith("#")],
+    extras_require=EXTRAS,
+    classifiers=[
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)

@@ -1,0 +1,28 @@
+"""Importing the package changes nothing for others."""
+
+import subprocess
+import sys
+
+PROBE = """
+import random, sys, warnings
+import numpy as np, torch, gymnasium
+
+def state():
+    return (
+        random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist(), torch.get_default_dtype(),
+        torch.get_num_threads(), torch.is_grad_enabled(), np.geterr(), list(warnings.filters),
+        sorted(gymnasium.registry), "bool8" in np.__dict__, sys.getrecursionlimit(),
+    )
+
+before = state()
+import pfrl_like
+assert state() == before
+loaded = {"gym", "tensorboard", "optuna", "matplotlib", "imageio"} & sys.modules.keys()
+assert not loaded, loaded
+"""
+
+
+def test_import_changes_no_global_state_and_loads_nothing_optional() -> None:
+    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "" and done.stderr == ""

@@ -1,0 +1,35 @@
+"""README, constraints, requirements and continuous integration say the same."""
+
+import re
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+
+
+def requirements() -> list[Requirement]:
+    return [Requirement(line) for line in (ROOT / "requirements.txt").read_text().splitlines() if line[:1] not in "#"]
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return dict(line.lower().split("==") for line in lines if not line.startswith("#"))
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    commands = re.findall(r"^ {4}(python3 -m venv .+)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(commands) == 2
+    assert [command for command in commands if "pytest" in command][0] in (ROOT / ".ci/run").read_text()
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def test_pins_satisfy_the_requirements(requirement: Requirement) -> None:
+    assert pins()[requirement.name] in requirement.specifier
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    targets = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "README.md").read_text())
+    assert targets
+    assert not [target for target in targets if not (ROOT / target).exists()]

@@ -1,0 +1,62 @@
+"""What may not stand in the tree: unfinished places, machine-specific paths, unsafe reading."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("pfrl_like", "examples", "benchmarks", "tests", "docs", ".ci")
+TEXTS = [
+    path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*"))
+    if path.is_file() and (path.suffix in {".py", ".md", ".toml"} or path.parent.name == ".ci")
+] + [path for path in sorted(ROOT.iterdir()) if path.is_file() and path.suffix in {".py", ".md", ".toml", ".txt"}]
+SOURCES = sorted((ROOT / "pfrl_like").rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=relative)
+def test_no_place_is_left_unfinished(path: Path) -> None:
+    marks = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b")
+    assert not marks.findall(path.read_text())
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=relative)
+def test_no_path_of_somebodys_machine_is_written_down(path: Path) -> None:
+    assert not re.findall(r"(?<![\w.{}~])/(?:home|root|work|Users)/\w+", path.read_text())
+
+
+def calls(path: Path) -> list[tuple[int, str]]:
+    """(line, dotted name) of every call in a file."""
+    return [
+        (node.lineno, ast.unparse(node.func))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_nothing_is_unpickled_outside_the_one_door_for_it(path: Path) -> None:
+    if path.parent.name == "storage":
+        return
+    forbidden = {"torch.load", "pickle.load", "pickle.loads", "pickle.Unpickler", "eval", "exec", "joblib.load"}
+    assert not [f"line {line}: {name}" for line, name in calls(path) if name in forbidden]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_functions_have_a_body(path: Path) -> None:
+    stubs = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.FunctionDef) or any("abstract" in ast.unparse(d) for d in node.decorator_list):
+            continue
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        raises_only = [ast.unparse(statement) for statement in body] in (["raise NotImplementedError"], ["..."], ["pass"])
+        if raises_only:
+            stubs.append(f"line {node.lineno}: {node.name}")
+    assert not stubs

@@ -1,0 +1,97 @@
+"""Replay buffers written the slow and obvious way: lists of dicts, one Python object per transition.
+
+They say what the columnar buffers must give; they were held against PFRL 0.4 itself.
+"""
+
+from collections import defaultdict
+
+
+class ReferenceBuffer:
+    """Items are windows of one to `num_steps` consecutive transitions; the oldest items leave first."""
+
+    def __init__(self, capacity=None, num_steps=1):
+        self.capacity = capacity
+        self.num_steps = num_steps
+        self.items = []
+        self.waiting = defaultdict(list)  # env_id -> transitions that start no item yet
+
+    def __len__(self):
+        return len(self.items)
+
+    def append(
+        self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **extra
+    ):
+        waiting = self.waiting[env_id]
+        waiting.append(
+            dict(
+                state=state,
+                action=action,
+                reward=reward,
+                next_state=next_state,
+                next_action=next_action,
+                is_state_terminal=is_state_terminal,
+                **extra,
+            )
+        )
+        if is_state_terminal:
+            self.stop_current_episode(env_id)
+        elif len(waiting) == self.num_steps:
+            self._add(list(waiting))
+            waiting.pop(0)
+
+    def stop_current_episode(self, env_id=0):
+        waiting = self.waiting[env_id]
+        while waiting:
+            self._add(list(waiting))
+            waiting.pop(0)
+
+    def _add(self, item):
+        self.items.append(item)
+        if self.capacity is not None and len(self.items) > self.capacity:
+            self.items.pop(0)
+
+
+class ReferenceEpisodicBuffer:
+    """Whole episodes, samplable once they ended; the oldest episodes leave first."""
+
+    def __init__(self, capacity=None):
+        self.capacity = capacity
+        self.episodes = []
+        self.waiting = defaultdict(list)
+
+    @property
+    def items(self):
+        return [[transition] for episode in self.episodes for transition in episode]
+
+    def __len__(self):
+        return sum(len(episode) for episode in self.episodes)
+
+    def append(
+        self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **extra
+    ):
+        self.waiting[env_id].append(
+            dict(
+                state=state,
+                action=action,
+                reward=reward,
+                next_state=next_state,
+                next_action=next_action,
+                is_state_terminal=is_state_terminal,
+                **extra,
+            )
+        )
+        if is_state_terminal:
+            self.stop_current_episode(env_id)
+
+    def stop_current_episode(self, env_id=0):
+        if self.waiting[env_id]:
+            self.episodes.append(self.waiting.pop(env_id))
+        while self.capacity is not None and len(self) > self.capacity:
+            self.episodes.pop(0)
+
+
+def reference_target(item, gamma):
+    """What a learner needs of a window: (first state, first action, reward sum, last state, discount)."""
+    reward = sum(gamma**i * transition["reward"] for i, transition in enumerate(item))
+    ended = any(transition["is_state_terminal"] for transition in item)
+    return item[0]["state"], item[0]["action"], reward, item[-1]["next_state"], 0.0 if ended else gamma ** len(item)

@@ -1,0 +1,358 @@
+"""Workers are watched: their errors come home, their deaths are seen at once, and none outlives its parent."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+from pfrl_like.errors import WorkerError
+from pfrl_like.processes import Failure, Finished, Portable, Workers, supervisor
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+METHODS = multiprocessing.get_all_start_methods()
+linux_only = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+
+
+def is_alive(pid):
+    """Whether there is such a process; a zombie counts."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_until(condition, seconds=5.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def echo(channel, index, *arguments):
+    """Answer each message with (index, arguments, message) until the pipe is closed."""
+    while True:
+        try:
+            message = channel.recv()
+        except EOFError:
+            return
+        channel.send((index, arguments, message))
+
+
+def echoing(n=2, **options):
+    return Workers(Portable(echo), [(f"argument {i}",) for i in range(n)], **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_messages_go_there_and_back(method):
+    workers = echoing(2, start_method=method)
+    assert len(workers) == 2
+    assert workers.start_method == method
+    for i in (0, 1):
+        workers.send(i, "hello")
+    assert workers.receive() == [(0, ("argument 0",), "hello"), (1, ("argument 1",), "hello")]
+    pids = [process.pid for process in workers.processes]
+    workers.close()
+    assert workers.closed
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_default_start_method_starts_clean_processes():
+    workers = echoing(1)
+    workers.close()
+    assert workers.start_method == ("forkserver" if "forkserver" in METHODS else "spawn")
+
+
+def test_processes_are_named_daemons():
+    workers = echoing(1, start_method="fork", name="env")
+    assert (workers.processes[0].name, workers.processes[0].daemon) == ("env-0", True)
+    workers.close()
+
+
+def test_unknown_start_method_is_refused():
+    with pytest.raises(ValueError, match="start_method is 'thread'"):
+        echoing(1, start_method="thread")
+
+
+def test_answers_come_in_the_order_asked_for():
+    workers = echoing(3, start_method="fork")
+    for i in range(3):
+        workers.send(i, i)
+    assert [message for _, _, message in workers.receive([2, 0])] == [2, 0]
+    assert [message for _, _, message in workers.receive([1])] == [1]
+    workers.close()
+
+
+def test_waiting_returns_nothing_after_its_time():
+    workers = echoing(1, start_method="fork")
+    assert workers.wait(0.01) == []
+    workers.close()
+
+
+def test_worker_that_does_not_answer_in_time_is_named():
+    workers = echoing(2, start_method="fork")
+    workers.send(0, "only one is asked")
+    with pytest.raises(WorkerError, match="worker 1 has not answered within 0.1 s"):
+        workers.receive(timeout=0.1)
+    workers.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_error_in_a_worker_comes_home_with_its_traceback(method):
+    def fail(channel, index):
+        if index == 1:
+            raise KeyError("the reason")
+        channel.recv()
+
+    workers = Workers(Portable(fail), [(), ()], start_method=method)
+    with pytest.raises(WorkerError) as caught:
+        workers.receive([1])
+    workers.close()
+    assert caught.value.index == 1
+    assert caught.value.reason == "raised KeyError: 'the reason'"
+    assert 'raise KeyError("the reason")' in caught.value.traceback_text or "in fail" in caught.value.traceback_text
+    assert "Traceback" in str(caught.value)
+
+
+def test_exit_of_a_worker_is_an_error():
+    workers = Workers(Portable(lambda channel, index: sys.exit(3)), [()], start_method="fork")
+    with pytest.raises(WorkerError, match="raised SystemExit: 3"):
+        workers.receive()
+    workers.close()
+
+
+def test_hard_exit_tells_its_code():
+    workers = Workers(Portable(lambda channel, index: os._exit(3)), [()], start_method="fork")
+    with pytest.raises(WorkerError, match="ended with exit code 3"):
+        workers.receive()
+    workers.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_worker_is_seen_at_once(method):
+    workers = echoing(2, start_method=method)
+    workers.send(0, "so that it runs")
+    workers.receive([0])
+    start = time.monotonic()
+    os.kill(workers.processes[0].pid, signal.SIGKILL)
+    with pytest.raises(WorkerError, match=r"worker 0 was killed by signal 9 \(SIGKILL\)"):
+        workers.receive()
+    assert time.monotonic() - start < 2.0
+    workers.close()
+
+
+def test_death_is_seen_when_sending():
+    workers = echoing(1, start_method="fork")
+    os.kill(workers.processes[0].pid, signal.SIGKILL)
+    workers.processes[0].join()
+    with pytest.raises(WorkerError, match="SIGKILL"):
+        workers.send(0, "hello")
+    workers.close()
+
+
+def test_death_is_seen_though_another_process_holds_the_pipe():
+    def leave_a_child(channel, index):
+        if os.fork() == 0:
+            time.sleep(1.0)  # outlives its parent, with its pipe
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    workers = Workers(Portable(leave_a_child), [()], start_method="fork")
+    start = time.monotonic()
+    with pytest.raises(WorkerError, match="SIGKILL"):
+        workers.receive()
+    assert time.monotonic() - start < 0.9
+    workers.close()
+
+
+def test_last_words_of_a_worker_come_before_its_end():
+    def talk(channel, index):
+        channel.send("one")
+        channel.send("two")
+        return "result"
+
+    workers = Workers(Portable(talk), [()], start_method="fork")
+    news = [workers.wait()[0] for _ in range(3)]
+    assert news == [(0, "one"), (0, "two"), (0, Finished("result"))]
+    assert workers.running == frozenset()
+    assert workers.wait() == []
+    with pytest.raises(WorkerError, match="had ended before"):
+        workers.receive()
+    workers.close()
+
+
+def test_answer_expected_of_a_finished_worker_is_an_error():
+    workers = Workers(Portable(lambda channel, index: None), [()], start_method="fork")
+    with pytest.raises(WorkerError, match="had finished before it answered"):
+        workers.receive()
+    workers.close()
+
+
+def test_result_that_cannot_be_sent_is_a_failure():
+    workers = Workers(Portable(lambda channel, index: lambda: None), [()], start_method="fork")
+    [(_, news)] = workers.wait()
+    assert isinstance(news, Failure)
+    assert "pickle" in news.reason
+    workers.close()
+
+
+def test_function_that_cannot_be_unpacked_is_reported_by_the_worker():
+    class Broken:
+        def __call__(self, channel, index):
+            """Never reached."""
+
+        def __reduce__(self):
+            return (eval, ("1 / 0",))
+
+    workers = Workers(Portable(Broken()), [()], start_method="spawn")
+    with pytest.raises(WorkerError, match="raised ZeroDivisionError"):
+        workers.receive()
+    workers.close()
+
+
+def test_function_that_cannot_be_packed_is_refused():
+    with pytest.raises(TypeError, match="cannot be sent to another process"):
+        Portable(lambda lock=multiprocessing.Lock(): lock).pack()
+
+
+def test_worker_that_does_not_listen_is_asked_then_forced(monkeypatch):
+    monkeypatch.setattr(supervisor, "PATIENCE", (0.1, 0.1))
+
+    def ignore_everything(channel, index):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        channel.send("ready")
+        while True:
+            time.sleep(1)
+
+    workers = Workers(Portable(ignore_everything), [()], start_method="fork")
+    workers.receive()
+    asked = []
+    pid = workers.processes[0].pid
+    workers.close(ask=lambda: asked.append(True))
+    workers.close(ask=lambda: asked.append(True))
+    assert asked == [True]
+    assert not is_alive(pid)
+
+
+def test_dropped_workers_end():
+    workers = echoing(2, start_method="fork")
+    pids = [process.pid for process in workers.processes]
+    del workers
+    assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+def test_later_workers_do_not_hold_the_pipes_of_earlier_ones():
+    first = echoing(2, start_method="fork")
+    second = echoing(2, start_method="fork")
+    start = time.monotonic()
+    first.close()  # ends at the end of file, long before anyone is terminated
+    assert time.monotonic() - start < supervisor.PATIENCE[0] / 2
+    assert [process.exitcode for process in first.processes] == [0, 0]
+    second.close()
+
+
+def test_forked_copy_of_the_parent_does_not_end_the_workers():
+    workers = echoing(1, start_method="fork")
+    child = os.fork()
+    if child == 0:
+        workers.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    workers.send(0, "still there?")
+    assert workers.receive()[0][2] == "still there?"
+    workers.close()
+
+
+SCRIPT = """
+import os, signal, sys, time
+from pfrl_like.processes import Portable, Workers
+{before}
+def sleep(channel, index):
+    channel.send(os.getpid())
+    while True:
+        time.sleep(1)
+if __name__ == "__main__" or {unguarded}:
+    workers = Workers(Portable(sleep), [(), ()], start_method={method!r})
+    print(*workers.receive(), flush=True)
+    {after}
+"""
+
+
+def start_script(tmp_path, after, method="fork", before="", unguarded=False):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT.format(after=after, method=method, before=before, unguarded=unguarded))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, str(path)], start_new_session=True, **pipes)
+
+
+def worker_pids(script):
+    return [int(pid) for pid in script.stdout.readline().split()]
+
+
+@linux_only
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_die_with_a_killed_parent(tmp_path, method):
+    script = start_script(tmp_path, "time.sleep(60)", method)
+    pids = worker_pids(script)
+    script.kill()
+    script.communicate()
+    assert len(pids) == 2
+    assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+@linux_only
+def test_workers_of_another_thread_die_with_a_killed_parent_but_not_with_the_thread(tmp_path):
+    after = "time.sleep(60)"
+    before = """
+import threading
+class Threaded(Workers):
+    def __init__(self, *args, **kwargs):
+        thread = threading.Thread(target=super().__init__, args=args, kwargs=kwargs)
+        thread.start()
+        thread.join()
+Workers = Threaded
+"""
+    script = start_script(tmp_path, after, before=before)
+    pids = worker_pids(script)
+    time.sleep(0.2)
+    assert all(is_alive(pid) for pid in pids)
+    script.kill()
+    script.communicate()
+    assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
+
+
+@linux_only
+@pytest.mark.parametrize("after", ["", "raise ValueError('in the parent')", "sys.exit(0)"])
+def test_workers_end_with_a_parent_that_does_not_close_them(tmp_path, after):
+    script = start_script(tmp_path, after, before="from pfrl_like.processes import supervisor; supervisor.PATIENCE = (0.1, 1)")
+    pids = worker_pids(script)
+    script.communicate(timeout=10)
+    assert not any(is_alive(pid) for pid in pids)
+
+
+@linux_only
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_ctrl_c_reaches_only_the_parent(tmp_path, method):
+    script = start_script(tmp_path, "workers.receive()", method)
+    pids = worker_pids(script)
+    os.killpg(script.pid, signal.SIGINT)  # as a terminal does, to all processes in the foreground
+    _, errors = script.communicate(timeout=10)
+    assert not any(is_alive(pid) for pid in pids)
+    assert errors.count("KeyboardInterrupt") == 1
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_script_without_a_main_guard_is_told_what_to_do(tmp_path, method):
+    script = start_script(tmp_path, "workers.close()", method, unguarded=True)
+    _, errors = script.communicate(timeout=30)
+    assert script.returncode != 0
+    last_line = errors.strip().splitlines()[-1]
+    assert 'start_method="fork"' in last_line
+    assert "__main__" in last_line

@@ -1,0 +1,187 @@
+"""The checks at the border name the argument, what came and what was expected."""
+
+import gymnasium.spaces as spaces
+import numpy as np
+import pytest
+import torch
+
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.utils.checks import (
+    check_action,
+    check_actions,
+    check_finite,
+    check_observation,
+    check_observations,
+    check_reward,
+)
+
+NAN, INF = float("nan"), float("inf")
+BOX = spaces.Box(-1.0, 1.0, shape=(2,), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.zeros((2, 3)),
+        np.array(3.0),
+        np.full(4, 1e30, dtype=np.float32),  # its square overflows
+        np.float16([1, 2]),
+        np.zeros((4, 4), dtype=np.float32)[::2, ::2],
+        np.array([1, 2]),
+        np.array(["a"], dtype=object),
+        {"a": 1.0, "b": (2, [3.0])},
+        torch.ones(3),
+        None,
+        "text",
+        1,
+    ],
+)
+def test_finite_values_and_what_is_no_float_pass(value):
+    check_finite("obs", value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (NAN, "obs is nan"),
+        (np.float32(INF), "obs has inf"),
+        (np.array([0.0, NAN]), "obs has nan at index 1"),
+        (np.array([[0.0, -INF]], dtype=np.float32), r"obs has -inf at index \(0, 1\) \(1 of 2"),
+        (np.float16([INF]), "obs has inf"),
+        ({"a": (0.0, np.array([NAN]))}, r"obs\['a'\]\[1\] has nan"),
+        (torch.tensor([NAN]), "obs has nan"),
+    ],
+)
+def test_non_finite_value_is_named_with_its_place(value, message):
+    with pytest.raises(NonFiniteError, match=message) as caught:
+        check_finite("obs", value)
+    assert caught.value.name.startswith("obs")
+
+
+@pytest.mark.parametrize("reward", [1, 0.5, np.float32(1), np.int64(2), True, np.array(1.0)])
+def test_a_number_is_a_reward(reward):
+    check_reward(reward)
+
+
+@pytest.mark.parametrize(
+    ("reward", "error"),
+    [(None, TypeError), ("1", TypeError), (np.array([1.0]), TypeError), (NAN, NonFiniteError), (np.array(INF), NonFiniteError)],
+)
+def test_what_is_no_finite_number_is_no_reward(reward, error):
+    with pytest.raises(error, match="reward is"):
+        check_reward(reward)
+
+
+NESTED = spaces.Dict(
+    a=BOX, b=spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]), c=spaces.MultiDiscrete([2, 5])
+)
+
+
+@pytest.mark.parametrize(
+    ("space", "obs"),
+    [
+        (BOX, np.float32([5, 5])),  # bounds are not checked
+        (BOX, np.float64([0, 0])),
+        (BOX, np.array([1, 0])),
+        (BOX, [0.0, 1.0]),
+        (spaces.Discrete(3, start=1), 3),
+        (NESTED, NESTED.sample()),
+        (spaces.Text(5), "whatever"),
+        (None, object()),
+    ],
+)
+def test_observation_of_the_space_passes(space, obs):
+    check_observation(space, obs)
+
+
+@pytest.mark.parametrize(
+    ("space", "obs", "message"),
+    [
+        (BOX, np.zeros(3, np.float32), r"obs has shape \(3,\), .* has shape \(2,\)"),
+        (BOX, np.array(["a", "b"]), "obs has dtype <U1"),
+        (BOX, {"a": 1}, "obs is .*dict"),
+        (BOX, None, "obs is None"),
+        (BOX, [[0.0], [1.0, 2.0]], "obs is .* no array"),
+        (spaces.Box(0, 255, (2,), np.uint8), np.zeros(2), "obs has dtype float64, .* dtype uint8"),
+        (spaces.Discrete(3), 3, "obs is 3, .* outside"),
+        (spaces.Discrete(3), 0.5, "obs has dtype float64"),
+        (NESTED, {"a": np.zeros(2)}, "obs is a dict with the keys"),
+        (NESTED, {**NESTED.sample(), "a": np.zeros(1)}, r"obs\['a'\] has shape"),
+        (NESTED, {**NESTED.sample(), "b": (0,)}, r"obs\['b'\] is .* tuple of length 2"),
+    ],
+)
+def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
+    with pytest.raises(ValueError, match=message):
+        check_observation(space, obs)
+
+
+@pytest.mark.parametrize(
+    ("observations", "message"),
+    [(np.zeros((2, 3)), r"obs\[0\] has shape"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has shape"), ([0], "holds 1 obs")],
+)
+def test_observations_of_several_envs_are_checked(observations, message):
+    check_observations(BOX, np.zeros((2, 2)), 2)
+    check_observations(BOX, [np.zeros(2)] * 2, 2)
+    with pytest.raises(ValueError, match=message):
+        check_observations(BOX, observations, 2)
+
+
+@pytest.mark.parametrize(
+    ("space", "action"),
+    [
+        (spaces.Discrete(2), 1),
+        (spaces.Discrete(2, start=-1), np.int64(-1)),
+        (spaces.Discrete(2), np.array(0)),
+        (BOX, np.float32([1, -1])),
+        (NESTED, NESTED.sample()),
+        (None, "anything"),
+    ],
+)
+def test_action_of_the_space_passes(space, action):
+    check_action(space, action)
+
+
+@pytest.mark.parametrize(
+    ("space", "action", "message"),
+    [
+        (spaces.Discrete(2), 2, "action is 2, expected an integer from 0 to 1"),
+        (spaces.Discrete(2), np.array(-1), "action is -1"),
+        (spaces.Discrete(2), 0.0, "action has dtype float64"),
+        (BOX, np.zeros(3), r"action has shape \(3,\)"),
+        (BOX, np.float32([2, 0]), "action is .* outside the space"),
+        (BOX, np.float32([NAN, 0]), "action has nan"),
+        (spaces.MultiDiscrete([2, 2]), np.array([0, 2]), "outside"),
+        (spaces.MultiBinary(2), np.array([0, 2]), "outside"),
+    ],
+)
+def test_action_outside_the_space_is_refused(space, action, message):
+    with pytest.raises(ValueError, match=message):
+        check_action(space, action)
+
+
+def test_bounds_of_a_box_may_be_left_to_the_env():
+    check_action(BOX, np.float32([2, 0]), bounds=False)
+    with pytest.raises(NonFiniteError):
+        check_action(BOX, np.float32([NAN, 0]), bounds=False)
+
+
+def test_actions_of_several_envs_are_checked():
+    check_actions(spaces.Discrete(3), np.array([0, 2]), 2)
+    check_actions(BOX, np.zeros((2, 2)), 2)
+    for space, actions, message in [
+        (spaces.Discrete(3), np.array([0, 3]), "action is .*3"),
+        (spaces.Discrete(3), [0, -1], r"action\[1\] is -1"),
+        (BOX, np.full((2, 2), 2.0), r"action\[0\] is"),
+        (BOX, np.zeros((3, 2)), "holds 3 actions"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            check_actions(space, actions, 2)
+    check_actions(BOX, np.full((2, 2), 2.0), 2, bounds=False)
+
+
+def test_spaces_of_gym_are_understood():
+    gym_spaces = pytest.importorskip("gym.spaces")
+    check_action(gym_spaces.Discrete(2), 1)
+    check_observation(gym_spaces.Dict(a=gym_spaces.Box(0, 1, (2,))), {"a": np.zeros(2)})
+    with pytest.raises(ValueError, match="action is 2"):
+        check_action(gym_spaces.Discrete(2), 2)
