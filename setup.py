@@ -31,7 +31,7 @@ EXTRAS["dev"] = [*(package for packages in EXTRAS.values() for package in packag
 setup(
     name="pfrl_like",
     version=read_version(),
-    description="Deep reinforcement learning composed from parts: PFRL's interface on today's gymnasium, NumPy, PyTorch",
+    description="Deep reinforcement learning composed from parts: PFRL's interface on today's gymnasium and PyTorch",
     long_description=read("README.md"),
     long_description_content_type="text/markdown",
     license="MIT",

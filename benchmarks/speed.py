@@ -1,4 +1,4 @@
-"""Compare pfrl_like with PFRL and stable-baselines3 installed beside it: `python benchmarks/speed.py --peer-python PATH`.
+"""Compare pfrl_like with PFRL and stable-baselines3: `python benchmarks/speed.py --peer-python PATH`.
 
 Every measurement is a process of its own with one thread (`speed_cases.py`). Rounds are interleaved (one run of each
 library, then the next round), so that a machine that slows down slows all of them. Prints the ratio of the medians
@@ -101,9 +101,10 @@ def main() -> None:
 
 def report(comparison: Comparison, ours: list[float], theirs: list[float]) -> None:
     ratio, low, high = ratio_of_medians(ours, theirs)
+    met = "met" if high >= comparison.bar else "missed"
     print(
         f"| {comparison.what} | {np.median(ours):.0f} | {comparison.peer} | {np.median(theirs):.0f}"
-        f" | {ratio:.2f} [{low:.2f}, {high:.2f}] | {comparison.bar:g} | {'met' if high >= comparison.bar else 'missed'} |",
+        f" | {ratio:.2f} [{low:.2f}, {high:.2f}] | {comparison.bar:g} | {met} |",
         flush=True,
     )
 

@@ -6,6 +6,7 @@ differences (environment, sampling to tensors) are spelt out.
 """
 
 import argparse
+import contextlib
 import gc
 import importlib
 import json
@@ -95,11 +96,8 @@ def train(library: Any, seconds: float, batch_size: int, **options: Any) -> dict
     watch = StopWatch(gymnasium.make("CartPole-v1"), seconds)
     env: Any = FourValues(watch) if library.__name__ == "pfrl" else watch
     agent = make_dqn(library, 4, 2, env.action_space.sample, minibatch_size=batch_size, **options)
-    with tempfile.TemporaryDirectory() as outdir:
-        try:
-            library.experiments.train_agent(agent, env, 10**9, outdir)
-        except OutOfTime:
-            pass
+    with tempfile.TemporaryDirectory() as outdir, contextlib.suppress(OutOfTime):
+        library.experiments.train_agent(agent, env, 10**9, outdir)
     return {"rate": watch.rate}
 
 
@@ -119,10 +117,8 @@ def train_sb3(library: Any, seconds: float, batch_size: int) -> dict[str, float]
         policy_kwargs={"net_arch": [64, 64]},
         device="cpu",
     )
-    try:
+    with contextlib.suppress(OutOfTime):
         agent.learn(10**9)
-    except OutOfTime:
-        pass
     return {"rate": watch.rate}
 
 

@@ -19,11 +19,12 @@ from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.contexts import evaluating
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
-from pfrl_like.utils.sequences import burn_in, max_over_sequences
+from pfrl_like.utils.recurrent import max_over_sequences
 
 ACTION_MASK = "action_mask"
 
@@ -267,7 +268,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.loss_record.append(stats["loss"])
         self.q_record.append(stats["q"])
         if ready.lengths is not None:
-            td_error = max_over_sequences(td_error, ready.lengths, len(batch.lengths))
+            td_error = max_over_sequences(td_error, ready.lengths)
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats

@@ -12,6 +12,7 @@ Slots = NDArray[np.int64]
 
 BRANCHING = 64
 WIDEST_ROOT = 4096
+MOST_MARKS = 1024
 _JUST_BELOW_ONE = 1.0 - 2.0**-53
 
 
@@ -51,6 +52,8 @@ class SumTree:
         """Write weights, finite and >= 0, shape [n] or one for all; of a repeated slot the last one counts."""
         self._sums[0][slots] = weights
         self._marked.append(slots)
+        if len(self._marked) == MOST_MARKS:
+            self._refresh()
 
     def total(self) -> float:
         """Sum of all weights."""
@@ -82,14 +85,14 @@ class SumTree:
         self._refresh()
         source: Any = np.random if rng is None else rng
         root = np.zeros(len(self._sums[-1]) + 1)
-        np.cumsum(self._sums[-1], out=root[1:])
+        np.add.accumulate(self._sums[-1], out=root[1:])
         if not root[-1] > 0.0:
             raise ValueError("cannot draw from a tree whose weights are all 0")
         point = source.random(n) * root[-1]
         slots: Slots = root[1:].searchsorted(point, side="right")
         point -= root[slots]
         for level in self._sums[-2::-1]:
-            slots = _descend(level, slots, point)
+            slots, point = _descend(level, slots, point)
         return slots
 
     def draw_distinct(self, n: int, rng: RandomSource = None, exclude: Slots | None = None) -> Slots:
@@ -109,20 +112,15 @@ class SumTree:
         Raises:
             ValueError: If fewer than n slots have a positive weight.
         """
-        if n == 0:
-            return np.empty(0, np.int64)
-        if exclude is None or not len(exclude):
-            drawn = self.draw(n, rng).tolist()
-            found = dict.fromkeys(drawn)
-            if len(found) < n:
+        found: dict[int, None] = {} if exclude is None else dict.fromkeys(exclude.tolist())
+        n_excluded = len(found)
+        n_wanted = n_excluded + n
+        for _ in range(2):  # the second time for a repeat by chance
+            if len(found) < n_wanted:
                 found.update(dict.fromkeys(self.draw(n, rng).tolist()))
-            n_excluded = 0
-        else:
-            found = dict.fromkeys(exclude.tolist())
-            n_excluded = len(found)
-        if len(found) - n_excluded < n:
-            self._draw_others(found, n_excluded + n, rng)
-        return np.fromiter(found, np.int64, len(found))[n_excluded : n_excluded + n]
+        if len(found) < n_wanted:
+            self._draw_others(found, n_wanted, rng)
+        return np.fromiter(found, np.int64, len(found))[n_excluded:n_wanted]
 
     def _draw_others(self, found: dict[int, None], n: int, rng: RandomSource) -> None:
         """Add further slots to `found` until it holds n."""
@@ -175,13 +173,11 @@ def _where_positive(weights: Floats) -> Floats:
     return np.where(weights > 0.0, weights, np.inf)
 
 
-def _descend(level: Floats, blocks: Slots, point: Floats) -> Slots:
-    """Child of each block in which `point` [n] falls; `point` becomes the offset inside the child."""
-    ends = _blocks_of(level).take(blocks, axis=0).cumsum(axis=1)
+def _descend(level: Floats, blocks: Slots, point: Floats) -> tuple[Slots, Floats]:
+    """Child of each block in which `point` [n] falls, and the offset of the point inside the child."""
+    ends = np.add.accumulate(_blocks_of(level).take(blocks, axis=0), axis=1)
     # Rounding must not carry a point into the empty children at either end of its block.
-    np.minimum(point, ends[:, -1] * _JUST_BELOW_ONE, out=point)
-    np.maximum(point, 0.0, out=point)
+    point = np.maximum(np.minimum(point, ends[:, -1] * _JUST_BELOW_ONE), 0.0)
     child = (ends > point[:, None]).argmax(axis=1)
     children: Slots = blocks * BRANCHING + child
-    point -= ends[np.arange(len(point)), child] - level[children]
-    return children
+    return children, point - (ends[np.arange(len(point)), child] - level[children])

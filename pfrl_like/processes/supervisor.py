@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -57,8 +58,11 @@ class Workers:
         self._channels: list[Connection] = []
         self._processes: list[BaseProcess] = []
         self._ended: set[int] = set()
+        self._inboxes: list[deque[Any]] = [deque() for _ in arguments]  # what `receive` found and was not asked for
+        self._deaths: list[int] = []  # descriptors that become readable when a process ends
         self._selector = None if sys.platform == "win32" else selectors.PollSelector()
-        self._finalizer = weakref.finalize(self, _shut_down, self._processes, self._channels, os.getpid())
+        shared = (self._processes, self._channels, self._deaths, os.getpid())
+        self._finalizer = weakref.finalize(self, _shut_down, *shared)
         _open.add(self)
         for index, arguments_of_one in enumerate(arguments):
             parent_end, worker_end = context.Pipe()
@@ -125,10 +129,10 @@ class Workers:
             Pairs of a worker's index and its next message; an ended worker's last one is `Finished` or `Failure`.
             Empty after the time-out and when all workers have ended.
         """
-        if len(self._ended) == len(self._processes):
-            return []
-        ready = self._ready(timeout)
-        return [(index, self._read(index)) for index in ready]
+        kept = [(index, inbox.popleft()) for index, inbox in enumerate(self._inboxes) if inbox]
+        if kept or len(self._ended) == len(self._processes):
+            return kept
+        return [(index, self._read(index)) for index in self._ready(timeout)]
 
     def receive(self, indices: Iterable[int] | None = None, timeout: float | None = None) -> list[Any]:
         """Wait for one message from each of some workers.
@@ -141,25 +145,28 @@ class Workers:
             The messages in the order of `indices`.
 
         Raises:
-            WorkerError: If one of the workers raises, dies, ends or lets the time pass.
+            WorkerError: If any worker raises or dies, or one of these ends or lets the time pass.
         """
         order = list(range(len(self))) if indices is None else list(indices)
-        pending = set(order)
-        messages: dict[int, Any] = {}
+        messages = {index: self._inboxes[index].popleft() for index in order if self._inboxes[index]}
+        pending = set(order) - messages.keys()
         deadline = None if timeout is None else time.monotonic() + timeout
         while pending:
             remaining = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            arrived = self.wait(remaining)
-            if not arrived:
-                ended = sorted(pending & self._ended)
-                if ended:
-                    raise WorkerError(ended[0], "had ended before")
+            if pending & self._ended:
+                raise WorkerError(min(pending & self._ended), "had ended before")
+            ready = self._ready(remaining)
+            if not ready:
                 raise WorkerError(min(pending), f"has not answered within {timeout:g} s")
-            for index, message in arrived:
-                if isinstance(message, Failure | Finished):
+            for index in ready:
+                message = self._read(index)
+                if isinstance(message, Failure) or (isinstance(message, Finished) and index in pending):
                     raise _worker_error(index, message)
-                messages[index] = message
-                pending.discard(index)
+                if index in pending:
+                    messages[index] = message
+                    pending.discard(index)
+                else:
+                    self._inboxes[index].append(message)
         return [messages[index] for index in order]
 
     def close(self, ask: Callable[[], object] | None = None) -> None:
@@ -183,21 +190,22 @@ class Workers:
         return os.getpid() if is_main and self.start_method != "forkserver" else None
 
     def _watch(self, index: int) -> None:
+        self._deaths.append(_death_descriptor(self._processes[index]))
         if self._selector is not None:
             self._selector.register(self._channels[index], selectors.EVENT_READ, index)
-            self._selector.register(self._processes[index].sentinel, selectors.EVENT_READ, index)
+            self._selector.register(self._deaths[index], selectors.EVENT_READ, index)
 
     def _unwatch(self, index: int) -> None:
         if index not in self._ended:
             self._ended.add(index)
             if self._selector is not None:
                 self._selector.unregister(self._channels[index])
-                self._selector.unregister(self._processes[index].sentinel)
+                self._selector.unregister(self._deaths[index])
 
     def _ready(self, timeout: float | None) -> set[int]:
         if self._selector is not None:
             return {key.data for key, _ in self._selector.select(timeout)}
-        objects = {self._channels[i]: i for i in self.running} | {self._processes[i].sentinel: i for i in self.running}
+        objects = {self._channels[i]: i for i in self.running} | {self._deaths[i]: i for i in self.running}
         return {objects[item] for item in wait_for_any(list(objects), timeout)}  # type: ignore[index]
 
     def _read(self, index: int) -> Any:
@@ -206,7 +214,7 @@ class Workers:
             raise ValueError("the workers have been closed")
         channel = self._channels[index]
         try:
-            # Without a message only the sentinel spoke: someone else still holds the worker's end of the pipe.
+            # No message, so it has died, and a process of its own still holds the end of the pipe.
             message = channel.recv() if channel.poll() else self._death(index)
         except (EOFError, OSError):
             message = self._death(index)
@@ -218,10 +226,11 @@ class Workers:
 
     def _death(self, index: int) -> Failure:
         process = self._processes[index]
-        process.join(timeout=1.0)
+        if process.exitcode is None:  # the end of its pipe may come a moment before its own
+            process.join(timeout=1.0)
         code = process.exitcode
         if code is None:
-            return Failure("has closed its pipe")
+            return Failure("has gone and left a process behind")
         if code < 0:
             with contextlib.suppress(ValueError):
                 return Failure(f"was killed by signal {-code} ({signal.Signals(-code).name})")
@@ -283,27 +292,37 @@ def _close_inherited() -> None:
             channel.close()
 
 
-def _shut_down(processes: list[BaseProcess], channels: list[Connection], owner: int) -> None:
+def _death_descriptor(process: BaseProcess) -> int:
+    """The process itself as a file where the system has that, else the sentinel, which its children may hold open."""
+    if hasattr(os, "pidfd_open") and process.pid is not None:
+        with contextlib.suppress(OSError):  # an old kernel, or it has ended already
+            return os.pidfd_open(process.pid)
+    return process.sentinel
+
+
+def _shut_down(processes: list[BaseProcess], channels: list[Connection], deaths: list[int], owner: int) -> None:
     if os.getpid() != owner:  # a forked copy of the owner must not end the owner's workers
         return
     for channel in channels:
         channel.close()
     try:
-        _await_ends(processes, PATIENCE[0])
+        _await_ends(processes, deaths, PATIENCE[0])
         for process in processes:
             if process.is_alive():
                 process.terminate()
-        _await_ends(processes, PATIENCE[1])
+        _await_ends(processes, deaths, PATIENCE[1])
     finally:  # a second Ctrl-C comes here at once
         for process in processes:
             if process.is_alive():
                 process.kill()
-        for process in processes:
+        for process, death in zip(processes, deaths, strict=True):
             process.join(timeout=5.0)
+            if death != process.sentinel:
+                os.close(death)
 
 
-def _await_ends(processes: list[BaseProcess], seconds: float) -> None:
+def _await_ends(processes: list[BaseProcess], deaths: list[int], seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    waiting = {process.sentinel for process in processes if process.is_alive()}
+    waiting = {death for process, death in zip(processes, deaths, strict=True) if process.is_alive()}
     while waiting and (remaining := deadline - time.monotonic()) > 0:
         waiting -= set(wait_for_any(list(waiting), remaining))

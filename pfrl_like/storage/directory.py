@@ -8,10 +8,12 @@ save before stay until the next one is complete.
 import contextlib
 import dataclasses
 import hashlib
+import io
 import os
 import platform
 import re
 import secrets
+import shutil
 import sys
 import time
 import warnings
@@ -32,7 +34,7 @@ from pfrl_like.storage.atomic import (
     sync_directory,
     write_file,
 )
-from pfrl_like.storage.json_file import dump_json, parse_json, read_json
+from pfrl_like.storage.json_file import dump_json, read_json
 
 MANIFEST = "manifest.json"
 PREVIOUS = "previous.json"
@@ -121,7 +123,7 @@ def save_directory(
         except BaseException:
             _remove_unless_named(directory, names)
             raise
-        _clean(directory, {re.escape(key) for key in writers})
+        _clean(directory, set(writers))
         _renew_aliases(directory, aliases, entries)
 
 
@@ -187,31 +189,37 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
             return names
 
 
+class _Hashing(io.RawIOBase):
+    """The stream that a writer sees; what passed through it is what the manifest vouches for."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.digest.update(data)
+        written = self._file.write(data)
+        self.size += written
+        return written
+
+
 def _write_data(directory: str, name: str, writer: Writer) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    size = 0
-
-    class Hashing:
-        """The stream that a writer sees; what it wrote is what the manifest vouches for."""
-
-        def __init__(self, file: BinaryIO) -> None:
-            self._file = file
-
-        def write(self, data: Any) -> int:
-            nonlocal size
-            digest.update(data)
-            size += memoryview(data).nbytes
-            return self._file.write(data)
+    entry: dict[str, Any] = {"name": name}
 
     def write(file: BinaryIO) -> None:
-        stream = Hashing(file)
+        stream = _Hashing(file)
         if isinstance(writer, bytes):
             stream.write(writer)
         else:
             writer(cast(BinaryIO, stream))
+        entry.update(size=stream.size, sha256=stream.digest.hexdigest())
 
     write_file(os.path.join(directory, name), write, durable=True)
-    return {"name": name, "size": size, "sha256": digest.hexdigest()}
+    return entry
 
 
 def _manifest(
@@ -242,9 +250,146 @@ def _manifest(
 
 def _commit(directory: str, manifest: bytes) -> None:
     path = os.path.join(directory, MANIFEST)
-    if os.path.lexists(path):
-        with contextlib.suppress(CheckpointError):  # one that cannot be read is not worth keeping
-            content = read_bounded(path, _MAX_MANIFEST)
-            _check_manifest(parse_json(content, path), path)
-            _replace_previous(directory, content)
+    current = _readable_manifest(path)
+    if current is not None:  # one that cannot be read does not displace the good one before it
+        atomic_write(os.path.join(directory, PREVIOUS), read_bounded(path, _MAX_MANIFEST))
     atomic_write(path, manifest)
+
+
+def _readable_manifest(path: str) -> dict[str, Any] | None:
+    try:
+        return _checked_manifest(read_json(path, _MAX_MANIFEST), path)
+    except CheckpointError:
+        return None
+
+
+def _checked_manifest(manifest: dict[str, Any], path: str) -> dict[str, Any]:
+    """The manifest, once every field that is relied on has its type and every file name is a plain one of ours."""
+    if manifest.get("format") != FORMAT or type(manifest.get("format_version")) is not int:
+        raise CheckpointError(path, f"is no manifest: expected the format {FORMAT!r} and a format_version")
+    if manifest["format_version"] != FORMAT_VERSION:
+        version = manifest["format_version"]
+        raise CheckpointError(path, f"has format_version {version}; this version of the library reads {FORMAT_VERSION}")
+    files, aliases = manifest.get("files"), manifest.get("aliases")
+    if type(manifest.get("kind")) is not str or type(files) is not dict or type(aliases) is not dict:
+        raise CheckpointError(path, "is no manifest: expected the fields kind, files and aliases")
+    for key, entry in files.items():
+        fields = entry if type(entry) is dict else {}
+        name, size, digest = fields.get("name"), fields.get("size"), fields.get("sha256")
+        if type(name) is not str or type(digest) is not str or type(size) is not int or size < 0:
+            raise CheckpointError(path, f"lists {key!r} without name, size and sha256")
+        if not _KEY.fullmatch(key) or not re.fullmatch(_pattern(key), name):
+            raise CheckpointError(path, f"lists {key!r} under the name {name!r}, which no save gives")
+    for alias, key in aliases.items():
+        if not _ALIAS.fullmatch(alias) or type(key) is not str or key not in files:
+            raise CheckpointError(path, f"lists the copy {alias!r} of {key!r}, which no save makes")
+    if _STATE not in files:
+        raise CheckpointError(path, f"lists no {_STATE}")
+    return manifest
+
+
+def _pattern(key: str) -> str:
+    stem, suffix = os.path.splitext(key)
+    return f"{re.escape(stem)}-{_TOKEN}{re.escape(suffix)}"
+
+
+def _verified(directory: str, path: str) -> Snapshot:
+    manifest = _checked_manifest(read_json(path, _MAX_MANIFEST), path)
+    for entry in manifest["files"].values():
+        _verify(os.path.join(directory, entry["name"]), entry)
+    state = read_json(os.path.join(directory, manifest["files"][_STATE]["name"]), _MAX_STATE)
+    return Snapshot(directory, manifest, state)
+
+
+def _verify(path: str, entry: Mapping[str, Any]) -> None:
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != entry["size"]:
+            raise CheckpointError(path, f"has {size} bytes; expected {entry['size']}")
+        if _digest(file, path) != entry["sha256"]:
+            raise CheckpointError(path, "is damaged: its SHA-256 is not the one in the manifest")
+
+
+def _digest(file: BinaryIO, path: str) -> str:
+    try:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(path, f"cannot be read: {error.strerror}") from error
+
+
+def _report_foreign_copies(snapshot: Snapshot) -> None:
+    """Say so when another program has written to a name that holds a copy: what it wrote is not what is loaded."""
+    for alias, key in snapshot.manifest["aliases"].items():
+        entry = snapshot.manifest["files"][key]
+        path = os.path.join(snapshot.dirname, *alias.split("/"))
+        original = os.path.join(snapshot.dirname, entry["name"])
+        try:
+            # The copy was given the time of its original, so that only a changed one is ever compared.
+            if os.lstat(path).st_mtime_ns <= os.lstat(original).st_mtime_ns:
+                continue
+            _verify(path, entry)
+        except FileNotFoundError:
+            continue
+        except (OSError, CheckpointError):
+            _warn(f"{path} is newer than the last save and differs from it; what is loaded is {entry['name']}")
+
+
+def _named(directory: str) -> set[str] | None:
+    """Names of the files that the manifests need; None if one of them cannot be read."""
+    names: set[str] = set()
+    for name in (MANIFEST, PREVIOUS):
+        path = os.path.join(directory, name)
+        if os.path.lexists(path):
+            manifest = _readable_manifest(path)
+            if manifest is None:
+                return None
+            names.update(entry["name"] for entry in manifest["files"].values())
+    return names
+
+
+def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
+    """Take back the files of a failed save, unless a manifest already names them: a rename may fail and yet be done."""
+    needed = _named(directory)
+    if needed is not None:
+        for name in set(names.values()) - needed:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, name))
+
+
+def _clean(directory: str, keys: set[str]) -> None:
+    """Remove what earlier saves of these keys left and no manifest needs; called under the lock."""
+    needed = _named(directory)
+    if needed is None:
+        return
+    ours = re.compile("|".join(_pattern(key) for key in keys))
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if ours.fullmatch(entry.name) and entry.name not in needed and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.path)
+    for key in keys:
+        # No other process writes here now, so that a temporary file of any age belongs to a dead one.
+        remove_temporaries(directory, f".tmp-{os.path.splitext(key)[0]}-", older_than=0)
+    for name in (MANIFEST, PREVIOUS):
+        remove_temporaries(directory, f".tmp-{name}-", older_than=0)
+
+
+def _renew_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[str, Any]) -> None:
+    for alias, key in aliases.items():
+        original = os.path.join(directory, entries[key]["name"])
+        path = os.path.join(directory, *alias.split("/"))
+
+        def copy(file: BinaryIO, original: str = original) -> None:
+            with open_regular(original) as source:
+                shutil.copyfileobj(source, file, 1 << 20)
+
+        try:
+            write_file(path, copy, durable=False)
+            times = os.stat(original)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        except (OSError, CheckpointError) as error:
+            raise CheckpointError(path, f"could not be renewed, the save itself is complete: {error}") from error
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=4)

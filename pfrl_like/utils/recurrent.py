@@ -36,7 +36,10 @@ class Recurrent:
 
 def is_recurrent(layer: Any) -> bool:
     """Whether a layer takes and returns a recurrent state: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`."""
-    return isinstance(layer, nn.RNN | nn.GRU | nn.LSTM | Recurrent)
+    return isinstance(layer, _RECURRENT)
+
+
+_RECURRENT = (nn.RNN, nn.GRU, nn.LSTM, Recurrent)
 
 
 # Forward passes

@@ -96,7 +96,8 @@ def test_imports_make_no_cycle() -> None:
 
 @pytest.mark.parametrize("module", modules())
 def test_the_package_is_not_imported_by_its_own_name(module: str) -> None:
-    assert not [line for line, target, plain in imports_of(modules()[module]) if plain and part_of(target) == "pfrl_like"]
+    imports = imports_of(modules()[module])
+    assert not [line for line, target, plain in imports if plain and part_of(target) == "pfrl_like"]
 
 
 @pytest.mark.parametrize("module", modules())

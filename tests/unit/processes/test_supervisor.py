@@ -29,6 +29,14 @@ def is_alive(pid):
     return True
 
 
+def is_running(pid):
+    """The same, but a zombie that waits for the system's first process does not count."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def wait_until(condition, seconds=5.0):
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
@@ -87,6 +95,16 @@ def test_answers_come_in_the_order_asked_for():
         workers.send(i, i)
     assert [message for _, _, message in workers.receive([2, 0])] == [2, 0]
     assert [message for _, _, message in workers.receive([1])] == [1]
+    workers.close()
+
+
+def test_answer_that_was_not_asked_for_is_kept():
+    workers = echoing(2, start_method="fork")
+    workers.send(1, "early")
+    time.sleep(0.1)
+    workers.send(0, "late")
+    workers.receive([0])
+    assert workers.wait(1.0) == [(1, (1, ("argument 1",), "early"))]
     workers.close()
 
 
@@ -285,6 +303,9 @@ if __name__ == "__main__" or {unguarded}:
 """
 
 
+IMPATIENT = "from pfrl_like.processes import supervisor; supervisor.PATIENCE = (0.1, 1)"
+
+
 def start_script(tmp_path, after, method="fork", before="", unguarded=False):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT.format(after=after, method=method, before=before, unguarded=unguarded))
@@ -304,7 +325,7 @@ def test_workers_die_with_a_killed_parent(tmp_path, method):
     script.kill()
     script.communicate()
     assert len(pids) == 2
-    assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
+    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
 @linux_only
@@ -325,13 +346,13 @@ Workers = Threaded
     assert all(is_alive(pid) for pid in pids)
     script.kill()
     script.communicate()
-    assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
+    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
 @linux_only
 @pytest.mark.parametrize("after", ["", "raise ValueError('in the parent')", "sys.exit(0)"])
 def test_workers_end_with_a_parent_that_does_not_close_them(tmp_path, after):
-    script = start_script(tmp_path, after, before="from pfrl_like.processes import supervisor; supervisor.PATIENCE = (0.1, 1)")
+    script = start_script(tmp_path, after, before=IMPATIENT)
     pids = worker_pids(script)
     script.communicate(timeout=10)
     assert not any(is_alive(pid) for pid in pids)
@@ -340,7 +361,7 @@ def test_workers_end_with_a_parent_that_does_not_close_them(tmp_path, after):
 @linux_only
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_ctrl_c_reaches_only_the_parent(tmp_path, method):
-    script = start_script(tmp_path, "workers.receive()", method)
+    script = start_script(tmp_path, "workers.receive()", method, IMPATIENT)
     pids = worker_pids(script)
     os.killpg(script.pid, signal.SIGINT)  # as a terminal does, to all processes in the foreground
     _, errors = script.communicate(timeout=10)

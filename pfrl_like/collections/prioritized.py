@@ -1,0 +1,285 @@
+"""Queues whose items are drawn in proportion to their priorities (arXiv:1511.05952, section 3.3)."""
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pfrl_like.collections.random_access_queue import RandomAccessQueue
+from pfrl_like.collections.sum_tree import Floats, SumTree
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.utils.random import RandomSource, sample_n_k
+
+T = TypeVar("T")
+Index = NDArray[np.int64]
+
+SMALLEST_SIZE = 64
+LARGEST_PRIORITY = 1e200  # sums of any number of them stay finite
+
+
+class Priorities:
+    """Priorities of a queue of items that carry sequence numbers: `first` is the oldest, `end` the next to come.
+
+    Item i lives in slot i % size of a sum tree that doubles when it is too small. What `append` and `popleft` change is
+    written to the tree when it is next looked at, all at once.
+
+    Args:
+        max_priority: Largest priority so far, which new items get.
+        first: Sequence number of the first item to come.
+    """
+
+    def __init__(self, max_priority: float = 1.0, first: int = 0) -> None:
+        self.max_priority = float(check_priorities(max_priority))
+        self.first = self.end = first
+        self._cleared = self._written = first  # items before the one have left the tree, those before the other are in
+        self._tree = SumTree(SMALLEST_SIZE)
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+    def append(self, count: int = 1) -> None:
+        """Add items at the end, of the largest priority so far."""
+        self.end += count
+
+    def popleft(self, count: int = 1) -> None:
+        """Drop the oldest items."""
+        self.first += count
+
+    def draw(self, n: int, uniform_ratio: float = 0.0, rng: RandomSource = None) -> tuple[Index, Floats]:
+        """Draw n distinct items one after the other, each in proportion to the priorities of those that are left.
+
+        Args:
+            n: How many, at most the length.
+            uniform_ratio: Chance of each draw to be uniform instead.
+            rng: Source of randomness; None is the global NumPy stream.
+
+        Returns:
+            Sequence numbers [n] in the order of the draw, and the probability [n] that each had in the first draw.
+        """
+        self._flush()
+        exclude = None
+        if uniform_ratio > 0.0:
+            source: Any = np.random if rng is None else rng
+            exclude = self._slots(self.first + sample_n_k(len(self), int(source.binomial(n, uniform_ratio)), rng))
+        slots = self._tree.draw_distinct(n if exclude is None else n - len(exclude), rng, exclude)
+        if exclude is not None:
+            slots = np.concatenate([exclude, slots])
+        index = self.first + ((slots - self.first) & (len(self._tree) - 1))
+        return index, self._probability(self._tree[slots], uniform_ratio)
+
+    def min_probability(self, uniform_ratio: float = 0.0) -> float:
+        """Smallest probability that any item has in a first draw, infinity if there is none."""
+        if self.first == self.end:
+            return float("inf")
+        self._flush()
+        return float(self._probability(np.float64(self._tree.min()), uniform_ratio))
+
+    def set(self, index: ArrayLike, priority: ArrayLike) -> None:
+        """Write the priorities of items; those that have left are skipped.
+
+        Args:
+            index: Sequence numbers, shape [n]; of a repeated one the last counts.
+            priority: Their priorities, shape [n].
+
+        Raises:
+            ValueError: If a priority is not positive, a number was never given to an item, or the lengths differ.
+            NonFiniteError: If a priority is not finite. Nothing is changed in either case.
+        """
+        self._set(index, priority)
+
+    def update(self, index: ArrayLike, priority: ArrayLike) -> None:
+        """Like `set`, but the priorities count for the largest so far."""
+        written = self._set(index, priority)
+        if len(written):
+            self.max_priority = max(self.max_priority, float(written.max()))
+
+    def to_array(self) -> Floats:
+        """Priorities of all items, oldest first, shape [len]."""
+        self._flush()
+        return self._tree[self._slots(np.arange(self.first, self.end))]
+
+    @classmethod
+    def from_array(cls, priority: ArrayLike, max_priority: float, first: int = 0) -> "Priorities":
+        """Rebuild what `to_array` gave.
+
+        Raises:
+            ValueError: If a priority is not positive or there is more than one dimension.
+            NonFiniteError: If a priority is not finite.
+        """
+        values = np.asarray(priority, np.float64)
+        priorities = cls(max_priority, first)
+        priorities.append(len(values))
+        priorities.set(np.arange(first, priorities.end), values)
+        return priorities
+
+    def _set(self, index: ArrayLike, priority: ArrayLike) -> Floats:
+        index, priority = np.asarray(index, np.int64), np.asarray(priority, np.float64)
+        if index.ndim != 1 or index.shape != priority.shape:
+            raise ValueError(f"index and priority have shapes {index.shape} and {priority.shape}, expected [n] and [n]")
+        check_priorities(priority)
+        if len(index) == 0:
+            return priority
+        if index.max() >= self.end:
+            raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
+        if index.min() < self.first:
+            alive = index >= self.first
+            index, priority = index[alive], priority[alive]
+        self._flush()
+        self._tree[self._slots(index)] = priority
+        return priority
+
+    def _slots(self, index: Index) -> Index:
+        return index & (len(self._tree) - 1)
+
+    def _probability(self, priority: Any, uniform_ratio: float) -> Any:
+        probability = priority / self._tree.total()
+        if uniform_ratio > 0.0:
+            probability = uniform_ratio / len(self) + (1.0 - uniform_ratio) * probability
+        return probability
+
+    def _flush(self) -> None:
+        """Empty the slots of items that have left and fill those of new ones; the former may be the latter."""
+        if self._cleared == self.first and self._written == self.end:
+            return
+        if len(self) > len(self._tree):
+            self._grow()
+        stop = min(self.first, self._written)
+        if self._cleared < stop:
+            self._tree[self._slots(np.arange(self._cleared, stop))] = 0.0
+        start = max(self.first, self._written)
+        if start < self.end:
+            self._tree[self._slots(np.arange(start, self.end))] = self.max_priority
+        self._cleared, self._written = self.first, self.end
+
+    def _grow(self) -> None:
+        kept = np.arange(self.first, max(self.first, self._written))
+        weights = self._tree[self._slots(kept)]
+        self._tree = SumTree(1 << (len(self) - 1).bit_length())
+        self._tree[self._slots(kept)] = weights
+        self._cleared = self.first
+
+
+def check_priorities(priority: ArrayLike) -> Floats:
+    """The priorities as float64, if all are positive and none is too large to be summed.
+
+    Raises:
+        NonFiniteError: If one is NaN or infinite.
+        ValueError: If one is 0, negative or above 1e200.
+    """
+    values = np.asarray(priority, np.float64)
+    if values.size == 0 or (values.min() > 0.0 and values.max() <= LARGEST_PRIORITY):
+        return values
+    if not np.isfinite(values).all():
+        raise NonFiniteError("priority", f"priority holds {values[~np.isfinite(values)][0]}, expected finite numbers")
+    wrong = values[(values <= 0.0) | (values > LARGEST_PRIORITY)][0]
+    raise ValueError(f"priority holds {wrong}, expected numbers above 0 and up to {LARGEST_PRIORITY}")
+
+
+class PrioritizedBuffer(Generic[T]):
+    """Queue of any objects, drawn in proportion to their priorities; these are written back after each draw.
+
+    Args:
+        capacity: Largest length, beyond which the oldest item is dropped; None for no limit.
+        wait_priority_after_sampling: Whether drawing again before `set_last_priority` is refused.
+        initial_max_priority: Priority of new items until a larger one was set.
+
+    Raises:
+        ValueError: If capacity or initial_max_priority is not positive.
+    """
+
+    def __init__(
+        self,
+        capacity: int | None = None,
+        wait_priority_after_sampling: bool = True,
+        initial_max_priority: float = 1.0,
+    ) -> None:
+        if capacity is not None and capacity < 1:
+            raise ValueError(f"capacity must be None or at least 1, got {capacity}")
+        self.capacity = capacity
+        self.wait_priority_after_sampling = wait_priority_after_sampling
+        self.data: RandomAccessQueue[T] = RandomAccessQueue()
+        self._priorities = Priorities(initial_max_priority)
+        self._sampled: Index | None = None
+
+    @property
+    def max_priority(self) -> float:
+        """Largest priority so far, which new items get."""
+        return self._priorities.max_priority
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def append(self, value: T, priority: float | None = None) -> None:
+        """Add an item; without a priority it gets the largest so far.
+
+        Raises:
+            ValueError: If the priority is not positive and finite.
+        """
+        if priority is not None:
+            check_priorities(priority)
+        if len(self) == self.capacity:
+            self.popleft()
+        self.data.append(value)
+        self._priorities.append()
+        if priority is not None:
+            self._priorities.set([self._priorities.end - 1], [priority])
+
+    def popleft(self) -> T:
+        """Remove the oldest item and return it.
+
+        Raises:
+            IndexError: If the buffer is empty.
+        """
+        value = self.data.popleft()
+        self._priorities.popleft()
+        return value
+
+    def sample(
+        self, n: int, uniform_ratio: float = 0.0, rng: RandomSource = None
+    ) -> tuple[list[T], list[float], float]:
+        """Draw n distinct items.
+
+        Args:
+            n: How many.
+            uniform_ratio: Chance of each draw to be uniform instead of by priority.
+            rng: Source of randomness; None is the global NumPy stream.
+
+        Returns:
+            The items, the probability each had in the first draw, and the smallest such probability of any item.
+
+        Raises:
+            ValueError: If n is negative or larger than the buffer, or uniform_ratio is outside [0, 1].
+            RuntimeError: If the priorities of the last draw are still to be set.
+        """
+        if not 0 <= n <= len(self):
+            raise ValueError(f"cannot draw n={n} distinct items from a buffer of {len(self)}")
+        check_uniform_ratio(uniform_ratio)
+        if self.wait_priority_after_sampling and self._sampled is not None:
+            raise RuntimeError("set_last_priority has to be called before the next sample (or see the constructor)")
+        index, probability = self._priorities.draw(n, uniform_ratio, rng)
+        self._sampled = index
+        values = [self.data[i] for i in (index - self._priorities.first).tolist()]
+        return values, probability.tolist(), self._priorities.min_probability(uniform_ratio)
+
+    def set_last_priority(self, priority: Sequence[float]) -> None:
+        """Write the priorities of the items of the last draw, in its order.
+
+        Raises:
+            ValueError: If one is not positive and finite, or there are more or fewer than were drawn.
+            RuntimeError: If nothing was drawn since the last call.
+        """
+        if self._sampled is None:
+            raise RuntimeError("set_last_priority needs a sample before it")
+        self._priorities.update(self._sampled, priority)
+        self._sampled = None
+
+
+def check_uniform_ratio(uniform_ratio: float) -> None:
+    """Refuse what is no probability.
+
+    Raises:
+        ValueError: If uniform_ratio is outside [0, 1].
+    """
+    if not 0.0 <= uniform_ratio <= 1.0:
+        raise ValueError(f"uniform_ratio must be from 0 to 1, got {uniform_ratio}")

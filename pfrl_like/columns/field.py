@@ -1,0 +1,152 @@
+"""A field of nested values over some rows: every leaf of the nest a column."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns.frames import FrameLeaf, frame_leaf
+from pfrl_like.columns.leaves import ArrayLeaf, Job, ObjectLeaf, as_array
+from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.structure import Structure, flatten, from_json, structure_of, to_json, unflatten
+
+
+class Field:
+    """Values of one structure. Checked values travel as lists of leaves.
+
+    Attributes:
+        structure: The nest.
+        leaves: Its columns.
+        plain: The one column's array if the values are plain arrays or numbers, else None.
+    """
+
+    def __init__(self, rows: Rows, structure: Structure, leaves: Sequence[ArrayLeaf]) -> None:
+        self.rows = rows
+        self.structure = structure
+        self.leaves = list(leaves)
+        single = structure == 0 and type(self.leaves[0]) is ArrayLeaf
+        self.plain: NDArray[Any] | None = self.leaves[0].data if single else None
+
+    @classmethod
+    def like(cls, rows: Rows, value: Any, *, strict: bool, frames: bool = False) -> "Field":
+        """A field for values like this one.
+
+        Args:
+            rows: Whose rows.
+            value: The first value.
+            strict: Refuse arrays of another dtype later.
+            frames: Look for stacked frames, and store each once.
+        """
+        structure, values = structure_of(value)
+        return cls(rows, structure, [_leaf_like(rows, leaf, strict, frames) for leaf in values])
+
+    def check(self, value: Any, name: str) -> list[Any]:
+        """The leaves of a value.
+
+        Raises:
+            ValueError: If its structure, a shape or a dtype is another than that of the first value.
+        """
+        parts = flatten(value, self.structure, name)
+        return [leaf.check(part, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
+
+    def check_many(self, values: Any, count: int, name: str) -> list[Any]:
+        """The leaves of `count` values, stacked: values in a list or tuple of that length, or leaves stacked already."""
+        if isinstance(values, list | tuple) and len(values) == count and self.structure != 0:
+            columns = [[part for _, part in flatten(value, self.structure, f"{name}[{i}]")] for i, value in enumerate(values)]
+            parts = [(name, list(column)) for column in zip(*columns, strict=True)]
+        elif self.structure == 0 and isinstance(values, tuple):
+            parts = [(name, list(values))]
+        else:
+            parts = list(flatten(values, self.structure, name))
+        return [leaf.check_many(part, count, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
+
+    def put(self, row: int, leaves: list[Any], like: int = 0) -> None:
+        """Store checked leaves; `like` is the row of the value before in the episode (0: none)."""
+        for leaf, value in zip(self.leaves, leaves, strict=True):
+            leaf.put(row, value, like)
+
+    def put_many(self, rows: NDArray[np.int64], leaves: list[Any], like: NDArray[np.int64]) -> None:
+        """Store checked, stacked leaves."""
+        for leaf, values in zip(self.leaves, leaves, strict=True):
+            leaf.put_many(rows, values, like)
+
+    def same(self, row: int, leaves: list[Any]) -> bool:
+        """Whether a row holds exactly these leaves."""
+        return all(leaf.same(row, value) for leaf, value in zip(self.leaves, leaves, strict=True))
+
+    def same_many(self, rows: NDArray[np.int64], leaves: list[Any]) -> NDArray[np.bool_]:
+        """The same for each of several rows."""
+        same = np.ones(len(rows), np.bool_)
+        for leaf, values in zip(self.leaves, leaves, strict=True):
+            same &= leaf.same_many(rows, values)
+        return same
+
+    def drop(self, row: int) -> None:
+        """Free a row."""
+        self.rows.free.append(row)
+        if self.plain is None:
+            for leaf in self.leaves:
+                leaf.drop(row)
+
+    def forget(self, row: int) -> None:
+        """Say that nothing follows this row in its episode."""
+        for leaf in self.leaves:
+            leaf.forget(row)
+
+    def jobs(self, rows: NDArray[np.int64]) -> list[Job]:
+        """What to gather for these rows, leaf by leaf."""
+        return [leaf.job(rows) for leaf in self.leaves]
+
+    def build(self, gathered: Sequence[Any]) -> Any:
+        """The nested value out of what was gathered for `jobs`."""
+        return unflatten([leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)], self.structure)
+
+    def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What `restore` needs to hold the values of these rows again: a JSON header and named arrays."""
+        arrays = {
+            f"{prefix}/{i}/{name}": array
+            for i, leaf in enumerate(self.leaves)
+            for name, array in leaf.dump(rows).items()
+        }
+        return {"structure": to_json(self.structure), "leaves": [leaf.spec() for leaf in self.leaves]}, arrays
+
+    @classmethod
+    def restore(
+        cls, rows: Rows, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]
+    ) -> "Field":
+        """The field that `dump` described, its values in the rows `at`.
+
+        Raises:
+            ValueError: If an array is missing or does not fit.
+        """
+        leaves = []
+        for i, spec in enumerate(header["leaves"]):
+            leaf = _leaf_from_spec(rows, spec)
+            start = f"{prefix}/{i}/"
+            leaf.restore(at, {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)})
+            leaves.append(leaf)
+        return cls(rows, from_json(header["structure"]), leaves)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the arrays of `rows`."""
+        return sum(leaf.nbytes for leaf in self.leaves)
+
+
+def _leaf_like(rows: Rows, value: Any, strict: bool, frames: bool) -> ArrayLeaf:
+    if frames and (leaf := frame_leaf(rows, value)) is not None:
+        return leaf
+    array = as_array(value)
+    return ObjectLeaf(rows) if array is None else ArrayLeaf(rows, array.shape, array.dtype, strict)
+
+
+def _leaf_from_spec(rows: Rows, spec: Mapping[str, Any]) -> ArrayLeaf:
+    if spec["kind"] == "object":
+        return ObjectLeaf(rows)
+    shape, dtype = tuple(spec["shape"]), np.dtype(spec["dtype"])
+    if spec["kind"] == "array":
+        return ArrayLeaf(rows, shape, dtype, bool(spec["strict"]))
+    if spec["kind"] == "frames":
+        return FrameLeaf(rows, shape, dtype, tuple(spec["frame_shape"]), int(spec["depth"]), int(spec["axis"]))
+    raise ValueError(f"unknown kind of column {spec['kind']!r}")

@@ -1,0 +1,198 @@
+"""A column of stacked frames that stores every frame once."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pfrl_like.columns.leaves import ArrayLeaf, Job, as_array, expect
+from pfrl_like.columns.rows import Rows
+
+_SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
+_DEEPEST_STACK = 16
+
+
+class FrameLeaf(ArrayLeaf):
+    """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
+
+    A stack is an array, or an object that keeps its frames in a list `_frames` (PFRL's and gym's LazyFrames). Frames are
+    compared with those of the stack before at every append, so that a stack which does not continue it is stored whole.
+
+    Args:
+        rows: Whose rows.
+        shape: Shape of one stack.
+        dtype: Its dtype.
+        frame_shape: Shape of a frame; the stack is as large as `depth` frames.
+        depth: Frames in a stack.
+        axis: Where the frames lie: frame number and `frame_shape[axis]` make up that axis of the stack.
+    """
+
+    def __init__(
+        self, rows: Rows, shape: tuple[int, ...], dtype: DTypeLike, frame_shape: tuple[int, ...], depth: int, axis: int
+    ) -> None:
+        super().__init__(Rows(), shape, dtype, strict=True)  # self.data is replaced by the frames
+        self.frame_shape = tuple(frame_shape)
+        self.depth = depth
+        self.axis = axis
+        self.frames = Rows()
+        self.data = self.frames.array(self.frame_shape, self.dtype)
+        self.index = rows.array((depth,), np.int64)
+        self._uses = [0]  # how many stacks show a frame
+        self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
+
+    def check(self, value: Any, name: str) -> Any:
+        """The stack, as an array or as it is if it keeps its frames."""
+        frames = frames_of(value)
+        if frames is not None and len(frames) == self.depth:
+            if all(frame.shape == self.frame_shape and frame.dtype == self.dtype for frame in frames):
+                return value
+        return super().check(np.asarray(value), name)
+
+    def check_many(self, values: Any, count: int, name: str) -> Any:
+        """A list of `count` stacks."""
+        if len(values) != count:
+            raise ValueError(f"{name}: got {len(values)} values, expected {count}")
+        return [self.check(value, f"{name}[{i}]") for i, value in enumerate(values)]
+
+    def put(self, row: int, value: Any, like: int) -> None:
+        """Store a stack, sharing frames with the stack in row `like`."""
+        frames, objects = self._split(value)
+        before = self.index[like].tolist() if like else []
+        known = self._objects.pop(like, None)
+        numbers: list[int] = []
+        for j, frame in enumerate(frames):
+            number = 0
+            if before and j + 1 < self.depth:
+                number = self._if_equal(before[j + 1], frame, known[j + 1] if objects and known else None)
+            if not number and j:
+                number = self._if_equal(numbers[-1], frame, frames[j - 1] if objects else None)
+            numbers.append(number or self._store(frame))
+            self._uses[numbers[-1]] += 1
+        self.index[row] = numbers
+        if objects:
+            self._objects[row] = frames
+
+    def put_many(self, rows: NDArray[np.int64], values: Any, like: NDArray[np.int64]) -> None:
+        """Store several stacks."""
+        for row, value, before in zip(rows.tolist(), values, like.tolist(), strict=True):
+            self.put(row, value, before)
+
+    def same(self, row: int, value: Any) -> bool:
+        """Whether a row holds this stack: the same frame objects, or the same numbers."""
+        frames, objects = self._split(value)
+        known = self._objects.get(row) if objects else None
+        if known is not None and all(a is b for a, b in zip(frames, known, strict=True)):
+            return True
+        numbers = self.index[row].tolist()
+        return all(self._if_equal(number, frame, None) for number, frame in zip(numbers, frames, strict=True))
+
+    def same_many(self, rows: NDArray[np.int64], values: Any) -> NDArray[np.bool_]:
+        """The same for each of several rows."""
+        return np.array([self.same(row, value) for row, value in zip(rows.tolist(), values, strict=True)], np.bool_)
+
+    def drop(self, row: int) -> None:
+        """Free the frames that no other stack shows."""
+        for number in self.index[row].tolist():
+            self._uses[number] -= 1
+            if not self._uses[number]:
+                self.frames.free.append(number)
+        self._objects.pop(row, None)
+
+    def forget(self, row: int) -> None:
+        """Let go of the frame objects of an episode's last stack."""
+        self._objects.pop(row, None)
+
+    def _split(self, value: Any) -> tuple[list[Any], bool]:
+        frames = frames_of(value)
+        if frames is not None:
+            return list(frames), True
+        axis, shape = self.axis, self.frame_shape
+        return list(np.moveaxis(value.reshape(*shape[:axis], self.depth, *shape[axis:]), axis, 0)), False
+
+    def _if_equal(self, number: int, frame: Any, known: Any) -> int:
+        """The number of a stored frame if it is this frame, else 0."""
+        if frame is known or self.data[number].tobytes() == frame.tobytes():
+            return number
+        return 0
+
+    def _store(self, frame: Any) -> int:
+        if not self.frames.free:
+            self.frames.reserve(1)
+            self._uses.extend([0] * (self.frames.size - len(self._uses)))
+        number = self.frames.free.pop()
+        self.data[number] = frame
+        return number
+
+    def job(self, rows: NDArray[np.int64]) -> Job:
+        """The frames of the stacks in these rows."""
+        return self.data, self.index.take(rows, 0)
+
+    def finish(self, gathered: Any) -> Any:
+        """Stacks out of a tensor of frames, [B, depth, *frame_shape]."""
+        return gathered.movedim(1, self.axis + 1).reshape(len(gathered), *self.shape)
+
+    def spec(self) -> dict[str, Any]:
+        """How to make this leaf again, in JSON."""
+        shapes = {"shape": list(self.shape), "frame_shape": list(self.frame_shape)}
+        return {"kind": "frames", "dtype": self.dtype.str, "depth": self.depth, "axis": self.axis, **shapes}
+
+    def dump(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """Frames and frame numbers of some rows."""
+        used, index = np.unique(self.index.take(rows, 0), return_inverse=True)
+        return {"frames": self.data.take(used, 0), "index": index.reshape(len(rows), self.depth).astype(np.int64)}
+
+    def restore(self, rows: NDArray[np.int64], arrays: dict[str, NDArray[Any]]) -> None:
+        """Fill rows from what `dump` gave."""
+        index = expect(arrays, "index", (len(rows), self.depth), np.int64)
+        count = len(arrays["frames"]) if "frames" in arrays else 0
+        frames = expect(arrays, "frames", (count, *self.frame_shape), self.dtype)
+        if index.size and not (0 <= index.min() and index.max() < count):
+            raise ValueError("frame numbers out of range")
+        numbers = self.frames.take(count)
+        self._uses.extend([0] * (self.frames.size - len(self._uses)))
+        self.data[numbers] = frames
+        self.index[rows] = numbers[index] if count else index
+        for number, uses in zip(*np.unique(self.index[rows], return_counts=True), strict=True):
+            self._uses[number] = int(uses)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the frames."""
+        return self.frames.nbytes
+
+
+def frames_of(value: Any) -> list[Any] | None:
+    """The arrays an object keeps in its list `_frames`, None if it is no such object."""
+    frames = getattr(value, "_frames", None)
+    if isinstance(frames, list | tuple) and frames and all(isinstance(frame, np.ndarray) for frame in frames):
+        return list(frames)
+    return None
+
+
+def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
+    """A column for values like this one, None if it is no stack of frames that are worth sharing.
+
+    An array counts as a stack if it is uint8, has at least three axes, the first no longer than 16, and frames of 256
+    bytes or more: a colour image stored that way costs nothing, a stack not recognised would cost its depth.
+    """
+    array = as_array(value)
+    if array is None:
+        return None
+    frames = frames_of(value)
+    if frames is None:
+        if array.dtype != np.uint8 or array.ndim < 3 or not 2 <= len(array) <= _DEEPEST_STACK:
+            return None
+        return FrameLeaf(rows, array.shape, array.dtype, array.shape[1:], len(array), 0) if _is_large(array[0]) else None
+    shape, dtype, depth = frames[0].shape, frames[0].dtype, len(frames)
+    if any(frame.shape != shape or frame.dtype != dtype for frame in frames) or dtype != array.dtype:
+        return None
+    joined = [(np.concatenate, axis) for axis in range(len(shape))]
+    for join, axis in [(np.stack, 0), *joined, *((np.stack, axis) for axis in range(1, len(shape) + 1))]:
+        candidate = join(frames, axis=axis)
+        if candidate.shape == array.shape and np.array_equal(candidate, array, equal_nan=dtype.kind in "fc"):
+            return FrameLeaf(rows, array.shape, dtype, shape, depth, axis)
+    return None
+
+
+def _is_large(frame: NDArray[Any]) -> bool:
+    return frame.nbytes >= _SMALLEST_FRAME

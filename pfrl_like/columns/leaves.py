@@ -1,0 +1,193 @@
+"""Columns of single values: arrays of one shape and dtype, and Python objects."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from pfrl_like.columns.rows import Rows
+
+#: What a leaf hands out for some rows: an array and the rows to take of it, or a finished list of objects.
+Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
+
+_TORCH_KINDS = "biufc"
+_NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
+
+
+def as_array(value: Any) -> NDArray[Any] | None:
+    """The value as an array of numbers or bools, None if it is not one (objects, strings, ragged lists)."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError):
+        return None
+    if array.dtype.kind not in _TORCH_KINDS or array.dtype in _NO_TORCH_DTYPES:
+        return None
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def describe(value: Any) -> str:
+    """What a refused value is, for an error message."""
+    array = as_array(value)
+    kind = type(value).__name__
+    return kind if array is None else f"{kind} of shape {array.shape}, {array.dtype}"
+
+
+class ArrayLeaf:
+    """Values of one shape and dtype, one row each.
+
+    Args:
+        rows: Whose rows.
+        shape: Shape of one value.
+        dtype: Its dtype.
+        strict: Refuse arrays of another dtype, even where a cast would be harmless.
+    """
+
+    def __init__(self, rows: Rows, shape: tuple[int, ...], dtype: DTypeLike, strict: bool) -> None:
+        self.shape = tuple(shape)
+        self.dtype = np.dtype(dtype)
+        self.strict = strict
+        self.data = rows.array(self.shape, self.dtype)
+
+    def check(self, value: Any, name: str) -> NDArray[Any]:
+        """The value as an array of the column's shape and dtype.
+
+        Raises:
+            ValueError: If it has another shape, or another dtype that cannot be cast without loss of kind.
+        """
+        return self._check(value, name, self.shape)
+
+    def check_many(self, values: Any, count: int, name: str) -> NDArray[Any]:
+        """The same for `count` values, stacked or in a sequence; the result is stacked."""
+        return self._check(values, name, (count, *self.shape))
+
+    def _check(self, value: Any, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+        array = as_array(value)
+        if array is not None and array.shape == shape:
+            if array.dtype == self.dtype:
+                return array
+            # Python numbers and lists have no dtype of their own; whoever passes arrays of observations has chosen one.
+            plain = not isinstance(value, np.ndarray | np.generic) and not _holds_arrays(value)
+            if (plain or not self.strict) and np.can_cast(array.dtype, self.dtype, "same_kind"):
+                cast = array.astype(self.dtype)
+                if self.dtype.kind not in "iu" or bool((cast == array).all()):
+                    return cast
+        expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
+        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step")
+
+    def put(self, row: int, value: NDArray[Any], like: int) -> None:
+        """Store a checked value; `like` is the row of the value before it in its episode (0: there is none)."""
+        self.data[row] = value
+
+    def put_many(self, rows: NDArray[np.int64], values: NDArray[Any], like: NDArray[np.int64]) -> None:
+        """Store checked, stacked values."""
+        self.data[rows] = values
+
+    def same(self, row: int, value: NDArray[Any]) -> bool:
+        """Whether a row holds exactly this value, bit for bit."""
+        return self.data[row].tobytes() == value.tobytes()
+
+    def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
+        """The same for each of several rows."""
+        stored = self.data.take(rows, 0)
+        if not stored.size:
+            return np.ones(len(rows), np.bool_)
+        left, right = (np.ascontiguousarray(side).reshape(len(rows), -1).view(np.uint8) for side in (stored, values))
+        equal: NDArray[np.bool_] = (left == right).all(axis=1)
+        return equal
+
+    def drop(self, row: int) -> None:
+        """Say that a row is unused from now on."""
+
+    def forget(self, row: int) -> None:
+        """Say that no value follows this row's in its episode."""
+
+    def job(self, rows: NDArray[np.int64]) -> Job:
+        """What to gather for these rows."""
+        return self.data, rows
+
+    def finish(self, gathered: Any) -> Any:
+        """Turn what was gathered into values."""
+        return gathered
+
+    def spec(self) -> dict[str, Any]:
+        """How to make this leaf again, in JSON."""
+        return {"kind": "array", "shape": list(self.shape), "dtype": self.dtype.str, "strict": self.strict}
+
+    def dump(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """The values of some rows, as arrays to be saved."""
+        return {"data": self.data.take(rows, 0)}
+
+    def restore(self, rows: NDArray[np.int64], arrays: dict[str, NDArray[Any]]) -> None:
+        """Fill rows from what `dump` gave.
+
+        Raises:
+            ValueError: If the arrays do not fit.
+        """
+        self.data[rows] = expect(arrays, "data", (len(rows), *self.shape), self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the arrays of `rows`."""
+        return 0
+
+
+class ObjectLeaf(ArrayLeaf):
+    """Values that are no arrays, as they are; nothing is checked or copied."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(rows, (), object, strict=False)
+
+    def check(self, value: Any, name: str) -> Any:
+        """The value itself."""
+        return value
+
+    def check_many(self, values: Any, count: int, name: str) -> Any:
+        """The values in an array of objects."""
+        if len(values) != count:
+            raise ValueError(f"{name}: got {len(values)} values, expected {count}")
+        array = np.empty(count, object)
+        for i, value in enumerate(values):
+            array[i] = value
+        return array
+
+    def same(self, row: int, value: Any) -> bool:
+        """Whether a row holds this very object; equality of unknown objects may be costly or undefined."""
+        return self.data[row] is value
+
+    def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
+        """The same for each of several rows."""
+        return np.array([self.data[row] is value for row, value in zip(rows, values, strict=True)], np.bool_)
+
+    def drop(self, row: int) -> None:
+        """Let go of the object."""
+        self.data[row] = None
+
+    def job(self, rows: NDArray[np.int64]) -> Job:
+        """The objects themselves."""
+        objects: list[Any] = self.data[rows].tolist()
+        return objects
+
+    def spec(self) -> dict[str, Any]:
+        """How to make this leaf again, in JSON."""
+        return {"kind": "object"}
+
+
+def expect(arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """The array of this name, if it has this shape and dtype.
+
+    Raises:
+        ValueError: If it is missing or has not.
+    """
+    array = arrays.get(name)
+    if array is None:
+        raise ValueError(f"the array {name!r} is missing")
+    if array.shape != shape or array.dtype != np.dtype(dtype):
+        raise ValueError(
+            f"the array {name!r} has shape {array.shape}, {array.dtype}, expected {shape}, {np.dtype(dtype)}"
+        )
+    return array
+
+
+def _holds_arrays(value: Any) -> bool:
+    return isinstance(value, Sequence) and len(value) > 0 and isinstance(value[0], np.ndarray | np.generic)

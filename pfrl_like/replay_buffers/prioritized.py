@@ -1,0 +1,204 @@
+"""Prioritised experience replay, proportional form (Schaul et al. 2016, arXiv:1511.05952, section 3)."""
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.collections.prioritized import Floats, Index, Priorities
+from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
+from pfrl_like.utils.checks import check_finite
+from pfrl_like.utils.random import RandomSource
+
+Normalization = bool | Literal["batch", "memory"]
+
+
+class PriorityWeightError:
+    """What prioritised buffers share: from errors to priorities, from probabilities to importance weights.
+
+    An item of error e has the priority p = (clip(|e|, error_min, error_max) + eps)**alpha and is drawn with probability
+    P = p / sum(p); its weight is (N * P)**-beta, divided by the largest weight (sections 3.3 and 3.4). New items have the
+    largest priority so far, at first 1.
+
+    Args:
+        alpha: Exponent of the priorities, >= 0; 0 draws uniformly.
+        beta0: Exponent of the weights at the first draw, from 0 to 1.
+        betasteps: Number of draws over which the exponent grows to 1; None keeps it at `beta0`.
+        eps: Added to the errors, >= 0, so that items of error 0 come again.
+        normalize_by_max: Whether weights are divided by the largest one of the minibatch (True or "batch"), by the
+            largest one that any stored item would have ("memory"), or not at all (False).
+        error_min: Smaller errors count as this; None for no limit.
+        error_max: Larger errors count as this; None for no limit.
+
+    Raises:
+        ValueError: Naming the argument that is out of its range.
+    """
+
+    prioritized = True
+
+    def __init__(
+        self,
+        alpha: float,
+        beta0: float,
+        betasteps: float | None,
+        eps: float,
+        normalize_by_max: Normalization,
+        error_min: float | None,
+        error_max: float | None,
+    ) -> None:
+        _require(0.0 <= alpha < math.inf, "alpha", alpha, "a finite number >= 0")
+        _require(0.0 <= beta0 <= 1.0, "beta0", beta0, "a number from 0 to 1")
+        _require(betasteps is None or betasteps > 0, "betasteps", betasteps, "None or a number above 0")
+        _require(0.0 <= eps < math.inf, "eps", eps, "a finite number >= 0")
+        _require(
+            normalize_by_max in (True, False, "batch", "memory"),
+            "normalize_by_max",
+            normalize_by_max,
+            "True, False, 'batch' or 'memory'",
+        )
+        _require(error_max is None or error_max >= 0, "error_max", error_max, "None or a number >= 0")
+        _require(error_min is None or math.isfinite(error_min), "error_min", error_min, "None or a finite number")
+        if error_min is not None and error_max is not None:
+            _require(error_min <= error_max, "error_min", error_min, f"a number up to error_max={error_max}")
+        self.alpha, self.eps = alpha, eps
+        self.beta = beta0
+        self.beta_add = 0.0 if betasteps is None else (1.0 - beta0) / betasteps
+        self.normalize_by_max = "batch" if normalize_by_max is True else normalize_by_max
+        self.error_min, self.error_max = error_min, error_max
+        self._priorities = Priorities()
+        self._last_index: Index | None = None  # of the last draw, until its errors arrive
+
+    def priority_from_errors(self, errors: Any) -> Floats:
+        """Priorities of items of these errors, any sequence, array or tensor of length n; shape [n].
+
+        Raises:
+            NonFiniteError: If an error is NaN or infinite.
+        """
+        error = np.asarray(_on_host(errors), np.float64)
+        check_finite("td_error", error)
+        error = np.abs(error.reshape(-1))
+        if self.error_min is not None:
+            error = np.maximum(error, self.error_min)
+        if self.error_max is not None:
+            error = np.minimum(error, self.error_max)
+        priority: Floats = (error + self.eps) ** self.alpha
+        return priority
+
+    def update_errors(self, errors: Any) -> None:
+        """Write back the errors of the items of the last draw, in its order; items overwritten meanwhile are skipped.
+
+        Raises:
+            RuntimeError: If nothing was drawn since the last call.
+            ValueError: If there are more or fewer errors than items.
+            NonFiniteError: If an error is NaN or infinite; no priority is changed.
+        """
+        if self._last_index is None:
+            raise RuntimeError("update_errors needs a sample before it, whose errors are not written back yet")
+        self.update_priorities(self._last_index, errors)
+
+    def update_priorities(self, index: Any, td_error: Any) -> None:
+        """Write back the errors of sampled items; items overwritten meanwhile are skipped.
+
+        Args:
+            index: `Batch.index` of the batch that was learnt from, shape [n].
+            td_error: The errors, of which the absolute values count, tensor or array [n].
+
+        Raises:
+            ValueError: If the lengths differ or an index was never given out.
+            NonFiniteError: If an error is NaN or infinite; no priority is changed.
+        """
+        self._priorities.update(_on_host(index), self.priority_from_errors(td_error))
+        self._last_index = None
+
+    def _draw_by_priority(
+        self, n: int, rng: RandomSource, uniform_ratio: float = 0.0, weighted: bool = True
+    ) -> tuple[Index, Floats | None]:
+        """Sequence numbers [n] and, if `weighted`, importance weights [n] of a draw, which anneals beta."""
+        index, probability = self._priorities.draw(n, uniform_ratio, rng)
+        self._last_index = index
+        if not weighted:
+            return index, None
+        if self.normalize_by_max == "memory":
+            reference = self._priorities.min_probability(uniform_ratio)
+        elif self.normalize_by_max:
+            reference = float(probability.min(initial=math.inf))
+        else:
+            reference = 1.0 / len(self._priorities)
+        weight: Floats = (probability / reference) ** -self.beta
+        self.beta = min(1.0, self.beta + self.beta_add)
+        return index, weight
+
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        header = {"beta": self.beta, "max_priority": self._priorities.max_priority}
+        return header, {"priority": self._priorities.to_array()}
+
+    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+        if not {"beta", "max_priority"} <= set(header) or "priority" not in arrays:
+            raise ValueError("the saved buffer holds no priorities, expected one that a prioritised buffer has saved")
+        beta, priority = float(header["beta"]), arrays["priority"]
+        _require(0.0 <= beta <= 1.0, "beta", beta, "a number from 0 to 1")
+        if priority.shape != (n,):
+            raise ValueError(f"the saved priorities have shape {priority.shape}, expected one for each of {n} items")
+        self._priorities = Priorities.from_array(priority, float(header["max_priority"]), first)
+        self.beta, self._last_index = beta, None
+
+
+class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
+    """Replay buffer of transitions, or n-step transitions, drawn in proportion to their priorities.
+
+    `sample` puts "weight" into the first dict of each item and `sample_batch` into `Batch.weight`; the errors come back
+    through `update_errors` (of the last sample) or `update_priorities` (of any). Items are told apart by sequence
+    numbers, so that several batches may be under way at once.
+
+    Args:
+        capacity: Largest number of items, None if unbounded.
+        alpha: See `PriorityWeightError`, as for the arguments up to `error_max`.
+        beta0: Exponent of the weights at the first draw.
+        betasteps: Number of draws over which that exponent grows to 1.
+        eps: Added to the errors.
+        normalize_by_max: How weights are normalised.
+        error_min: Smaller errors count as this.
+        error_max: Larger errors count as this.
+        num_steps: Steps per item, for n-step returns.
+        rng: Source of randomness; None is the global NumPy stream.
+
+    Raises:
+        ValueError: Naming the argument that is out of its range.
+    """
+
+    def __init__(
+        self,
+        capacity: int | None = None,
+        alpha: float = 0.6,
+        beta0: float = 0.4,
+        betasteps: float | None = 2e5,
+        eps: float = 0.01,
+        normalize_by_max: Normalization = True,
+        error_min: float | None = 0,
+        error_max: float | None = 1,
+        num_steps: int = 1,
+        *,
+        rng: RandomSource = None,
+    ) -> None:
+        ReplayBuffer.__init__(self, capacity, num_steps, rng=rng)
+        PriorityWeightError.__init__(self, alpha, beta0, betasteps, eps, normalize_by_max, error_min, error_max)
+
+    def _draw(self, n: int) -> tuple[Index, Floats | None]:
+        return self._draw_by_priority(n, self._rng)
+
+    def _items_added(self, first: int, count: int) -> None:
+        self._priorities.append(count)
+
+    def _items_dropped(self, first: int, count: int) -> None:
+        self._priorities.popleft(count)
+
+
+def _require(holds: bool, name: str, value: Any, expected: str) -> None:
+    if not holds:
+        raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
+def _on_host(values: Any) -> Any:
+    """The numbers of a tensor on any device as an array; anything else as it is."""
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else values

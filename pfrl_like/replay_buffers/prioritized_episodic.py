@@ -1,0 +1,80 @@
+"""Prioritised replay of whole episodes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pfrl_like.collections.prioritized import Floats, Index, check_uniform_ratio
+from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
+from pfrl_like.replay_buffers.prioritized import Normalization, PriorityWeightError
+from pfrl_like.utils.random import RandomSource
+
+
+class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer):
+    """Replay buffer whose episodes are drawn in proportion to one priority each.
+
+    `sample_episodes` and `sample_sequences` draw by priority; `sample` and `sample_batch` draw transitions uniformly.
+    `update_errors` and `update_priorities` take one error per episode or sequence.
+
+    Args:
+        capacity: Largest number of transitions, beyond which the oldest episodes are dropped; None if unbounded.
+        alpha: See `PriorityWeightError`, as for the arguments up to `normalize_by_max`; N is the number of episodes.
+        beta0: Exponent of the weights at the first draw.
+        betasteps: Number of draws over which that exponent grows to 1.
+        eps: Added to the errors.
+        normalize_by_max: How weights are normalised.
+        default_priority_func: Gives the priority (not the error) of a new episode from its list of transition dicts;
+            None gives it the largest so far.
+        uniform_ratio: Chance of each draw to be uniform instead, from 0 to 1.
+        wait_priority_after_sampling: Whether drawing again before the errors are written back is refused.
+        return_sample_weights: Whether there are importance weights: `sample_episodes` then returns (episodes, weights),
+            and `sample_sequences` fills `Batch.weight` with the weight of a sequence for each of its rows.
+        error_min: Smaller errors count as this; None for no limit.
+        error_max: Larger errors count as this; None for no limit.
+        rng: Source of randomness; None is the global NumPy stream.
+
+    Raises:
+        ValueError: Naming the argument that is out of its range.
+    """
+
+    def __init__(
+        self,
+        capacity: int | None = None,
+        alpha: float = 0.6,
+        beta0: float = 0.4,
+        betasteps: float | None = 2e5,
+        eps: float = 1e-8,
+        normalize_by_max: Normalization = True,
+        default_priority_func: Callable[[list[dict[str, Any]]], float] | None = None,
+        uniform_ratio: float = 0,
+        wait_priority_after_sampling: bool = True,
+        return_sample_weights: bool = True,
+        error_min: float | None = None,
+        error_max: float | None = None,
+        *,
+        rng: RandomSource = None,
+    ) -> None:
+        check_uniform_ratio(uniform_ratio)
+        EpisodicReplayBuffer.__init__(self, capacity, rng=rng)
+        PriorityWeightError.__init__(self, alpha, beta0, betasteps, eps, normalize_by_max, error_min, error_max)
+        self.default_priority_func = default_priority_func
+        self.uniform_ratio = uniform_ratio
+        self.wait_priority_after_sampling = wait_priority_after_sampling
+        self.return_sample_weights = return_sample_weights
+
+    def _draw_episodes(self, n: int) -> tuple[Index, Floats | None]:
+        if self.wait_priority_after_sampling and self._last_index is not None:
+            raise RuntimeError(
+                "the errors of the last sample have to be written back (update_errors or update_priorities) before the "
+                "next one; wait_priority_after_sampling=False lifts this"
+            )
+        return self._draw_by_priority(n, self._rng, self.uniform_ratio, self.return_sample_weights)
+
+    def _episodes_added(self, first: int, count: int) -> None:
+        # With the largest priority first: if the user's function fails, the episodes are still all there.
+        self._priorities.append(count)
+        if self.default_priority_func is not None:
+            index = range(first, first + count)
+            self._priorities.set(index, [self.default_priority_func(self._episode(i)) for i in index])
+
+    def _episodes_dropped(self, first: int, count: int) -> None:
+        self._priorities.popleft(count)

@@ -1,0 +1,89 @@
+"""`evaluating`: a module in evaluation mode for the length of a block."""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from torch import nn
+from torch.nn.modules import activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling
+
+Class = TypeVar("Class", bound=type[nn.Module])
+
+
+def evaluating(module: nn.Module) -> AbstractContextManager[nn.Module]:
+    """Put a module into evaluation mode and back, or leave it alone where that makes no difference.
+
+    Whether it does is found out once for each module. Afterwards every part is in the mode it was in before, a part
+    that its owner keeps in evaluation mode included.
+    """
+    reads = _reads_training.get(module)
+    if reads is None:
+        reads = _reads_training[module] = reads_training(module)
+    return _switched(module) if reads else contextlib.nullcontext(module)
+
+
+_reads_training: "weakref.WeakKeyDictionary[nn.Module, bool]" = weakref.WeakKeyDictionary()
+
+
+@contextlib.contextmanager
+def _switched(module: nn.Module) -> Iterator[nn.Module]:
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield module
+    finally:
+        if before[0][1]:
+            module.train()
+        for part, training in before:
+            part.training = training
+
+
+def reads_training(module: nn.Module) -> bool:
+    """Whether a forward pass may depend on `training`, in which case there must be no doubt about the mode.
+
+    It may unless every part of the module is known not to read it: PyTorch's own layers without dropout and running
+    statistics, containers, and classes marked with `ignores_training`. A class of the user's own that defines
+    `forward` is taken to read it, and so is a part with hooks.
+    """
+    return any(_part_reads_training(part) for part in module.modules())
+
+
+def ignores_training(cls: Class) -> Class:
+    """Class decorator that says of a module's own `forward`: it does not read `training`, nor does what it calls.
+
+    What its child modules do is looked at by itself. A subclass with another `forward` is not included.
+    """
+    _KNOWN_FORWARDS.add(cls.forward)
+    return cls
+
+
+def _part_reads_training(part: nn.Module) -> bool:
+    cls = type(part)
+    if (
+        "forward" in vars(part)
+        or part._forward_hooks
+        or part._forward_pre_hooks
+        or (cls.__call__, cls.train, cls.eval) != (nn.Module.__call__, nn.Module.train, nn.Module.eval)
+    ):
+        return True
+    if isinstance(part, nn.RNNBase):
+        return bool(part.dropout) or cls.forward not in _RNN_FORWARDS
+    return cls.forward not in _KNOWN_FORWARDS
+
+
+def _forwards(*namespaces: Any) -> set[Callable[..., Any]]:
+    classes = [getattr(namespace, name) for namespace in namespaces for name in namespace.__all__]
+    return {cls.forward for cls in classes if hasattr(cls, "forward")}
+
+
+_RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
+_KNOWN_FORWARDS = _forwards(
+    activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling
+) - {nn.RReLU.forward, nn.MultiheadAttention.forward}
+_KNOWN_FORWARDS |= {
+    cls.forward
+    for cls in (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNCell)
+    + (nn.GRUCell, nn.LSTMCell)
+}

@@ -1,0 +1,144 @@
+"""Copies of networks, and how a target network follows the online one."""
+
+import copy
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+def synchronize_parameters(src: nn.Module, dst: nn.Module, method: str, tau: float | None = None) -> None:
+    """Bring one module's parameters and buffers to, or towards, those of another of the same form.
+
+    Args:
+        src: Where the values come from.
+        dst: Where they go to.
+        method: "hard" copies everything. "soft" moves floating-point values by `tau` of the way and copies the rest,
+            such as counters.
+        tau: How far a soft update goes, from 0 to 1.
+
+    Raises:
+        ValueError: On another `method` or `tau`, or if the modules differ in names, shapes or dtypes.
+    """
+    if method == "hard":
+        copy_param(dst, src)
+    elif method == "soft":
+        if tau is None:
+            raise ValueError("tau is None, expected a number from 0 to 1 for a soft update")
+        soft_copy_param(dst, src, tau)
+    else:
+        raise ValueError(f"method is {method!r}, expected 'hard' or 'soft'")
+
+
+def copy_param(target_link: nn.Module, source_link: nn.Module) -> None:
+    """Copy all parameters and buffers of `source_link` into `target_link`."""
+    pairs = _pairs(source_link, target_link)
+    if pairs is None:
+        target_link.load_state_dict(source_link.state_dict())
+        return
+    with torch.no_grad():
+        torch._foreach_copy_(pairs.dst, pairs.src)
+        torch._foreach_copy_(pairs.discrete_dst, pairs.discrete_src)
+
+
+def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float) -> None:
+    """Move `target_link` by `tau` of the way towards `source_link` (Lillicrap et al. 2015, arXiv:1509.02971).
+
+    Raises:
+        ValueError: If `tau` is not from 0 to 1, or the modules differ in form.
+    """
+    if not 0 <= tau <= 1:
+        raise ValueError(f"tau is {tau!r}, expected a number from 0 to 1")
+    pairs = _pairs(source_link, target_link)
+    if pairs is None:
+        raise ValueError(f"{type(target_link).__name__} keeps state that is no tensor, which cannot be moved softly")
+    with torch.no_grad():
+        torch._foreach_lerp_(pairs.dst, pairs.src, tau)
+        if pairs.discrete_dst:
+            torch._foreach_copy_(pairs.discrete_dst, pairs.discrete_src)
+
+
+def copy_grad(target_link: nn.Module, source_link: nn.Module) -> None:
+    """Copy the gradients of `source_link`'s parameters to those of `target_link`."""
+    for target, source in zip(target_link.parameters(), source_link.parameters(), strict=True):
+        target.grad = None if source.grad is None else source.grad.clone()
+
+
+def frozen_copy(module: nn.Module) -> nn.Module:
+    """A copy in evaluation mode whose parameters take no gradient: a target network."""
+    frozen = copy.deepcopy(module).eval().requires_grad_(False)
+    for part in frozen.modules():
+        if isinstance(part, nn.RNNBase):
+            part.flatten_parameters()  # a deep copy scatters the weights
+    return frozen
+
+
+# The tensors of two modules are paired once and kept for as long as both hold the same ones.
+
+
+class _Pairs(NamedTuple):
+    source: "weakref.ref[nn.Module]"
+    src: list[Tensor]
+    dst: list[Tensor]
+    discrete_src: list[Tensor]
+    discrete_dst: list[Tensor]
+    slots: list[tuple[dict[str, Any], str, Tensor]]  # where each tensor was found
+
+    def hold_for(self, source: nn.Module) -> bool:
+        return self.source() is source and all(place.get(name) is tensor for place, name, tensor in self.slots)
+
+
+_cache: "weakref.WeakKeyDictionary[nn.Module, _Pairs]" = weakref.WeakKeyDictionary()
+
+
+def _pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
+    """The paired tensors; None for modules whose state does not consist of parameters and buffers alone."""
+    pairs = _cache.get(target)
+    if pairs is None or not pairs.hold_for(source):
+        pairs = _find_pairs(source, target)
+        if pairs is not None:
+            _cache[target] = pairs
+    return pairs
+
+
+def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
+    sources, targets = _named_slots(source), _named_slots(target)
+    if sources is None or targets is None:
+        return None
+    _check_alike({k: slot[2] for k, slot in sources.items()}, {k: slot[2] for k, slot in targets.items()})
+    pairs = _Pairs(weakref.ref(source), [], [], [], [], [*sources.values(), *targets.values()])
+    seen: set[int] = set()
+    for name, (_, _, dst) in targets.items():
+        if id(dst) in seen:
+            continue  # a tied weight moves once
+        seen.add(id(dst))
+        floating = dst.is_floating_point() or dst.is_complex()
+        (pairs.src if floating else pairs.discrete_src).append(sources[name][2].detach())
+        (pairs.dst if floating else pairs.discrete_dst).append(dst.detach())
+    return pairs
+
+
+def _named_slots(module: nn.Module) -> dict[str, tuple[dict[str, Any], str, Tensor]] | None:
+    slots: dict[str, tuple[dict[str, Any], str, Tensor]] = {}
+    for name, value in module.state_dict(keep_vars=True).items():
+        owner, _, key = name.rpartition(".")
+        try:
+            part = module.get_submodule(owner)
+        except AttributeError:
+            return None
+        place: dict[str, Any] = part._parameters if key in part._parameters else part._buffers
+        if place.get(key) is not value or not isinstance(value, Tensor):
+            return None
+        slots[name] = (place, key, value)
+    return slots
+
+
+def _check_alike(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
+    if source.keys() != target.keys():
+        raise ValueError(f"src and dst differ: only one of them has {sorted(source.keys() ^ target.keys())}")
+    form: Callable[[Tensor], str] = lambda tensor: f"{tuple(tensor.shape)} {tensor.dtype}"  # noqa: E731
+    for name, tensor in source.items():
+        if form(tensor) != form(target[name]):
+            raise ValueError(f"src and dst differ: {name} is {form(tensor)} in src and {form(target[name])} in dst")

@@ -1,0 +1,313 @@
+"""MultiprocessVectorEnv equals SerialVectorEnv, and its workers neither hang nor stay behind."""
+
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import time
+from collections import OrderedDict
+from pathlib import Path
+
+import cloudpickle
+import gymnasium
+import gymnasium.spaces as spaces
+import numpy as np
+import pytest
+
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.envs.abc import ABC
+from pfrl_like.errors import EnvError, WorkerError
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+METHODS = multiprocessing.get_all_start_methods()
+
+
+def is_alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Scripted:
+    """Observations come from a list; some actions do harm."""
+
+    action_space = spaces.Discrete(5)
+
+    def __init__(self, observations, space=None):
+        self.observations, self.observation_space = observations, space
+        self.t = 0
+
+    def reset(self):
+        self.t = 0
+        return self.observations[0]
+
+    def step(self, action):
+        self.t += 1
+        if action == 1:
+            raise ValueError("the env's own reason")
+        if action == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if action == 3:
+            time.sleep(60)
+        if action == 4:
+            return 1, 2, 3
+        return self.observations[self.t], 0.5, False, {"pid": os.getpid()}
+
+
+def same(a, b):
+    """Equal in structure, type, dtype and value."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+    return a == b
+
+
+def make(observations, space=None, n=2, **options):
+    options.setdefault("start_method", "fork")
+    return MultiprocessVectorEnv([lambda: Scripted(observations, space)] * n, **options)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_equals_the_serial_one_under_every_start_method(method):
+    factories = [lambda: gymnasium.make("CartPole-v1")] * 2
+    serial, parallel = SerialVectorEnv([f() for f in factories]), MultiprocessVectorEnv(factories, method)
+    for env in (serial, parallel):
+        env.seed([3, 4])
+    a, b = serial.reset(), parallel.reset()
+    assert np.array_equal(a[0], b[0]) and a[1] == b[1]
+    for _ in range(3):
+        for x, y in zip(serial.step([0, 1]), parallel.step(np.array([0, 1])), strict=True):
+            assert np.array_equal(x, y)
+    a, b = serial.reset([True, False]), parallel.reset([True, False])
+    assert np.array_equal(a[0], b[0]) and np.array_equal(serial.last_obs, parallel.last_obs)
+    parallel.close()
+
+
+def test_attributes_are_those_of_one_env():
+    env = MultiprocessVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2, "fork")
+    one = gymnasium.make("CartPole-v1")
+    assert (env.num_envs, env.unwrapped) == (2, env)
+    assert (env.observation_space, env.action_space) == (one.observation_space, one.action_space)
+    assert env.spec.id == "CartPole-v1"
+    env.close()
+
+
+def test_four_values_stay_four():
+    env = MultiprocessVectorEnv([ABC, ABC], "fork")
+    assert np.array(env.reset()).argmax(axis=1).tolist() == [0, 0]
+    obs, rewards, dones, infos = env.step([0, 1])
+    assert [o.argmax() for o in obs] == [1, 2]
+    assert (rewards, dones, infos) == ((0.0, 0.0), (False, True), ({}, {}))
+    assert [o.argmax() for o in env.reset([True, False])] == [1, 0]
+    assert [o.argmax() for o in env.reset([True, True])] == [1, 0]
+    env.close()
+
+
+BOX = spaces.Box(0, 255, (2, 3), np.uint8)
+IMAGES = [np.full((2, 3), t, np.uint8) for t in range(3)]
+OBSERVATIONS = {
+    "array": (BOX, IMAGES),
+    "array of another dtype than the space says": (BOX, [image.astype(np.int64) for image in IMAGES]),
+    "array of another shape than the space says": (BOX, [np.zeros(t, np.uint8) for t in range(3)]),
+    "dict": (spaces.Dict(a=BOX, b=spaces.Discrete(3)), [{"a": image, "b": t} for t, image in enumerate(IMAGES)]),
+    "ordered dict": (spaces.Dict(a=BOX), [OrderedDict(a=image) for image in IMAGES]),
+    "dict with a key that the space has not": (spaces.Dict(a=BOX), [{"a": image, "c": 1} for image in IMAGES]),
+    "tuple": (spaces.Tuple([spaces.Dict(x=BOX), BOX]), [({"x": image + 1}, image) for image in IMAGES]),
+    "integer": (spaces.Discrete(3), [0, 1, 2]),
+    "text": (spaces.Text(3), ["a", "b", "c"]),
+    "array, space unknown": (None, IMAGES),
+    "lists": (BOX, [image.tolist() for image in IMAGES]),
+}
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+@pytest.mark.parametrize("name", OBSERVATIONS)
+def test_every_observation_arrives_as_it_was(name, shared_memory):
+    space, observations = OBSERVATIONS[name]
+    env = make(observations, space, shared_memory=shared_memory)
+    came = [env.reset(), env.step([0, 0])[0], env.step([0, 0])[0]]
+    for obs, expected in zip(came, observations, strict=True):
+        assert all(same(one, expected) for one in obs)
+    env.close()
+
+
+def test_observations_are_not_overwritten_by_later_ones():
+    env = make(IMAGES, BOX)
+    first = env.reset()
+    env.step([0, 0])
+    assert first[0].max() == 0
+    first[1][:] = 9
+    assert env.reset([True, True])[1].max() == 1
+    env.close()
+
+
+def test_no_name_of_shared_memory_stays_while_the_envs_run():
+    before = set(Path("/dev/shm").glob("pl_*")) if Path("/dev/shm").exists() else set()
+    env = make(IMAGES, BOX)
+    assert not set(Path("/dev/shm").glob("pl_*")) - before
+    env.close()
+
+
+def test_without_shared_memory_on_the_machine_the_pipe_serves(monkeypatch):
+    def refuse(layout):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("pfrl_like.envs.shared_observations.SharedArrays", refuse)
+    with pytest.warns(UserWarning, match="No space left"):
+        env = make(IMAGES, BOX)
+    assert env.reset()[0].max() == 0
+    env.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_env_that_raises_ends_the_step_with_its_traceback(method):
+    env = make(IMAGES, BOX, start_method=method)
+    env.reset()
+    pids = [info["pid"] for info in env.step([0, 0])[3]]
+    start = time.monotonic()
+    with pytest.raises(WorkerError, match="worker 1 raised ValueError: the env's own reason") as caught:
+        env.step([0, 1])
+    assert time.monotonic() - start < 5
+    assert caught.value.index == 1
+    assert "in step" in caught.value.traceback_text
+    assert not any(is_alive(pid) for pid in pids)
+    with pytest.raises(EnvError, match="has been closed"):
+        env.step([0, 0])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_killed_worker_ends_the_step_within_seconds(method):
+    env = make(IMAGES, BOX, start_method=method)
+    env.reset()
+    pids = [info["pid"] for info in env.step([0, 0])[3]]
+    start = time.monotonic()
+    with pytest.raises(WorkerError, match=r"worker 0 was killed by signal 9 \(SIGKILL\)"):
+        env.step([2, 0])
+    assert time.monotonic() - start < 5
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_worker_killed_between_two_steps_is_named():
+    env = make(IMAGES, BOX)
+    env.reset()
+    pids = [info["pid"] for info in env.step([0, 0])[3]]
+    os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(WorkerError, match="worker 1 was killed"):
+        env.step([0, 0])
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_step_that_takes_too_long_is_ended():
+    env = make(IMAGES, BOX, step_timeout=0.2)
+    env.reset()
+    with pytest.raises(WorkerError, match="worker 1 has not answered within 0.2 s"):
+        env.step([0, 3])
+
+
+def test_wrong_step_result_is_named():
+    env = make(IMAGES, BOX)
+    env.reset()
+    with pytest.raises(EnvError, match=r"returned \[3\] values"):
+        env.step([4, 4])
+    env.close()
+
+
+def test_env_that_cannot_be_made_is_an_error_of_the_constructor():
+    before = multiprocessing.active_children()
+    with pytest.raises(WorkerError, match="worker 1 raised ZeroDivisionError"):
+        MultiprocessVectorEnv([ABC, lambda: 1 / 0], "fork")
+    assert multiprocessing.active_children() == before
+
+
+def test_function_that_cannot_be_sent_is_named():
+    lock = multiprocessing.Lock()
+    with pytest.raises(TypeError, match=r'env_fns\[1\].*start_method="fork"'):
+        MultiprocessVectorEnv([ABC, lambda: lock], "spawn")
+    with pytest.raises(ValueError, match="env_fns is empty"):
+        MultiprocessVectorEnv([])
+
+
+def test_info_that_cannot_be_sent_is_an_error_of_its_worker():
+    class Env(Scripted):
+        def step(self, action):
+            return self.observations[0], 0.0, False, {"function": lambda: 0}
+
+    env = MultiprocessVectorEnv([lambda: Env(IMAGES)], "fork")
+    env.reset()
+    with pytest.raises(WorkerError, match="worker 0 raised .*pickle"):
+        env.step([0])
+
+
+def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
+    class Env(Scripted):
+        def close(self):
+            (tmp_path / "closed").touch()
+
+    before = multiprocessing.active_children()
+    env = MultiprocessVectorEnv([lambda: Env(IMAGES)], "fork")
+    env.close()
+    env.close()
+    assert (tmp_path / "closed").exists()
+    assert multiprocessing.active_children() == before
+
+
+def test_seed_goes_to_the_envs_as_they_take_it():
+    env = MultiprocessVectorEnv([lambda: ABC(partially_observable=True)] * 2, "fork")
+    runs = []
+    for _ in range(2):
+        env.seed([3, 4])
+        runs.append([[int(o.argmax()) for o in env.reset()] for _ in range(10)])
+    assert runs[0] == runs[1]
+    env.seed()
+    env.close()
+    env = make(IMAGES)
+    with pytest.raises(WorkerError, match="seed is 1, but"):
+        env.seed(1)
+
+
+class Drawing(Scripted):
+    def reset(self):
+        return np.random.rand(), random.random()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_global_streams_of_workers_differ_and_follow_the_parents_seed(method):
+    state = np.random.get_state()
+    draws = []
+    for seed in (1, 1, 2):
+        np.random.seed(seed)
+        before = np.random.get_state()[1].tolist()
+        env = MultiprocessVectorEnv([lambda: Drawing([])] * 2, method)
+        assert np.random.get_state()[1].tolist() == before  # and cost the parent no draw
+        draws.append(env.reset())
+        env.close()
+    np.random.set_state(state)
+    assert draws[0] == draws[1]
+    assert len({*draws[0], *draws[2]}) == 4
+
+
+def test_gym_env_runs_in_a_worker():
+    pytest.importorskip("gym")
+
+    def make_gym():
+        import warnings
+
+        import gym
+
+        warnings.simplefilter("ignore")
+        return gym.make("CartPole-v1")
+
+    env = MultiprocessVectorEnv([make_gym], "spawn")
+    env.seed([0])
+    obs, infos = env.reset()
+    assert len(env.step([0])) == 5
+    env.close()

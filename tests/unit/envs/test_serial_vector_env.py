@@ -1,0 +1,112 @@
+"""SerialVectorEnv returns what its environments return, in their own form."""
+
+import gymnasium
+import numpy as np
+import pytest
+
+from pfrl_like.env import VectorEnv
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs.abc import ABC
+from pfrl_like.errors import EnvError
+
+
+def cartpoles(n=2):
+    return SerialVectorEnv([gymnasium.make("CartPole-v1") for _ in range(n)])
+
+
+def test_attributes_are_those_of_one_env():
+    env = cartpoles()
+    assert isinstance(env, VectorEnv)
+    assert env.num_envs == 2
+    assert env.unwrapped is env
+    assert env.action_space == env.envs[0].action_space
+    assert env.observation_space == env.envs[0].observation_space
+    assert env.spec.id == "CartPole-v1"
+
+
+def test_four_values_stay_four():
+    env = SerialVectorEnv([ABC(), ABC()])
+    first = env.reset()
+    assert isinstance(first, list) and len(first) == 2
+    obs, rewards, dones, infos = env.step([0, 1])
+    assert [o.argmax() for o in obs] == [1, 2]
+    assert (rewards, dones, infos) == ((0.0, 0.0), (False, True), ({}, {}))
+    assert env.last_obs is obs
+
+
+def test_five_values_stay_five_and_reset_tells():
+    env = cartpoles()
+    env.seed([1, 2])
+    obs, infos = env.reset()
+    assert infos == [{}, {}]
+    expected = [gymnasium.make("CartPole-v1").reset(seed=seed)[0].tolist() for seed in (1, 2)]
+    assert [o.tolist() for o in obs] == expected
+    assert len(env.step([0, 1])) == 5
+
+
+def test_masked_envs_are_not_reset():
+    env = SerialVectorEnv([ABC(size=3), ABC(size=3)])
+    env.reset()
+    env.step([0, 0])
+    assert [o.argmax() for o in env.reset(mask=[True, False])] == [1, 0]
+    assert [o.argmax() for o in env.reset(np.array([True, True]))] == [1, 0]
+    assert [o.argmax() for o in env.step([1, 0])[0]] == [2, 1]
+
+
+def test_seed_goes_to_envs_with_a_seed_method_at_once():
+    env = SerialVectorEnv([ABC(partially_observable=True), ABC(partially_observable=True)])
+    runs = []
+    for _ in range(2):
+        env.seed([3, 4])
+        runs.append([[int(o.argmax()) for o in env.reset()] for _ in range(10)])
+    assert runs[0] == runs[1]
+
+
+def test_one_seed_serves_all_and_none_changes_nothing():
+    env = cartpoles()
+    env.seed(7)
+    obs, _ = env.reset()
+    assert obs[0].tolist() == obs[1].tolist()
+    env.seed(None)
+    obs, _ = env.reset()
+    assert obs[0].tolist() == obs[1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda env: env.seed([1]), ValueError, "seeds has length 1"),
+        (lambda env: env.seed(["a", 1]), TypeError, "seeds holds 'a'"),
+        (lambda env: env.seed(1.5), TypeError, "seeds holds 1.5"),
+        (lambda env: env.reset([True]), ValueError, "mask has shape"),
+        (lambda env: env.step([0]), ValueError, "actions has length 1"),
+    ],
+)
+def test_wrong_arguments_are_named(call, error, message):
+    env = cartpoles()
+    with pytest.raises(error, match=message):
+        call(env)
+
+
+def test_no_env_is_refused():
+    with pytest.raises(ValueError, match="envs is empty"):
+        SerialVectorEnv([])
+
+
+def test_mixed_forms_are_refused():
+    env = SerialVectorEnv([ABC(), gymnasium.make("CartPole-v1")])
+    env.reset()
+    with pytest.raises(EnvError, match=r"returned \[4, 5\] values"):
+        env.step([0, 0])
+
+
+def test_close_closes_every_env():
+    closed = []
+
+    class Env(ABC):
+        def close(self):
+            closed.append(self)
+
+    env = SerialVectorEnv([Env(), Env()])
+    env.close()
+    assert closed == env.envs
