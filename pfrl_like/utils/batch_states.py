@@ -1,5 +1,6 @@
 """From observations to what a network takes in: `batch_states` for a list, `FeatureExtractor` for an agent."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,8 @@ class FeatureExtractor:
 
     A `phi` is written for one observation. It is applied to a whole stack at once only after a trial has shown that
     this makes no difference: on a stack with at least two different rows it gave the same values, dtype and shape
-    twice row by row and once on the whole. The trial is made once and draws no random number from the run.
+    twice row by row and once on the whole. The trial is made once, on a copy of `phi` if it is an object with a state,
+    and draws no random number from the run.
 
     Args:
         phi: Feature extractor of one observation; None for the observation itself.
@@ -109,9 +111,8 @@ class FeatureExtractor:
         return self._of_stack(map_nested(_as_array, obs), device)
 
     def _of_stack(self, stack: Any, device: torch.device | str) -> Any:
-        if self._on_stack is None:
-            with isolated_rng():
-                self._on_stack = _agree(self.phi, stack)
+        if self._on_stack is None and _rows_differ(stack):
+            self._on_stack = _agrees_on_stack(self.phi, stack)
         if self._on_stack:
             return map_nested(lambda leaf: torch.as_tensor(leaf).to(device), self.phi(stack))
         return self.batch_states(_rows(stack), device, self.phi)
@@ -128,29 +129,31 @@ def _does_nothing(phi: Phi) -> bool:
     return code is not None and (code.co_code, code.co_argcount) == (own.co_code, own.co_argcount)
 
 
-def _agree(phi: Phi, stack: Any) -> bool | None:
-    """Whether `phi` may be applied to a stack; None if the rows are all equal and so show nothing."""
-    rows = _rows(stack)
-    if not any(_flat(row) != _flat(rows[0]) for row in rows[1:]):
-        return None
-    one_by_one = [_flat(_collate([phi(_copy(row)) for row in rows], _CPU)) for _ in range(2)]
-    try:
-        at_once = _flat(map_nested(torch.as_tensor, phi(_copy(stack))))
-    except Exception:  # whatever a function of one observation does when given many
-        return False
-    return one_by_one[0] == one_by_one[1] == at_once
+def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
+    """Whether `phi` gives for a stack what it gives twice for each row; tried on copies, without a trace."""
+    with isolated_rng():
+        try:
+            phi = copy.deepcopy(phi)  # an object may count its calls or keep running means
+            at_once = _fingerprint(map_nested(torch.as_tensor, phi(_copy(stack))))
+        except Exception:  # whatever a function of one observation does when given many
+            return False
+        first, second = (_fingerprint(_collate([phi(row) for row in _rows(_copy(stack))], _CPU)) for _ in range(2))
+        return bool(first == second == at_once)
 
 
-def _flat(nested: Any) -> list[Any]:
-    """A form of nested arrays or tensors that can be compared: structure, dtype, shape and bytes."""
-    leaves: list[Any] = []
+def _rows_differ(stack: Any) -> bool:
+    first, *others = map(_fingerprint, _rows(stack))
+    return any(other != first for other in others)
 
-    def add(leaf: Any) -> None:
+
+def _fingerprint(nested: Any) -> Any:
+    """The same nesting with dtype, shape and bytes of each leaf, to be compared."""
+
+    def of_leaf(leaf: Any) -> Any:
         array = np.asarray(leaf)
-        leaves.append((array.dtype.str, array.shape, array.tolist() if array.dtype == object else array.tobytes()))
+        return array.dtype.str, array.shape, array.tolist() if array.dtype == object else array.tobytes()
 
-    leaves.append(repr(map_nested(lambda leaf: add(leaf), nested)))
-    return leaves
+    return map_nested(of_leaf, nested)
 
 
 def _copy(nested: Any) -> Any:
@@ -158,7 +161,11 @@ def _copy(nested: Any) -> Any:
 
 
 def _rows(stack: Any) -> list[Any]:
-    return [map_nested(lambda leaf: leaf[i], stack) for i in range(len(_first_leaf(stack)))]  # noqa: B023 (called at once)
+    return [_row(stack, i) for i in range(len(_first_leaf(stack)))]
+
+
+def _row(stack: Any, i: int) -> Any:
+    return map_nested(lambda leaf: leaf[i], stack)
 
 
 def _as_array(leaf: Any) -> Any:

@@ -1,8 +1,6 @@
-"""Copies of networks, and how a target network follows the online one."""
+"""How a target network follows the online one."""
 
-import copy
 import weakref
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -39,8 +37,7 @@ def copy_param(target_link: nn.Module, source_link: nn.Module) -> None:
         target_link.load_state_dict(source_link.state_dict())
         return
     with torch.no_grad():
-        torch._foreach_copy_(pairs.dst, pairs.src)
-        torch._foreach_copy_(pairs.discrete_dst, pairs.discrete_src)
+        torch._foreach_copy_([*pairs.dst, *pairs.discrete_dst], [*pairs.src, *pairs.discrete_src])
 
 
 def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float) -> None:
@@ -64,15 +61,6 @@ def copy_grad(target_link: nn.Module, source_link: nn.Module) -> None:
     """Copy the gradients of `source_link`'s parameters to those of `target_link`."""
     for target, source in zip(target_link.parameters(), source_link.parameters(), strict=True):
         target.grad = None if source.grad is None else source.grad.clone()
-
-
-def frozen_copy(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode whose parameters take no gradient: a target network."""
-    frozen = copy.deepcopy(module).eval().requires_grad_(False)
-    for part in frozen.modules():
-        if isinstance(part, nn.RNNBase):
-            part.flatten_parameters()  # a deep copy scatters the weights
-    return frozen
 
 
 # The tensors of two modules are paired once and kept for as long as both hold the same ones.
@@ -115,8 +103,8 @@ def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
             continue  # a tied weight moves once
         seen.add(id(dst))
         floating = dst.is_floating_point() or dst.is_complex()
-        (pairs.src if floating else pairs.discrete_src).append(sources[name][2].detach())
-        (pairs.dst if floating else pairs.discrete_dst).append(dst.detach())
+        (pairs.src if floating else pairs.discrete_src).append(sources[name][2])
+        (pairs.dst if floating else pairs.discrete_dst).append(dst)
     return pairs
 
 
@@ -138,7 +126,7 @@ def _named_slots(module: nn.Module) -> dict[str, tuple[dict[str, Any], str, Tens
 def _check_alike(source: dict[str, Tensor], target: dict[str, Tensor]) -> None:
     if source.keys() != target.keys():
         raise ValueError(f"src and dst differ: only one of them has {sorted(source.keys() ^ target.keys())}")
-    form: Callable[[Tensor], str] = lambda tensor: f"{tuple(tensor.shape)} {tensor.dtype}"  # noqa: E731
     for name, tensor in source.items():
-        if form(tensor) != form(target[name]):
-            raise ValueError(f"src and dst differ: {name} is {form(tensor)} in src and {form(target[name])} in dst")
+        forms = [f"{tuple(tensor.shape)} {tensor.dtype}" for tensor in (tensor, target[name])]
+        if forms[0] != forms[1]:
+            raise ValueError(f"src and dst differ: {name} is {forms[0]} in src and {forms[1]} in dst")

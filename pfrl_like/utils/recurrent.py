@@ -256,8 +256,9 @@ def concatenate_recurrent_states(split_recurrent_states: Sequence[Any]) -> Any:
     if present is None:
         return None
     if isinstance(present, tuple):
-        columns = [[None if state is None else state[i] for state in split_recurrent_states] for i in range(len(present))]
-        return tuple(concatenate_recurrent_states(column) for column in columns)
+        absent = (None,) * len(present)
+        parts = zip(*(absent if state is None else state for state in split_recurrent_states), strict=True)
+        return tuple(concatenate_recurrent_states(part) for part in parts)
 
     def stacked(example: Any) -> Any:
         numpy = isinstance(example, np.ndarray)

@@ -51,7 +51,7 @@ class Chain(gymnasium.Env):
         self.t, self.action = self.t + 1, int(action)
         is_over = self.t >= self.script.lengths[self.episode % len(self.script.lengths)]
         end = self.script.ends[self.episode % len(self.script.ends)] if is_over else ""
-        reward = 100 * self.index + 10 * self.episode + self.t + self.action / 10
+        reward = 100 * self.index + 10 * self.episode + self.t + self.action / 4
         return self.observe(), reward, end in ("terminated", "both"), end in ("truncated", "both"), self.info()
 
     def observe(self):

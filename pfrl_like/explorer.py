@@ -1,0 +1,74 @@
+"""The interface of explorers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class Explorer(ABC):
+    """Chooses the actions of an agent in training.
+
+    `select_action` is all that a new explorer has to define; one that can choose for many environments at once
+    overrides `select_actions` as well.
+    """
+
+    @abstractmethod
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        """Choose an action for one environment.
+
+        Args:
+            t: Steps made so far.
+            greedy_action_func: Function without arguments that gives the greedy action.
+            action_value: `ActionValue` of a batch of one, for explorers that want to know more. Where it has an
+                `action_mask`, only allowed actions may be chosen.
+        """
+
+    def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+        """Choose an action for each of k environments.
+
+        For k = 1 it draws the same random numbers and gives the same action as `select_action`.
+
+        Args:
+            t: Steps made so far.
+            greedy_actions: Greedy actions, array [k, ...].
+            action_value: `ActionValue` of a batch of k.
+            active: False for environments whose action will be ignored: they get the greedy one and cost no draw, [k].
+
+        Returns:
+            Actions, [k, ...].
+        """
+        return _one_by_one(self, t, greedy_actions, action_value, active)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What an explorer needs to go on exactly: numbers, text, lists and dicts only. Empty for most."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` gave.
+
+        Raises:
+            ValueError: If it comes from another kind of explorer.
+        """
+        if state:
+            raise ValueError(f"state has {sorted(state)}, but a {type(self).__name__} has no state")
+
+
+def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+    """`explorer.select_actions`, also for an object that has only a `select_action`."""
+    batched = getattr(explorer, "select_actions", None)
+    if batched is not None:
+        return batched(t, greedy_actions, action_value, active)
+    return _one_by_one(explorer, t, greedy_actions, action_value, active)
+
+
+def _one_by_one(explorer: Any, t: int, greedy_actions: Any, action_value: Any, active: Any) -> Any:
+    def choose(i: int) -> Any:
+        if active is not None and not active[i]:
+            return greedy_actions[i]
+        return explorer.select_action(
+            t, lambda: greedy_actions[i], action_value=None if action_value is None else action_value[i : i + 1]
+        )
+
+    return np.asarray([choose(i) for i in range(len(greedy_actions))])

@@ -1,0 +1,54 @@
+"""Gaussian noise on continuous actions."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.utils.random import RandomSource
+
+
+class AdditiveGaussian(RandomExplorer):
+    """The greedy action plus Gaussian noise, clipped to bounds.
+
+    Args:
+        scale: Standard deviation, a number or an array of the action's shape.
+        low: Lower bound of the result, a number or an array of the action's shape; None for no bound.
+        high: Upper bound, likewise.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If `scale` is negative or `low` above `high`.
+    """
+
+    def __init__(self, scale: Any, low: Any = None, high: Any = None, *, rng: RandomSource = None) -> None:
+        super().__init__(rng)
+        if not np.all(np.asarray(scale) >= 0):
+            raise ValueError(f"scale is {scale!r}, expected numbers that are not negative")
+        if low is not None and high is not None and not np.all(np.asarray(low) <= np.asarray(high)):
+            raise ValueError(f"low is {low!r} and high is {high!r}, expected low <= high")
+        self.scale = scale
+        self.low = low
+        self.high = high
+
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        """The greedy action with noise."""
+        return self._disturbed(np.asarray(greedy_action_func()))
+
+    def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+        """The greedy actions with noise of their own each, [k, ...]."""
+        actions = np.array(greedy_actions)
+        rows = active_rows(active, len(actions))
+        actions[rows] = self._disturbed(actions[rows])
+        return actions
+
+    def _disturbed(self, actions: NDArray[Any]) -> NDArray[Any]:
+        noisy: NDArray[Any] = actions + self.source.normal(scale=self.scale, size=actions.shape).astype(np.float32)
+        if self.low is not None or self.high is not None:
+            noisy = np.clip(noisy, self.low, self.high).astype(noisy.dtype, copy=False)
+        return noisy
+
+    def __repr__(self) -> str:
+        return f"AdditiveGaussian(scale={self.scale}, low={self.low}, high={self.high})"

@@ -1,0 +1,136 @@
+"""Ornstein-Uhlenbeck noise on continuous actions."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.utils.random import RandomSource
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class AdditiveOU(RandomExplorer):
+    """The greedy action plus an Ornstein-Uhlenbeck process x (Lillicrap et al. 2015, arXiv:1509.02971).
+
+    At every step x += theta * (mu - x) + sigma * N(0, 1). Each environment has a process of its own, which goes on
+    from episode to episode.
+
+    Args:
+        mu: Mean of the process.
+        theta: Pull towards the mean.
+        sigma: Scale of the noise, a number or an array of the action's shape.
+        start_with_mu: Start at the mean; otherwise the start is drawn from the process's stationary distribution.
+        logger: Gets the noise at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Attributes:
+        ou_state: The noise of the latest step, float32: of one action's shape after `select_action`, [k, ...] after
+            `select_actions`; None before the first.
+
+    Raises:
+        ValueError: If `sigma` is negative, or there is no stationary distribution to start from (`theta` not between
+            0 and 2).
+    """
+
+    def __init__(
+        self,
+        mu: float = 0.0,
+        theta: float = 0.15,
+        sigma: Any = 0.3,
+        start_with_mu: bool = False,
+        logger: logging.Logger = _LOGGER,
+        *,
+        rng: RandomSource = None,
+    ) -> None:
+        super().__init__(rng)
+        if not np.all(np.asarray(sigma) >= 0):
+            raise ValueError(f"sigma is {sigma!r}, expected numbers that are not negative")
+        if not start_with_mu and not 0 < theta < 2:
+            raise ValueError(f"theta is {theta!r}, expected a number between 0 and 2 unless start_with_mu")
+        self.mu = mu
+        self.theta = theta
+        self.sigma = sigma
+        self.start_with_mu = start_with_mu
+        self.logger = logger
+        self.ou_state: NDArray[np.float32] | None = None
+        self._begun: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # which environments have a process, [k]
+
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        """The greedy action with the noise of the only process."""
+        action = np.asarray(greedy_action_func())
+        noisy = self.select_actions(t, action[None])[0]
+        assert self.ou_state is not None
+        self.ou_state = self.ou_state[0]
+        return noisy
+
+    def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+        """The greedy actions with the noise of a process each, [k, ...].
+
+        Another number of environments, or another shape of action, starts all processes anew.
+        """
+        actions = np.asarray(greedy_actions)
+        noise = self._noise_of(actions.shape)
+        rows = active_rows(active, len(actions))
+        begun = self._begun[rows]
+        self._begin(noise, rows[~begun])
+        self._evolve(noise, rows[begun])
+        if self.logger.isEnabledFor(logging.DEBUG):
+            self.logger.debug("t:%s noise:%s", t, noise)
+        noisy = actions + noise
+        if len(rows) < len(actions):
+            idle = np.setdiff1d(np.arange(len(actions)), rows)
+            noisy[idle] = actions[idle]
+        return noisy
+
+    def _noise_of(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
+        state = self.ou_state
+        if state is not None and shape == (1, *state.shape) and len(self._begun) == 1:
+            state = state[None]  # as `select_action` leaves it
+        if state is None or state.shape != shape:
+            state = np.zeros(shape, dtype=np.float32)
+            self._begun = np.zeros(shape[0], dtype=bool)
+        self.ou_state = state
+        return state
+
+    def _begin(self, noise: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+        if len(rows) == 0:
+            return
+        if self.start_with_mu:
+            noise[rows] = self.mu
+        else:
+            stationary = self.sigma / np.sqrt(2 * self.theta - self.theta**2)
+            noise[rows] = self.source.normal(size=noise[rows].shape, loc=self.mu, scale=stationary)
+        self._begun[rows] = True
+
+    def _evolve(self, noise: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+        if len(rows) == 0:
+            return
+        state = noise[rows]
+        drift = self.theta * (self.mu - state)
+        noise[rows] = state + (drift + self.source.normal(size=state.shape, loc=0, scale=self.sigma))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The processes, and the generator if it is the explorer's own."""
+        ou_state = None if self.ou_state is None else self.ou_state.tolist()
+        return {**super().state_dict(), "ou_state": ou_state, "begun": self._begun.tolist()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` gave.
+
+        Raises:
+            ValueError: If it comes from another kind of explorer.
+        """
+        state = dict(state)
+        if not {"ou_state", "begun"} <= state.keys():
+            raise ValueError(f"state has {sorted(state)}, expected that of an AdditiveOU")
+        ou_state, begun = state.pop("ou_state"), state.pop("begun")
+        super().load_state_dict(state)
+        self.ou_state = None if ou_state is None else np.asarray(ou_state, dtype=np.float32)
+        self._begun = np.asarray(begun, dtype=bool)
+
+    def __repr__(self) -> str:
+        return f"AdditiveOU(mu={self.mu}, theta={self.theta}, sigma={self.sigma})"

@@ -1,0 +1,67 @@
+"""Boltzmann exploration."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.utils.random import RandomSource
+
+
+class Boltzmann(RandomExplorer):
+    """Discrete actions with probabilities proportional to exp(Q(s, a) / T); forbidden actions have none.
+
+    Args:
+        T: Temperature, above 0; the larger, the more random.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If `T` is not positive.
+    """
+
+    def __init__(self, T: float = 1.0, *, rng: RandomSource = None) -> None:
+        super().__init__(rng)
+        if not T > 0:
+            raise ValueError(f"T is {T!r}, expected a positive number")
+        self.T = T
+
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        """A random action for the one row of `action_value`.
+
+        Raises:
+            TypeError: If `action_value` is no `DiscreteActionValue`.
+        """
+        return self._draw(action_value, np.arange(1))[0]
+
+    def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+        """A random action for each of k rows, [k].
+
+        Raises:
+            TypeError: If `action_value` is no `DiscreteActionValue`.
+        """
+        rows = active_rows(active, len(greedy_actions))
+        actions = np.array(greedy_actions)
+        actions[rows] = self._draw(action_value, rows)
+        return actions
+
+    def _draw(self, action_value: Any, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not isinstance(action_value, DiscreteActionValue):
+            raise TypeError(
+                f"action_value is {type(action_value).__name__}, but Boltzmann needs a DiscreteActionValue: for "
+                "continuous actions use AdditiveGaussian or AdditiveOU"
+            )
+        with torch.no_grad():
+            logits = action_value.without_forbidden(action_value.q_values / self.T)
+            probs = torch.softmax(logits, 1).cpu().numpy()[rows]
+        cumulative = probs.astype(np.float64).cumsum(1)
+        cumulative /= cumulative[:, -1:]
+        # The first action whose cumulative probability exceeds the draw, which is how np.random.choice chooses.
+        drawn: NDArray[np.int64] = (cumulative <= self.source.random((len(rows), 1))).sum(1)
+        return drawn
+
+    def __repr__(self) -> str:
+        return f"Boltzmann(T={self.T})"

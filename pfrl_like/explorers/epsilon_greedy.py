@@ -1,0 +1,193 @@
+"""Epsilon-greedy exploration with constant, linearly and exponentially decaying epsilon."""
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.utils.random import RandomSource
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class EpsilonGreedy(RandomExplorer):
+    """Base of the epsilon-greedy explorers: with probability epsilon a random action, else the greedy one.
+
+    Where the action value has an `action_mask`, a random action is drawn from the allowed ones and
+    `random_action_func` is not called.
+
+    Args:
+        epsilon: Its first value, from 0 to 1.
+        random_action_func: Function without arguments that gives a random action.
+        logger: Gets each choice at debug level.
+        rng: See `RandomExplorer`.
+
+    Attributes:
+        epsilon: The value at the latest choice.
+    """
+
+    def __init__(
+        self, epsilon: float, random_action_func: Callable[[], Any], logger: logging.Logger, rng: RandomSource
+    ) -> None:
+        super().__init__(rng)
+        if not callable(random_action_func):
+            raise TypeError(f"random_action_func is {random_action_func!r}, expected a function without arguments")
+        self.epsilon = epsilon
+        self.random_action_func = random_action_func
+        self.logger = logger
+
+    @abstractmethod
+    def compute_epsilon(self, t: int) -> float:
+        """Epsilon after t steps."""
+
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        """A random action with probability epsilon, else the greedy one."""
+        self.epsilon = self.compute_epsilon(t)
+        explores = self.source.random() < self.epsilon
+        action = self._random_action(action_value, 0) if explores else greedy_action_func()
+        if self.logger.isEnabledFor(logging.DEBUG):
+            self.logger.debug("t:%s a:%s %s", t, action, "non-greedy" if explores else "greedy")
+        return action
+
+    def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+        """The same for each of k environments: one draw each, and a random action only where it is needed."""
+        self.epsilon = self.compute_epsilon(t)
+        rows = active_rows(active, len(greedy_actions))
+        explores = rows[self.source.random(len(rows)) < self.epsilon]
+        actions = greedy_actions
+        if len(explores):
+            actions = np.array(greedy_actions)
+            for i in explores:
+                actions[i] = self._random_action(action_value, i)
+        if self.logger.isEnabledFor(logging.DEBUG):
+            self.logger.debug("t:%s a:%s non-greedy:%s", t, actions, explores)
+        return actions
+
+    def _random_action(self, action_value: Any, i: int) -> Any:
+        mask = getattr(action_value, "action_mask", None)
+        if mask is None:
+            return self.random_action_func()
+        allowed: NDArray[np.int64] = np.flatnonzero(mask[i].cpu().numpy())
+        if len(allowed) == 0:
+            allowed = np.arange(mask.shape[1])
+        return allowed[int(self.source.random() * len(allowed))]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(epsilon={self.epsilon})"
+
+
+class ConstantEpsilonGreedy(EpsilonGreedy):
+    """Epsilon-greedy with a constant epsilon.
+
+    Args:
+        epsilon: Probability of a random action; may be changed at any time.
+        random_action_func: Function without arguments that gives a random action.
+        logger: Gets each choice at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If `epsilon` is not from 0 to 1.
+        TypeError: If `random_action_func` cannot be called.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        random_action_func: Callable[[], Any],
+        logger: logging.Logger = _LOGGER,
+        *,
+        rng: RandomSource = None,
+    ) -> None:
+        super().__init__(_probability("epsilon", epsilon), random_action_func, logger, rng)
+
+    def compute_epsilon(self, t: int) -> float:
+        """The constant."""
+        return self.epsilon
+
+
+class LinearDecayEpsilonGreedy(EpsilonGreedy):
+    """Epsilon-greedy whose epsilon falls in a straight line and then stays.
+
+    Args:
+        start_epsilon: Epsilon at step 0.
+        end_epsilon: Epsilon from step `decay_steps` on.
+        decay_steps: Length of the decay in steps; 0 starts at the end.
+        random_action_func: Function without arguments that gives a random action.
+        logger: Gets each choice at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If an epsilon is not from 0 to 1 or `decay_steps` is negative.
+        TypeError: If `random_action_func` cannot be called.
+    """
+
+    def __init__(
+        self,
+        start_epsilon: float,
+        end_epsilon: float,
+        decay_steps: int,
+        random_action_func: Callable[[], Any],
+        logger: logging.Logger = _LOGGER,
+        *,
+        rng: RandomSource = None,
+    ) -> None:
+        super().__init__(_probability("start_epsilon", start_epsilon), random_action_func, logger, rng)
+        if not decay_steps >= 0:
+            raise ValueError(f"decay_steps is {decay_steps!r}, expected a number of steps, 0 or more")
+        self.start_epsilon = start_epsilon
+        self.end_epsilon = _probability("end_epsilon", end_epsilon)
+        self.decay_steps = decay_steps
+
+    def compute_epsilon(self, t: int) -> float:
+        """Epsilon after t steps."""
+        if t >= self.decay_steps:
+            return self.end_epsilon
+        return self.start_epsilon + (self.end_epsilon - self.start_epsilon) * (t / self.decay_steps)
+
+
+class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
+    """Epsilon-greedy whose epsilon is multiplied by a factor at every step, down to a floor.
+
+    Args:
+        start_epsilon: Epsilon at step 0.
+        end_epsilon: Smallest epsilon.
+        decay: The factor, between 0 and 1.
+        random_action_func: Function without arguments that gives a random action.
+        logger: Gets each choice at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If an epsilon is not from 0 to 1 or `decay` not between them.
+        TypeError: If `random_action_func` cannot be called.
+    """
+
+    def __init__(
+        self,
+        start_epsilon: float,
+        end_epsilon: float,
+        decay: float,
+        random_action_func: Callable[[], Any],
+        logger: logging.Logger = _LOGGER,
+        *,
+        rng: RandomSource = None,
+    ) -> None:
+        super().__init__(_probability("start_epsilon", start_epsilon), random_action_func, logger, rng)
+        if not 0 < decay < 1:
+            raise ValueError(f"decay is {decay!r}, expected a number between 0 and 1")
+        self.start_epsilon = start_epsilon
+        self.end_epsilon = _probability("end_epsilon", end_epsilon)
+        self.decay = decay
+
+    def compute_epsilon(self, t: int) -> float:
+        """Epsilon after t steps."""
+        return float(max(self.start_epsilon * self.decay**t, self.end_epsilon))
+
+
+def _probability(name: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value!r}, expected a number from 0 to 1")
+    return value

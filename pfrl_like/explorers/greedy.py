@@ -1,0 +1,21 @@
+"""No exploration."""
+
+from collections.abc import Callable
+from typing import Any
+
+from pfrl_like.explorer import Explorer
+
+
+class Greedy(Explorer):
+    """Always the greedy action."""
+
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        """The greedy action."""
+        return greedy_action_func()
+
+    def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+        """The greedy actions, [k, ...]."""
+        return greedy_actions
+
+    def __repr__(self) -> str:
+        return "Greedy()"

@@ -1,0 +1,9 @@
+"""Pure functions of tensors: targets and losses."""
+
+from pfrl_like.functions.distributional import categorical_projection as categorical_projection
+from pfrl_like.functions.losses import half_square as half_square
+from pfrl_like.functions.losses import huber as huber
+from pfrl_like.functions.losses import quantile_huber as quantile_huber
+from pfrl_like.functions.losses import weighted_mean as weighted_mean
+from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix as lower_triangular_matrix
+from pfrl_like.functions.td import td_target as td_target

@@ -1,0 +1,28 @@
+"""Distributions of returns over fixed atoms (C51)."""
+
+import torch
+from torch import Tensor
+
+
+def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> Tensor:
+    """Project distributions onto evenly spaced atoms (Bellemare et al. 2017, arXiv:1707.06887, eq. 7, Algorithm 1).
+
+    The mass at a value goes to the two atoms around it, the nearer one getting more; mass beyond the ends goes to the
+    end atoms. A value that lies on an atom gives all its mass to that one.
+
+    Args:
+        z: Atoms, rising and evenly spaced, [N], N at least 2.
+        target_values: Where the mass is, [B, M].
+        probs: How much of it, [B, M].
+
+    Returns:
+        Mass at each atom, [B, N]; each row has the sum of the same row of `probs`.
+    """
+    n_atoms = z.shape[0]
+    position = (target_values.clamp(z[0], z[-1]) - z[0]) * ((n_atoms - 1) / (z[-1] - z[0]))
+    below = position.floor().clamp(0, n_atoms - 2)  # the last atom is the upper neighbour of the last interval
+    upper_share = (position - below).clamp(0, 1)  # rounding may lead out of the interval by a hair
+    upper_mass = probs * upper_share
+    index = below.long()
+    projected = torch.zeros(probs.shape[0], n_atoms, dtype=probs.dtype, device=probs.device)
+    return projected.scatter_add(1, index, probs - upper_mass).scatter_add(1, index + 1, upper_mass)

@@ -1,0 +1,67 @@
+"""Losses, and how those of a minibatch become one number."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def huber(error: Tensor) -> Tensor:
+    """Huber loss: error**2 / 2 up to 1, |error| - 1/2 beyond, so that gradients stay within -1 and 1 (Huber 1964).
+
+    Args:
+        error: Any shape.
+
+    Returns:
+        Same shape.
+    """
+    return F.smooth_l1_loss(error, torch.zeros_like(error), reduction="none")
+
+
+def half_square(error: Tensor) -> Tensor:
+    """error**2 / 2, in any shape."""
+    return 0.5 * error.square()
+
+
+def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
+    """Quantile Huber loss with threshold 1 (Dabney et al. 2017, arXiv:1710.10044, eq. 9, 10 and Algorithm 1).
+
+    For an error u = target - prediction it is |tau - 1{u < 0}| * huber(u), summed over predictions and averaged over
+    targets.
+
+    Args:
+        prediction: Predicted quantiles, [B, N].
+        target: Samples or quantiles of the target, [B, M].
+        tau: Which quantiles are predicted, in (0, 1), [B, N] or [N].
+
+    Returns:
+        [B].
+    """
+    error = target.unsqueeze(1) - prediction.unsqueeze(2)  # [B, N, M]
+    weight = (tau.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
+    return (weight * huber(error)).mean(2).sum(1)
+
+
+def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str = "mean") -> Tensor:
+    """Mean or sum of the losses of a minibatch, each times its importance weight.
+
+    The mean divides by the number of rows, not by the sum of the weights (Schaul et al. 2015, arXiv:1511.05952,
+    Algorithm 1 as PFRL computes it).
+
+    Args:
+        loss: Loss of each row, [B].
+        weight: Importance weights, [B]; None counts every row once.
+        accumulator: "mean" or "sum".
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: On another `accumulator`.
+    """
+    if weight is not None:
+        loss = loss * weight
+    if accumulator == "mean":
+        return loss.mean()
+    if accumulator == "sum":
+        return loss.sum()
+    raise ValueError(f"accumulator is {accumulator!r}, expected 'mean' or 'sum'")

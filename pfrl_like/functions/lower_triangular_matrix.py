@@ -1,0 +1,29 @@
+"""Lower triangular matrices from their entries."""
+
+import torch
+from torch import Tensor
+
+
+def lower_triangular_matrix(diag: Tensor, non_diag: Tensor) -> Tensor:
+    """Matrices with the given diagonal and entries below it, and zeros above.
+
+    Args:
+        diag: Diagonals, [B, n].
+        non_diag: Entries below the diagonal, row by row, [B, n * (n - 1) / 2].
+
+    Returns:
+        [B, n, n].
+
+    Raises:
+        ValueError: If the two shapes do not fit together.
+    """
+    n = diag.shape[1]
+    if non_diag.shape != (diag.shape[0], n * (n - 1) // 2):
+        raise ValueError(
+            f"non_diag has shape {tuple(non_diag.shape)}, expected {(diag.shape[0], n * (n - 1) // 2)} for a diag of "
+            f"shape {tuple(diag.shape)}"
+        )
+    rows, columns = torch.tril_indices(n, n, offset=-1, device=diag.device)
+    matrix = torch.diag_embed(diag)
+    matrix[:, rows, columns] = non_diag
+    return matrix

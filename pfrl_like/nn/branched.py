@@ -1,0 +1,24 @@
+"""Parallel branches."""
+
+from typing import Any
+
+from torch import nn
+
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class Branched(nn.Module):
+    """Calls each of its modules with the same arguments.
+
+    Args:
+        *modules: The branches.
+    """
+
+    def __init__(self, *modules: nn.Module) -> None:
+        super().__init__()
+        self.child_modules = nn.ModuleList(modules)
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The branches' outputs, as a tuple."""
+        return tuple(module(*args, **kwargs) for module in self.child_modules)

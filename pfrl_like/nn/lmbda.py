@@ -1,0 +1,25 @@
+"""A function as a module."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class Lambda(nn.Module):
+    """Wraps a function, for containers that take only modules.
+
+    Args:
+        lambd: The function. One written with `lambda` cannot be pickled; saving parameters is not affected.
+    """
+
+    def __init__(self, lambd: Callable[..., Any]) -> None:
+        super().__init__()
+        self.lambd = lambd
+
+    def forward(self, x: Any) -> Any:
+        """What the function gives."""
+        return self.lambd(x)

@@ -1,0 +1,52 @@
+"""Multi-layer perceptron."""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfrl_like.initializers import init_chainer_default, init_lecun_normal
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class MLP(nn.Module):
+    """Linear layers with a nonlinearity after each but the last.
+
+    Args:
+        in_size: Size of the input.
+        out_size: Size of the output.
+        hidden_sizes: Sizes of the hidden layers; empty for a single linear layer.
+        nonlinearity: Function or module from a tensor to one of the same shape.
+        last_wscale: Factor on the initial weights of the last layer.
+    """
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        hidden_sizes: Sequence[int],
+        nonlinearity: Callable[[Tensor], Tensor] = F.relu,
+        last_wscale: float = 1,
+    ) -> None:
+        super().__init__()
+        self.in_size = in_size
+        self.out_size = out_size
+        self.hidden_sizes = hidden_sizes
+        self.nonlinearity = nonlinearity
+        sizes = [in_size, *hidden_sizes]
+        if hidden_sizes:
+            self.hidden_layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+            for layer in self.hidden_layers:
+                init_chainer_default(layer)
+        self.output = nn.Linear(sizes[-1], out_size)
+        init_lecun_normal(self.output.weight, scale=last_wscale)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_size] to [..., out_size]."""
+        if self.hidden_sizes:
+            for layer in self.hidden_layers:
+                x = self.nonlinearity(layer(x))
+        out: Tensor = self.output(x)
+        return out

@@ -1,0 +1,26 @@
+"""Parallel recurrent branches."""
+
+from typing import Any
+
+from torch import nn
+
+from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.recurrent import Recurrent
+
+
+@ignores_training
+class RecurrentBranched(Recurrent, nn.ModuleList):
+    """Calls each of its recurrent modules with the same sequences.
+
+    Args:
+        *modules: The branches, all of them recurrent.
+    """
+
+    def __init__(self, *modules: nn.Module) -> None:
+        super().__init__(modules)
+
+    def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
+        """The branches' outputs and their states, a tuple each."""
+        states = [None] * len(self) if recurrent_state is None else recurrent_state
+        results = [branch(packed_input, state) for branch, state in zip(self, states, strict=True)]
+        return tuple(output for output, _ in results), tuple(state for _, state in results)

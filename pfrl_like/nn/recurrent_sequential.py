@@ -1,0 +1,54 @@
+"""Recurrent and other layers in a row."""
+
+from typing import Any
+
+from torch import nn
+
+from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.recurrent import (
+    Recurrent,
+    get_packed_sequence_info,
+    is_recurrent,
+    unwrap_packed_sequences_recursive,
+    wrap_packed_sequences_recursive,
+)
+
+
+@ignores_training
+class RecurrentSequential(Recurrent, nn.Sequential):
+    """`torch.nn.Sequential` with recurrent layers among the others.
+
+    A layer that is not recurrent gets the packed rows of all steps at once.
+
+    Args:
+        *args: Layers, as for `torch.nn.Sequential`.
+    """
+
+    def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, tuple[Any, ...]]:  # type: ignore[override]
+        """The last layer's output, packed, and the states of the recurrent layers as a tuple.
+
+        Raises:
+            ValueError: If the input is not packed, or the state belongs to another number of recurrent layers.
+        """
+        info = get_packed_sequence_info(packed_input)
+        if info is None:
+            raise ValueError(f"packed_input is a {type(packed_input).__name__}, expected a PackedSequence")
+        n_states = len(self.recurrent_children)
+        states = [None] * n_states if recurrent_state is None else list(recurrent_state)
+        if len(states) != n_states:
+            raise ValueError(f"recurrent_state has {len(states)} parts, expected {n_states}, one a recurrent layer")
+        new_states: list[Any] = []
+        rows = unwrap_packed_sequences_recursive(packed_input)
+        for layer in self:
+            if is_recurrent(layer):
+                output, state = layer(wrap_packed_sequences_recursive(rows, *info), states[len(new_states)])
+                rows = unwrap_packed_sequences_recursive(output)
+                new_states.append(state)
+            else:
+                rows = layer(rows)
+        return wrap_packed_sequences_recursive(rows, *info), tuple(new_states)
+
+    @property
+    def recurrent_children(self) -> tuple[nn.Module, ...]:
+        """The recurrent ones of the layers."""
+        return tuple(layer for layer in self if is_recurrent(layer))

@@ -1,0 +1,204 @@
+"""Q-functions of the state, which give an `ActionValue`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuadraticActionValue
+from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
+from pfrl_like.initializers import init_chainer_default
+from pfrl_like.nn.mlp import MLP
+from pfrl_like.q_function import StateQFunction
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class DiscreteActionValueHead(nn.Module):
+    """Last layer of a network that makes Q values [B, n_actions] a `DiscreteActionValue`."""
+
+    def forward(self, q_values: Tensor) -> DiscreteActionValue:
+        """The values of B states."""
+        return DiscreteActionValue(q_values)
+
+
+@ignores_training
+class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
+    """Q-function of discrete actions made of any model.
+
+    Args:
+        model: Module from observations [B, ...] to Q values [B, n_actions].
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Any) -> DiscreteActionValue:
+        """The values of B states."""
+        return DiscreteActionValue(self.model(x))
+
+
+class FCStateQFunctionWithDiscreteAction(SingleModelStateQFunctionWithDiscreteAction):
+    """Fully connected Q-function of discrete actions.
+
+    Args:
+        ndim_obs: Size of an observation.
+        n_actions: Number of actions.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+    """
+
+    def __init__(
+        self,
+        ndim_obs: int,
+        n_actions: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Callable[[Tensor], Tensor] = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        super().__init__(MLP(ndim_obs, n_actions, [n_hidden_channels] * n_hidden_layers, nonlinearity, last_wscale))
+
+
+@ignores_training
+class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
+    """Distributional Q-function of discrete actions made of any model.
+
+    Args:
+        model: Module from observations [B, ...] to probabilities [B, n_actions, n_atoms].
+        z_values: Returns that the atoms stand for, array or tensor [n_atoms], rising and evenly spaced.
+    """
+
+    z_values: Tensor
+
+    def __init__(self, model: nn.Module, z_values: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("z_values", torch.as_tensor(z_values))
+
+    def forward(self, x: Any) -> DistributionalDiscreteActionValue:
+        """The return distributions of B states."""
+        return DistributionalDiscreteActionValue(self.model(x), self.z_values)
+
+
+class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModelStateQFunctionWithDiscreteAction):
+    """Fully connected distributional Q-function of discrete actions.
+
+    Args:
+        ndim_obs: Size of an observation.
+        n_actions: Number of actions.
+        n_atoms: Number of atoms, at least 2.
+        v_min: Return that the first atom stands for.
+        v_max: Return that the last atom stands for.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+
+    Raises:
+        ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
+    """
+
+    def __init__(
+        self,
+        ndim_obs: int,
+        n_actions: int,
+        n_atoms: int,
+        v_min: float,
+        v_max: float,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Callable[[Tensor], Tensor] = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        if n_atoms < 2:
+            raise ValueError(f"n_atoms is {n_atoms!r}, expected at least 2")
+        if not v_min < v_max:
+            raise ValueError(f"v_min is {v_min!r} and v_max is {v_max!r}, expected v_min < v_max")
+        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        model = nn.Sequential(
+            MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale),
+            nn.Unflatten(1, (n_actions, n_atoms)),
+            nn.Softmax(dim=2),
+        )
+        super().__init__(model, np.linspace(v_min, v_max, num=n_atoms, dtype=np.float32))
+
+
+@ignores_training
+class FCQuadraticStateQFunction(nn.Module, StateQFunction):
+    """Fully connected Q-function of continuous actions, quadratic in them (NAF, Gu et al. 2016, arXiv:1603.00748).
+
+    Args:
+        n_input_channels: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers, at least 1.
+        action_space: Box with the bounds of actions, `low` and `high`.
+        scale_mu: Bring mu(s) within the bounds by tanh; otherwise only the greedy action is clipped to them.
+
+    Raises:
+        ValueError: If there is no hidden layer, or `scale_mu` meets infinite bounds.
+        TypeError: If `action_space` has no bounds.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        n_input_channels: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        action_space: Any,
+        scale_mu: bool = True,
+    ) -> None:
+        super().__init__()
+        if n_hidden_layers < 1:
+            raise ValueError(f"n_hidden_layers is {n_hidden_layers!r}, expected at least 1")
+        if not (hasattr(action_space, "low") and hasattr(action_space, "high")):
+            raise TypeError(f"action_space is {action_space!r}, expected a Box")
+        self.n_input_channels = n_input_channels
+        self.n_dim_action = n_dim_action
+        self.n_hidden_channels = n_hidden_channels
+        self.n_hidden_layers = n_hidden_layers
+        self.action_space = action_space
+        self.scale_mu = scale_mu
+        for name in ("low", "high"):
+            bound = torch.as_tensor(getattr(action_space, name), dtype=torch.float32)
+            if scale_mu and not bound.isfinite().all():
+                raise ValueError(f"action_space.{name} is {bound.tolist()}, expected finite bounds for scale_mu=True")
+            self.register_buffer(name, bound, persistent=False)
+
+        sizes = [n_input_channels] + [n_hidden_channels] * n_hidden_layers
+        self.hidden_layers = nn.ModuleList(_linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.v = _linear(n_hidden_channels, 1)
+        self.mu = _linear(n_hidden_channels, n_dim_action)
+        self.mat_diag = _linear(n_hidden_channels, n_dim_action)
+        if n_dim_action > 1:
+            self.mat_non_diag = _linear(n_hidden_channels, n_dim_action * (n_dim_action - 1) // 2)
+
+    def forward(self, x: Tensor) -> QuadraticActionValue:
+        """The values of B states, from observations [B, n_input_channels]."""
+        for layer in self.hidden_layers:
+            x = F.relu(layer(x))
+        mu = self.mu(x)
+        if self.scale_mu:
+            mu = torch.tanh(mu) * ((self.high - self.low) / 2) + (self.high + self.low) / 2
+        diag = torch.exp(self.mat_diag(x))
+        if self.n_dim_action > 1:
+            root = lower_triangular_matrix(diag, self.mat_non_diag(x))
+            mat = root @ root.mT
+        else:
+            mat = diag.square().unsqueeze(2)
+        return QuadraticActionValue(mu, mat, self.v(x), self.low, self.high)
+
+
+def _linear(in_size: int, out_size: int) -> nn.Linear:
+    return init_chainer_default(nn.Linear(in_size, out_size))

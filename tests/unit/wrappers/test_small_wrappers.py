@@ -1,0 +1,134 @@
+"""ScaleReward, Render, RandomizeAction, NormalizeActionSpace: each does what it says and nothing else."""
+
+import gymnasium
+import gymnasium.spaces as spaces
+import numpy as np
+import pytest
+
+from pfrl_like.envs.abc import ABC
+from pfrl_like.wrappers import NormalizeActionSpace, RandomizeAction, Render, ScaleReward
+
+
+class Recording(ABC):
+    """Remembers the actions and how it was drawn."""
+
+    def __init__(self, action_space=None):
+        super().__init__()
+        self.action_space = action_space or spaces.Discrete(4)
+        self.actions, self.drawn, self.seeds = [], [], []
+
+    def seed(self, seed):
+        self.seeds.append(seed)
+        return [seed]
+
+    def step(self, action):
+        self.actions.append(action)
+        return self.reset(), 3.0, False, {}
+
+    def render(self, *args, **kwargs):
+        self.drawn.append((args, kwargs))
+
+
+def test_reward_is_scaled_and_the_original_kept():
+    env = ScaleReward(Recording(), 0.5)
+    assert env.original_reward is None
+    env.reset()
+    assert env.step(0)[1] == 1.5
+    assert (env.scale, env.original_reward) == (0.5, 3.0)
+    env.scale = 2
+    assert env.step(0)[1] == 6.0
+
+
+def test_every_reset_and_step_is_drawn_with_the_arguments():
+    env = Render(Recording(), mode="human")
+    env.reset()
+    env.step(0)
+    env.step(0)
+    assert env.drawn == [((), {"mode": "human"})] * 3
+
+
+def test_env_made_without_a_render_mode_is_refused():
+    with pytest.raises(ValueError, match='render_mode="human"'):
+        Render(gymnasium.make("CartPole-v1"))
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.25, 1.0])
+def test_fraction_of_actions_is_random(fraction):
+    env = RandomizeAction(Recording(), fraction)
+    env.seed(0)
+    for _ in range(4000):
+        env.step(3)
+    shares = np.bincount(env.actions, minlength=4) / 4000
+    assert shares == pytest.approx([fraction / 4] * 3 + [1 - fraction * 3 / 4], abs=0.03)
+
+
+def test_random_actions_start_where_the_space_starts():
+    env = RandomizeAction(Recording(spaces.Discrete(2, start=5)), 1.0)
+    for _ in range(50):
+        env.step(5)
+    assert set(env.actions) == {5, 6}
+
+
+def test_random_actions_follow_the_global_stream_until_seeded():
+    state = np.random.get_state()
+    runs = []
+    for seed_it in (lambda env: np.random.set_state(state), lambda env: env.seed(9)):
+        for _ in range(2):
+            env = RandomizeAction(Recording(), 1.0)
+            seed_it(env)
+            for _ in range(20):
+                env.step(0)
+            runs.append(env.actions)
+    assert runs[0] == runs[1] != runs[2] == runs[3]
+
+
+def test_seed_goes_on_to_the_env():
+    env = RandomizeAction(Recording(), 1.0)
+    assert env.seed(9) == [9]
+    assert env.seeds == [9]
+
+
+def test_seed_of_a_gymnasium_reset_seeds_the_random_actions():
+    runs = []
+    for _ in range(2):
+        env = RandomizeAction(gymnasium.make("CartPole-v1"), 1.0)
+        env.reset(seed=4)
+        runs.append([env.action(0) for _ in range(30)])
+    assert runs[0] == runs[1]
+    assert env.seed(1) is None
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.1])
+def test_fraction_out_of_range_is_refused(fraction):
+    with pytest.raises(ValueError, match="random_fraction is"):
+        RandomizeAction(Recording(), fraction)
+
+
+def test_other_action_spaces_than_discrete_are_refused():
+    with pytest.raises(ValueError, match="expected a Discrete"):
+        RandomizeAction(Recording(spaces.Box(-1, 1, (2,))), 0.1)
+
+
+LOW, HIGH = np.float32([-2, 0]), np.float32([2, 10])
+
+
+@pytest.mark.parametrize(("action", "inside"), [([-1, -1], [-2, 0]), ([1, 1], [2, 10]), ([0, 0.5], [0, 7.5])])
+def test_actions_are_mapped_to_the_bounds(action, inside):
+    env = NormalizeActionSpace(Recording(spaces.Box(LOW, HIGH)))
+    given = np.float32(action)
+    env.step(given)
+    assert env.env.actions[0].tolist() == inside
+    assert env.env.actions[0].dtype == np.float32
+    assert given.tolist() == action
+
+
+def test_normalised_space_is_minus_one_to_one():
+    env = NormalizeActionSpace(gymnasium.make("Pendulum-v1"))
+    assert env.action_space == spaces.Box(-1.0, 1.0, (1,), np.float32)
+    assert env.unwrapped.action_space.high == 2.0
+
+
+@pytest.mark.parametrize("space", [spaces.Discrete(2), spaces.Box(-np.inf, 1, (1,))])
+def test_space_without_finite_bounds_is_refused(space):
+    with pytest.raises(ValueError, match="expected a Box with finite bounds"):
+        NormalizeActionSpace(Recording(space))
