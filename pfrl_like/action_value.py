@@ -263,7 +263,7 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
             next_probs = next_value.evaluate_actions_as_distribution(next_action)
             values = td_target(reward.unsqueeze(1), discount.unsqueeze(1), next_value.z_values)
             target = categorical_projection(self.z_values, values, next_probs)
-        loss = -(target * probs.clamp(1e-10, 1.0).log()).sum(1)
+        loss = -(target * probs.clamp_min(1e-10).log()).sum(1)
         return loss, loss.detach(), probs.detach() @ self.z_values
 
     def _copy(self, values: Tensor, action_mask: Tensor | None) -> Self:

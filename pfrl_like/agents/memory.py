@@ -114,6 +114,7 @@ class RecurrentMemory(NoMemory):
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
     """`after` where active, `before` (None: zeros) elsewhere; the batch is the second axis."""
     if isinstance(after, tuple):
-        return tuple(_select(active, a, None if before is None else b) for a, b in zip(after, before or after, strict=True))
+        parts = (None,) * len(after) if before is None else before
+        return tuple(_select(active, new, old) for new, old in zip(after, parts, strict=True))
     where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
     return torch.where(where, after, torch.zeros_like(after) if before is None else before)

@@ -347,17 +347,23 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
 
     def _check_arguments(self) -> None:
         for name in ("minibatch_size", "update_interval", "target_update_interval", "n_times_update"):
-            _require(isinstance(getattr(self, name), int) and getattr(self, name) >= 1, name, getattr(self, name), "an integer of at least 1")
-        _require(0 <= self.gamma <= 1, "gamma", self.gamma, "a number from 0 to 1")
-        _require(self.replay_start_size >= self.minibatch_size, "replay_start_size", self.replay_start_size, f"at least minibatch_size ({self.minibatch_size})")
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected at least 1")
         capacity = self.replay_buffer.capacity
-        _require(capacity is None or self.replay_start_size <= capacity, "replay_start_size", self.replay_start_size, f"at most the buffer's capacity ({capacity})")
-        _require(self.target_update_interval % self.update_interval == 0, "target_update_interval", self.target_update_interval, f"a multiple of update_interval ({self.update_interval})")
-        _require(self.target_update_method in ("hard", "soft"), "target_update_method", self.target_update_method, "'hard' or 'soft'")
-        _require(0 < self.soft_update_tau <= 1, "soft_update_tau", self.soft_update_tau, "a number above 0 and up to 1")
-        _require(self.batch_accumulator in ("mean", "sum"), "batch_accumulator", self.batch_accumulator, "'mean' or 'sum'")
-        _require(self.max_grad_norm is None or self.max_grad_norm > 0, "max_grad_norm", self.max_grad_norm, "a positive number or None")
-        _require(self.burn_in >= 0, "burn_in", self.burn_in, "a number of steps")
+        needs = [
+            ("gamma", 0 <= self.gamma <= 1, "a number from 0 to 1"),
+            ("replay_start_size", self.replay_start_size >= self.minibatch_size, "at least minibatch_size"),
+            ("replay_start_size", self.replay_start_size <= (capacity or self.replay_start_size), f"at most {capacity}, the capacity of replay_buffer"),
+            ("target_update_interval", not self.target_update_interval % self.update_interval, "a multiple of update_interval"),
+            ("target_update_method", self.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
+            ("soft_update_tau", 0 < self.soft_update_tau <= 1, "a number above 0, at most 1"),
+            ("batch_accumulator", self.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
+            ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "a positive number or None"),
+            ("burn_in", self.burn_in >= 0, "a number of steps"),
+        ]  # fmt: skip
+        for name, holds, expected in needs:
+            if not holds:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected {expected}")
         if self.recurrent and not isinstance(self.replay_buffer, AbstractEpisodicReplayBuffer):
             raise TypeError(
                 f"replay_buffer is a {type(self.replay_buffer).__name__}, but a recurrent agent learns from sequences: "
@@ -387,8 +393,3 @@ def _is_dict(batch_obs: Any) -> bool:
 
 def _mean(record: "collections.deque[Tensor]") -> float:
     return float(torch.cat([values.reshape(-1) for values in record]).mean()) if record else float("nan")
-
-
-def _require(condition: bool, name: str, value: Any, expected: str) -> None:
-    if not condition:
-        raise ValueError(f"{name} is {value!r}, expected {expected}")

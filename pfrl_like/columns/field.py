@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pfrl_like.columns.frames import FrameLeaf, frame_leaf
 from pfrl_like.columns.leaves import ArrayLeaf, Job, ObjectLeaf, as_array
 from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.structure import Structure, flatten, from_json, structure_of, to_json, unflatten
 
 
@@ -52,11 +54,11 @@ class Field:
 
     def check_many(self, values: Any, count: int, name: str) -> list[Any]:
         """The leaves of `count` values, stacked: values in a list or tuple of that length, or leaves stacked already."""
-        if isinstance(values, list | tuple) and len(values) == count and self.structure != 0:
-            columns = [[part for _, part in flatten(value, self.structure, f"{name}[{i}]")] for i, value in enumerate(values)]
-            parts = [(name, list(column)) for column in zip(*columns, strict=True)]
-        elif self.structure == 0 and isinstance(values, tuple):
-            parts = [(name, list(values))]
+        if self.structure == 0:
+            parts = [(name, list(values) if isinstance(values, tuple) else values)]
+        elif _is_sequence_of(values, Mapping if isinstance(self.structure, dict) else tuple, count):
+            rows = [flatten(value, self.structure, f"{name}[{i}]") for i, value in enumerate(values)]
+            parts = [(name, [part for _, part in column]) for column in zip(*rows, strict=True)]
         else:
             parts = list(flatten(values, self.structure, name))
         return [leaf.check_many(part, count, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
@@ -83,11 +85,9 @@ class Field:
         return same
 
     def drop(self, row: int) -> None:
-        """Free a row."""
-        self.rows.free.append(row)
-        if self.plain is None:
-            for leaf in self.leaves:
-                leaf.drop(row)
+        """Say that a row is unused from now on."""
+        for leaf in self.leaves:
+            leaf.drop(row)
 
     def forget(self, row: int) -> None:
         """Say that nothing follows this row in its episode."""
@@ -101,6 +101,14 @@ class Field:
     def build(self, gathered: Sequence[Any]) -> Any:
         """The nested value out of what was gathered for `jobs`."""
         return unflatten([leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)], self.structure)
+
+    def values(self, rows: NDArray[np.int64]) -> list[Any]:
+        """The values of these rows, each a fresh nest of arrays, numbers or objects."""
+        columns = [leaf.finish(x) for leaf, x in zip(self.leaves, to_tensors(self.jobs(rows), "cpu"), strict=True)]
+        lists = [list(column.numpy()) if isinstance(column, torch.Tensor) else column for column in columns]
+        if self.structure == 0:
+            return lists[0]
+        return [unflatten(leaves, self.structure) for leaves in zip(*lists, strict=True)]
 
     def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What `restore` needs to hold the values of these rows again: a JSON header and named arrays."""
@@ -132,6 +140,10 @@ class Field:
     def nbytes(self) -> int:
         """Bytes held beside the arrays of `rows`."""
         return sum(leaf.nbytes for leaf in self.leaves)
+
+
+def _is_sequence_of(values: Any, nest: type, count: int) -> bool:
+    return isinstance(values, list | tuple) and len(values) == count > 0 and isinstance(values[0], nest)
 
 
 def _leaf_like(rows: Rows, value: Any, strict: bool, frames: bool) -> ArrayLeaf:

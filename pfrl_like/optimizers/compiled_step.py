@@ -6,6 +6,7 @@ is written as tensor mathematics (`descent.py`), since a compiled region breaks 
 
 import dataclasses
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ class CompiledStep:
         self._regions: dict[Any, Callable[..., Any]] = {}
         self._cached_for: tuple[Any, ...] = (None, None)
         self._lrs: list[Tensor] = []
-        self._constants: Any = None
+        self._constants_of: Callable[[Any], Any] = _constants_getter(optimizer.param_groups[0])
 
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once; returns the TD errors and the statistics of the loss."""
@@ -69,12 +70,14 @@ class CompiledStep:
                 self._eager(loss)
                 return td_error, stats
             self._prepare()
-        for lr, group in zip(self._lrs, optimizer.param_groups, strict=True):
+        groups = optimizer.param_groups
+        for lr, group in zip(self._lrs, groups, strict=True):
             lr.fill_(group["lr"])
-        key, tensors = _signature(batch)
-        region = self._regions.get((key, self._group_constants()))
+        names, tensors = _present(batch)
+        key = (names, tuple(map(_form, tensors)), tuple(map(self._constants_of, groups)))
+        region = self._regions.get(key)
         if region is None:
-            region = self._compile(key)
+            region = self._regions[key] = self._compile(names)
             with torch._dynamo.config.patch(trace_autograd_ops=True):
                 td_error, stats, finite = region(*tensors)
         else:
@@ -85,13 +88,6 @@ class CompiledStep:
             raise NonFiniteError(name, f"the {name} is not finite (loss {loss_value}); the update was not applied")
         return td_error, stats
 
-    def _group_constants(self) -> tuple[Any, ...]:
-        """The hyperparameters that are constants of the region, as a key."""
-        return tuple(
-            tuple(value for name, value in group.items() if name not in ("params", "lr"))
-            for group in self.optimizer.param_groups
-        )
-
     def _prepare(self) -> None:
         optimizer = self.optimizer
         self._cached_for = (optimizer.state, optimizer.param_groups)
@@ -99,17 +95,15 @@ class CompiledStep:
         device = optimizer.param_groups[0]["params"][0].device
         self._lrs = [torch.zeros((), device=device) for _ in optimizer.param_groups]
 
-    def _compile(self, key: Sequence[Any]) -> Callable[..., Any]:
-        names = tuple(name for name, _ in key)
+    def _compile(self, names: Sequence[str]) -> Callable[..., Any]:
         loss, descent, max_norm = self.loss, self._descent, self.max_grad_norm
         rows: list[tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any]]] = []
         for group, lr in zip(self.optimizer.param_groups, self._lrs, strict=True):
             constants = {name: value for name, value in group.items() if name not in ("params", "lr")}
-            sign = {"maximize": constants.get("maximize", False)}
             for param in group["params"]:
                 if param.requires_grad:
                     state = {n: v for n, v in self.optimizer.state[param].items() if v is not None}
-                    rows.append((param, state, lr, {**constants, **sign}))
+                    rows.append((param, state, lr, constants))
         params = [row[0] for row in rows]
 
         def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor]:
@@ -129,28 +123,29 @@ class CompiledStep:
             return td_error, stats, finite
 
         options = {"guard_filter_fn": lambda guards: [guard.guard_type in VALUE_GUARDS for guard in guards]}
-        compiled = torch.compile(region, fullgraph=True, dynamic=False, options=options)
-        self._regions[(key, self._group_constants())] = compiled
-        return compiled
+        return torch.compile(region, fullgraph=True, dynamic=False, options=options)
 
 
-def _signature(batch: Batch) -> tuple[tuple[Any, ...], list[Any]]:
-    """What distinguishes one region from another, and the region's arguments."""
-    key, tensors = [], []
-    for name in _TENSOR_FIELDS:
-        value = getattr(batch, name)
-        if value is not None:
-            key.append((name, _shape(value)))
-            tensors.append(value)
-    return tuple(key), tensors
+def _constants_getter(group: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """What takes the hyperparameters that are constants of a region out of a parameter group."""
+    return operator.itemgetter(*sorted(set(group) - {"params", "lr"}))
 
 
-def _shape(value: Any) -> Any:
+def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
+    """Names and values of the fields that a batch has."""
+    values = _ALL_FIELDS(batch)
+    names = tuple(name for name, value in zip(_FIELDS, values, strict=True) if value is not None)
+    return names, [value for value in values if value is not None]
+
+
+def _form(value: Any) -> Any:
+    """What distinguishes one region's argument from another's."""
     if isinstance(value, Tensor):
         return value.shape, value.dtype
     if isinstance(value, Mapping):
-        return tuple((name, _shape(item)) for name, item in value.items())
-    return tuple(_shape(item) for item in value)
+        return tuple((name, _form(item)) for name, item in value.items())
+    return tuple(map(_form, value))
 
 
-_TENSOR_FIELDS = tuple(field.name for field in dataclasses.fields(Batch) if field.name not in HOST_FIELDS)
+_FIELDS = tuple(field.name for field in dataclasses.fields(Batch) if field.name not in HOST_FIELDS)
+_ALL_FIELDS = operator.attrgetter(*_FIELDS)

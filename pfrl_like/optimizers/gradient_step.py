@@ -91,7 +91,7 @@ class GradientStep:
         if self._calls % CHECK_INTERVAL == 0 and self.skipped.item():
             count = int(self.skipped.item())
             self.skipped.zero_()
-            raise NonFiniteError("gradient", f"{count} of the last {CHECK_INTERVAL} updates were not finite, and skipped")
+            raise NonFiniteError("gradient", f"{count} of the last {CHECK_INTERVAL} updates were not finite and skipped")
 
     def _clip(self) -> Tensor:
         assert self.max_grad_norm is not None

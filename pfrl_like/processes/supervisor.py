@@ -1,11 +1,10 @@
 """`Workers`: child processes, each with a pipe, whose death is seen at once and that never outlive their parent."""
 
 import contextlib
+import math
 import multiprocessing
 import os
-import selectors
 import signal
-import sys
 import threading
 import time
 import weakref
@@ -17,10 +16,14 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from pfrl_like.errors import WorkerError
+from pfrl_like.processes.doorbell import Doorbell
 from pfrl_like.processes.worker import Failure, Finished, run_worker
 
 #: Seconds a worker gets to end by itself, and then to end after SIGTERM, before it is killed.
 PATIENCE = (2.0, 1.0)
+
+#: Seconds after which a wait for one worker looks at the others.
+_GLANCE = 0.5
 
 _GUARD_HINT = (
     'put the part of the script that starts workers under `if __name__ == "__main__":`, or pass start_method="fork"'
@@ -53,14 +56,15 @@ class Workers:
         start_method: str | None = None,
         name: str = "worker",
     ) -> None:
-        context = _context(start_method)
+        context = _context(start_method, target)
         self.start_method: str = context.get_start_method()
         self._channels: list[Connection] = []
         self._processes: list[BaseProcess] = []
         self._ended: set[int] = set()
         self._inboxes: list[deque[Any]] = [deque() for _ in arguments]  # what `receive` found and was not asked for
         self._deaths: list[int] = []  # descriptors that become readable when a process ends
-        self._selector = None if sys.platform == "win32" else selectors.PollSelector()
+        self._doorbells: list[Doorbell] = []  # of each worker
+        self._doorbell = Doorbell()  # of all
         shared = (self._processes, self._channels, self._deaths, os.getpid())
         self._finalizer = weakref.finalize(self, _shut_down, *shared)
         _open.add(self)
@@ -111,9 +115,11 @@ class Workers:
         Raises:
             WorkerError: If that worker has ended.
         """
+        if self.closed or index in self._ended:
+            raise WorkerError(index, "had ended before")
         try:
             self._channels[index].send(message)
-        except (OSError, ValueError):  # closed at the other end, closed here
+        except OSError:  # its end of the pipe is closed; what it said before is still in there
             news = self._read(index)
             while not isinstance(news, Failure | Finished):
                 news = self._read(index)
@@ -132,7 +138,7 @@ class Workers:
         kept = [(index, inbox.popleft()) for index, inbox in enumerate(self._inboxes) if inbox]
         if kept or len(self._ended) == len(self._processes):
             return kept
-        return [(index, self._read(index)) for index in self._ready(timeout)]
+        return [(index, self._read(index, speaks)) for index, speaks in self._doorbell.wait(timeout).items()]
 
     def receive(self, indices: Iterable[int] | None = None, timeout: float | None = None) -> list[Any]:
         """Wait for one message from each of some workers.
@@ -147,26 +153,9 @@ class Workers:
         Raises:
             WorkerError: If any worker raises or dies, or one of these ends or lets the time pass.
         """
-        order = list(range(len(self))) if indices is None else list(indices)
-        messages = {index: self._inboxes[index].popleft() for index in order if self._inboxes[index]}
-        pending = set(order) - messages.keys()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while pending:
-            remaining = None if deadline is None else max(deadline - time.monotonic(), 0.0)
-            if pending & self._ended:
-                raise WorkerError(min(pending & self._ended), "had ended before")
-            ready = self._ready(remaining)
-            if not ready:
-                raise WorkerError(min(pending), f"has not answered within {timeout:g} s")
-            for index in ready:
-                message = self._read(index)
-                if isinstance(message, Failure) or (isinstance(message, Finished) and index in pending):
-                    raise _worker_error(index, message)
-                if index in pending:
-                    messages[index] = message
-                    pending.discard(index)
-                else:
-                    self._inboxes[index].append(message)
+        order = range(len(self)) if indices is None else list(indices)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        messages = {index: self._receive_from(index, deadline) for index in order}
         return [messages[index] for index in order]
 
     def close(self, ask: Callable[[], object] | None = None) -> None:
@@ -183,6 +172,26 @@ class Workers:
         _open.discard(self)
         self._finalizer()
 
+    def _receive_from(self, index: int, deadline: float) -> Any:
+        """The next message of one worker; the others may wait, but now and then it is seen whether one has died."""
+        inbox = self._inboxes[index]
+        while not inbox:
+            if self.closed or index in self._ended:
+                raise WorkerError(index, "had ended before")
+            remaining = deadline - time.monotonic()
+            rung = self._doorbells[index].wait(max(min(remaining, _GLANCE), 0.0))
+            if not rung and remaining <= _GLANCE:
+                raise WorkerError(index, "has not answered in time")
+            for other, speaks in (rung or self._doorbell.wait(0.0)).items():
+                message = self._read(other, speaks)
+                if isinstance(message, Failure):
+                    raise _worker_error(other, message)
+                if not isinstance(message, Finished):
+                    self._inboxes[other].append(message)
+                elif other == index:
+                    raise _worker_error(other, message)
+        return inbox.popleft()
+
     def _parent_pid(self) -> int | None:
         # Linux can kill a child when the thread that made it ends: of use only if that is the main thread, and if the
         # child's parent is this process and not the fork server.
@@ -191,37 +200,21 @@ class Workers:
 
     def _watch(self, index: int) -> None:
         self._deaths.append(_death_descriptor(self._processes[index]))
-        if self._selector is not None:
-            self._selector.register(self._channels[index], selectors.EVENT_READ, index)
-            self._selector.register(self._deaths[index], selectors.EVENT_READ, index)
+        self._doorbells.append(Doorbell())
+        for doorbell in (self._doorbell, self._doorbells[index]):
+            doorbell.add(index, self._channels[index], self._deaths[index])
 
-    def _unwatch(self, index: int) -> None:
-        if index not in self._ended:
-            self._ended.add(index)
-            if self._selector is not None:
-                self._selector.unregister(self._channels[index])
-                self._selector.unregister(self._deaths[index])
-
-    def _ready(self, timeout: float | None) -> set[int]:
-        if self._selector is not None:
-            return {key.data for key, _ in self._selector.select(timeout)}
-        objects = {self._channels[i]: i for i in self.running} | {self._deaths[i]: i for i in self.running}
-        return {objects[item] for item in wait_for_any(list(objects), timeout)}  # type: ignore[index]
-
-    def _read(self, index: int) -> Any:
-        """The next message of a worker from which one has come or that has died."""
-        if self.closed:
-            raise ValueError("the workers have been closed")
-        channel = self._channels[index]
+    def _read(self, index: int, speaks: bool = True) -> Any:
+        """The next message of a worker that has rung; one that died in silence may have left its pipe to a child."""
         try:
-            # No message, so it has died, and a process of its own still holds the end of the pipe.
-            message = channel.recv() if channel.poll() else self._death(index)
+            message = self._channels[index].recv() if speaks else self._death(index)
         except (EOFError, OSError):
             message = self._death(index)
         except Exception as error:
             message = Failure(f"sent what cannot be read here ({type(error).__name__}: {error})")
         if isinstance(message, Failure | Finished):
-            self._unwatch(index)
+            self._ended.add(index)
+            self._doorbell.remove(index)
         return message
 
     def _death(self, index: int) -> Failure:
@@ -246,7 +239,7 @@ def _worker_error(index: int, news: Failure | Finished) -> WorkerError:
     return WorkerError(index, "had finished before it answered")
 
 
-def _context(start_method: str | None) -> Any:
+def _context(start_method: str | None, target: Callable[..., Any]) -> Any:
     available = multiprocessing.get_all_start_methods()
     if start_method is None:
         start_method = "forkserver" if "forkserver" in available else "spawn"
@@ -256,17 +249,18 @@ def _context(start_method: str | None) -> Any:
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {_GUARD_HINT}")
     context = multiprocessing.get_context(start_method)
     if start_method == "forkserver":
-        _preload_fork_server()
+        _preload_fork_server(target)
     return context
 
 
-def _preload_fork_server() -> None:
-    """Have the fork server import this package once for all workers, unless the user has chosen what it imports."""
+def _preload_fork_server(target: Callable[..., Any]) -> None:
+    """Have the fork server import what its workers need, once for all, unless the user has chosen what it imports."""
     from multiprocessing import forkserver
 
     server = getattr(forkserver, "_forkserver", None)
     if getattr(server, "_preload_modules", None) == ["__main__"]:
-        forkserver.set_forkserver_preload(["__main__", run_worker.__module__])
+        modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
+        forkserver.set_forkserver_preload(["__main__", *sorted(modules)])
 
 
 @contextlib.contextmanager

@@ -35,7 +35,8 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
         durable: Wait until the content would survive a power cut; without it, it survives only the process.
 
     Raises:
-        CheckpointError: If the content cannot be produced or written; the old file is still in place.
+        CheckpointError: If the content cannot be produced or written; the old file is then still in place, or, if only
+            the last fsync failed, the new one.
     """
     target = os.fspath(path)
     write_file(target, writer, durable=durable)
@@ -55,7 +56,7 @@ def write_file(target: str, writer: Writer, *, durable: bool) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-    remove_temporaries(directory or ".", f".tmp-{name}-", older_than=_STALE_SECONDS)
+    _remove_stale(directory or ".", f".tmp-{name}-")
 
 
 def sync_directory(directory: str) -> None:
@@ -77,13 +78,13 @@ def sync_directory(directory: str) -> None:
             os.close(descriptor)
 
 
-def remove_temporaries(directory: str, prefix: str, *, older_than: float) -> None:
-    """Remove what killed writers left: files whose name starts with `prefix`, untouched for `older_than` seconds."""
+def _remove_stale(directory: str, prefix: str) -> None:
+    """Remove what killed writers of the same file left, once it is certain that none of them still writes."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):  # another process may clean at the same time
-                    if time.time() - entry.stat(follow_symlinks=False).st_mtime >= older_than:
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime >= _STALE_SECONDS:
                         os.unlink(entry.path)
 
 
@@ -141,7 +142,8 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise CheckpointError(directory, f"is being saved into by another process for {timeout} s") from None
+                    reason = f"has been locked for {timeout} s by another process that is saving there"
+                    raise CheckpointError(directory, reason) from None
                 time.sleep(0.01)
             except OSError as error:  # some network file systems lock no directories: go on as on Windows
                 if error.errno not in _NOT_OFFERED:

@@ -9,10 +9,9 @@ import torch
 from pfrl_like.errors import CheckpointError
 
 # State that torch's optimisers keep for each element of a parameter, and for a parameter as a whole.
-_PER_ELEMENT = frozenset(
-    "exp_avg exp_avg_sq max_exp_avg_sq exp_inf momentum_buffer square_avg grad_avg acc_delta sum ax prev step_size".split()
-)
-_PER_PARAMETER = frozenset("step mu_product eta mu".split())
+_PER_ELEMENT = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
+_PER_ELEMENT |= {"acc_delta", "sum", "ax", "prev", "step_size"}
+_PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
 # How an optimiser runs, not what it has learnt: a state saved on a GPU has to go on where there is none.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
@@ -43,8 +42,10 @@ def _check_entry(loaded: Any, live: Any, name: str, path: object) -> None:
     if isinstance(live, torch.Tensor) != isinstance(loaded, torch.Tensor):
         expected = "a tensor" if isinstance(live, torch.Tensor) else f"a {type(live).__name__}"
         raise CheckpointError(path, f"{name} is a {type(loaded).__name__}; expected {expected}")
-    if not isinstance(live, torch.Tensor) or torch.nn.parameter.is_lazy(live):
+    if not isinstance(live, torch.Tensor):
         return
+    if torch.nn.parameter.is_lazy(live):
+        raise CheckpointError(path, f"cannot be loaded: {name} of the live model has no shape before its first use")
     if loaded.shape != live.shape or loaded.dtype != live.dtype:
         came, expected = (f"shape {tuple(x.shape)} and dtype {x.dtype}" for x in (loaded, live))
         raise CheckpointError(path, f"{name} has {came}; expected {expected}")
@@ -87,9 +88,11 @@ def fitted_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path: 
 
 def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     live_groups = optimizer.param_groups
-    if not isinstance(loaded, dict) or set(loaded) != {"state", "param_groups"} or not isinstance(loaded["state"], dict):
+    if not isinstance(loaded, dict) or set(loaded) != {"state", "param_groups"}:
         raise ValueError("expected a dict of 'state' and 'param_groups'")
-    groups = loaded["param_groups"]
+    state, groups = loaded["state"], loaded["param_groups"]
+    if not isinstance(state, dict):
+        raise ValueError("'state' is no dict")
     if not isinstance(groups, list) or len(groups) != len(live_groups):
         raise ValueError(f"expected a list of {len(live_groups)} 'param_groups'")
     parameters: dict[int, torch.Tensor] = {}
@@ -98,17 +101,19 @@ def _fitted(loaded: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         indices = group.get("params") if isinstance(group, dict) else None
         if not isinstance(indices, list) or not all(type(index) is int for index in indices):
             raise ValueError(f"param_groups[{i}] lists no 'params'")
-        if len(indices) != len(live["params"]) or len(set(indices)) != len(indices) or set(indices) & set(parameters):
-            raise ValueError(f"param_groups[{i}] has {len(indices)} 'params'; expected {len(live['params'])} distinct ones")
+        if len(indices) != len(live["params"]):
+            raise ValueError(f"param_groups[{i}] has {len(indices)} 'params'; expected {len(live['params'])}")
         parameters.update(zip(indices, live["params"], strict=True))
         fitted.append(_fitted_group(group, live, optimizer.defaults, f"param_groups[{i}]"))
-    for index, entry in loaded["state"].items():
+    if len(parameters) != sum(len(group["params"]) for group in groups):
+        raise ValueError("a parameter occurs twice in 'param_groups'")
+    for index, entry in state.items():
         if index not in parameters or not isinstance(entry, dict):
             raise ValueError(f"state[{index!r}] belongs to no parameter")
         live_entry = optimizer.state.get(parameters[index], {})
         for key, value in entry.items():
             _check_state(value, key, parameters[index], live_entry.get(key), f"state[{index}][{key!r}]")
-    return {"state": loaded["state"], "param_groups": fitted}
+    return {"state": state, "param_groups": fitted}
 
 
 def _fitted_group(

@@ -10,18 +10,12 @@ import dataclasses
 import hashlib
 import io
 import os
-import platform
 import re
 import secrets
 import shutil
-import sys
-import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, cast
-
-import numpy as np
-import torch
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import (
@@ -30,22 +24,23 @@ from pfrl_like.storage.atomic import (
     directory_lock,
     open_regular,
     read_bounded,
-    remove_temporaries,
     sync_directory,
     write_file,
 )
 from pfrl_like.storage.json_file import dump_json, read_json
+from pfrl_like.storage.manifest import (
+    MANIFEST,
+    MAX_MANIFEST,
+    PREVIOUS,
+    STATE,
+    is_alias,
+    is_key,
+    name_pattern,
+    new_manifest,
+    read_manifest,
+    versioned_name,
+)
 
-MANIFEST = "manifest.json"
-PREVIOUS = "previous.json"
-FORMAT = "pfrl_like"
-FORMAT_VERSION = 1
-
-_STATE = "state.json"
-_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
-_ALIAS = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # never digits alone: a user's model-20240131.pt is none of ours
-_MAX_MANIFEST = 1 << 22
 _MAX_STATE = 1 << 28
 
 
@@ -66,7 +61,7 @@ class Snapshot:
     @property
     def keys(self) -> list[str]:
         """The keys that `files` had in `save_directory`."""
-        return [key for key in self.manifest["files"] if key != _STATE]
+        return [key for key in self.manifest["files"] if key != STATE]
 
     def open(self, key: str) -> str:
         """Path of the file saved under `key`.
@@ -107,10 +102,10 @@ def save_directory(
     """
     directory = os.fspath(dirname)
     aliases = dict(aliases or {})
-    for name in [*files, _STATE]:
-        if not _KEY.fullmatch(name) or name in (MANIFEST, PREVIOUS) or (name == _STATE and name in files):
+    for name in [*files, STATE]:
+        if not is_key(name) or (name == STATE and name in files):
             raise CheckpointError(directory, f"cannot hold a file called {name!r}")
-    writers: dict[str, Writer] = {**files, _STATE: dump_json(state, directory)}
+    writers: dict[str, Writer] = {**files, STATE: dump_json(state, directory)}
     dump_json(info or {}, directory)
     _make_directory(directory, aliases)
     with directory_lock(directory):
@@ -118,12 +113,12 @@ def save_directory(
         try:
             entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
             sync_directory(directory)
-            manifest = _manifest(kind, class_name, entries, aliases, info or {})
+            manifest = new_manifest(kind, class_name, entries, aliases, info or {})
             _commit(directory, dump_json(manifest, directory))
         except BaseException:
             _remove_unless_named(directory, names)
             raise
-        _clean(directory, set(writers))
+        _clean(directory, writers, aliases)
         _renew_aliases(directory, aliases, entries)
 
 
@@ -168,23 +163,27 @@ def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) 
 
 def _make_directory(directory: str, aliases: Mapping[str, str]) -> None:
     for alias in aliases:
-        if not _ALIAS.fullmatch(alias):
+        if not is_alias(alias):
             raise CheckpointError(directory, f"cannot hold a copy called {alias!r}")
-    parents = {os.path.join(directory, os.path.dirname(alias)) for alias in aliases} | {directory}
-    for folder in sorted(parents):
-        if os.path.islink(folder.rstrip("/")) and folder != directory:
+    inner = {"/".join(parts[:n]) for alias in aliases for parts in [alias.split("/")] for n in range(1, len(parts))}
+    folders = [directory, *(os.path.join(directory, folder) for folder in sorted(inner))]
+    for folder in folders:
+        if folder != directory and os.path.islink(folder):
             raise CheckpointError(folder, "is a symbolic link, through which nothing is written")
         try:
+            existed = os.path.isdir(folder)
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             raise CheckpointError(folder, f"cannot be made: {error.strerror}") from error
+        if not existed:
+            sync_directory(os.path.dirname(os.path.abspath(folder)))
 
 
 def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
     """Names that nothing in the directory has."""
     while True:
         token = secrets.token_hex(4)
-        names = {key: f"{stem}-{token}{suffix}" for key in keys for stem, suffix in [os.path.splitext(key)]}
+        names = {key: versioned_name(key, token) for key in keys}
         if not token.isdigit() and not any(os.path.lexists(os.path.join(directory, name)) for name in names.values()):
             return names
 
@@ -222,82 +221,27 @@ def _write_data(directory: str, name: str, writer: Writer) -> dict[str, Any]:
     return entry
 
 
-def _manifest(
-    kind: str,
-    class_name: str,
-    entries: Mapping[str, Any],
-    aliases: Mapping[str, str],
-    info: Mapping[str, Any],
-) -> dict[str, Any]:
-    library = getattr(sys.modules.get("pfrl_like"), "__version__", "unknown")
-    return {
-        **info,
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "kind": kind,
-        "class": class_name,
-        "versions": {
-            "pfrl_like": library,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "files": entries,
-        "aliases": aliases,
-    }
-
-
 def _commit(directory: str, manifest: bytes) -> None:
     path = os.path.join(directory, MANIFEST)
-    current = _readable_manifest(path)
-    if current is not None:  # one that cannot be read does not displace the good one before it
-        atomic_write(os.path.join(directory, PREVIOUS), read_bounded(path, _MAX_MANIFEST))
+    # A manifest that cannot be read does not displace the good one before it.
+    replaced = read_bounded(path, MAX_MANIFEST) if _readable_manifest(path) is not None else None
     atomic_write(path, manifest)
+    if replaced is not None:
+        atomic_write(os.path.join(directory, PREVIOUS), replaced)
 
 
 def _readable_manifest(path: str) -> dict[str, Any] | None:
     try:
-        return _checked_manifest(read_json(path, _MAX_MANIFEST), path)
+        return read_manifest(path)
     except CheckpointError:
         return None
 
 
-def _checked_manifest(manifest: dict[str, Any], path: str) -> dict[str, Any]:
-    """The manifest, once every field that is relied on has its type and every file name is a plain one of ours."""
-    if manifest.get("format") != FORMAT or type(manifest.get("format_version")) is not int:
-        raise CheckpointError(path, f"is no manifest: expected the format {FORMAT!r} and a format_version")
-    if manifest["format_version"] != FORMAT_VERSION:
-        version = manifest["format_version"]
-        raise CheckpointError(path, f"has format_version {version}; this version of the library reads {FORMAT_VERSION}")
-    files, aliases = manifest.get("files"), manifest.get("aliases")
-    if type(manifest.get("kind")) is not str or type(files) is not dict or type(aliases) is not dict:
-        raise CheckpointError(path, "is no manifest: expected the fields kind, files and aliases")
-    for key, entry in files.items():
-        fields = entry if type(entry) is dict else {}
-        name, size, digest = fields.get("name"), fields.get("size"), fields.get("sha256")
-        if type(name) is not str or type(digest) is not str or type(size) is not int or size < 0:
-            raise CheckpointError(path, f"lists {key!r} without name, size and sha256")
-        if not _KEY.fullmatch(key) or not re.fullmatch(_pattern(key), name):
-            raise CheckpointError(path, f"lists {key!r} under the name {name!r}, which no save gives")
-    for alias, key in aliases.items():
-        if not _ALIAS.fullmatch(alias) or type(key) is not str or key not in files:
-            raise CheckpointError(path, f"lists the copy {alias!r} of {key!r}, which no save makes")
-    if _STATE not in files:
-        raise CheckpointError(path, f"lists no {_STATE}")
-    return manifest
-
-
-def _pattern(key: str) -> str:
-    stem, suffix = os.path.splitext(key)
-    return f"{re.escape(stem)}-{_TOKEN}{re.escape(suffix)}"
-
-
 def _verified(directory: str, path: str) -> Snapshot:
-    manifest = _checked_manifest(read_json(path, _MAX_MANIFEST), path)
+    manifest = read_manifest(path)
     for entry in manifest["files"].values():
         _verify(os.path.join(directory, entry["name"]), entry)
-    state = read_json(os.path.join(directory, manifest["files"][_STATE]["name"]), _MAX_STATE)
+    state = read_json(os.path.join(directory, manifest["files"][STATE]["name"]), _MAX_STATE)
     return Snapshot(directory, manifest, state)
 
 
@@ -312,7 +256,7 @@ def _verify(path: str, entry: Mapping[str, Any]) -> None:
 
 def _digest(file: BinaryIO, path: str) -> str:
     try:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     except OSError as error:
         raise CheckpointError(path, f"cannot be read: {error.strerror}") from error
 
@@ -356,22 +300,22 @@ def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
                 os.unlink(os.path.join(directory, name))
 
 
-def _clean(directory: str, keys: set[str]) -> None:
-    """Remove what earlier saves of these keys left and no manifest needs; called under the lock."""
+def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
+    """Remove what earlier saves of these keys left and no manifest needs; called under the lock.
+
+    No other process saves here now, so that a temporary file belongs to one that was killed.
+    """
     needed = _named(directory)
     if needed is None:
         return
-    ours = re.compile("|".join(_pattern(key) for key in keys))
+    data = "|".join(name_pattern(key) for key in keys)
+    fixed = "|".join(re.escape(name) for name in (MANIFEST, PREVIOUS, *aliases))
+    ours = re.compile(rf"{data}|\.tmp-({data}|{fixed})-[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if ours.fullmatch(entry.name) and entry.name not in needed and entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
-    for key in keys:
-        # No other process writes here now, so that a temporary file of any age belongs to a dead one.
-        remove_temporaries(directory, f".tmp-{os.path.splitext(key)[0]}-", older_than=0)
-    for name in (MANIFEST, PREVIOUS):
-        remove_temporaries(directory, f".tmp-{name}-", older_than=0)
 
 
 def _renew_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[str, Any]) -> None:

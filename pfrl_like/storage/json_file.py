@@ -31,7 +31,7 @@ def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX
         return value
     if type(value) is float:
         if not math.isfinite(value):
-            raise CheckpointError(path, f"{where} is {value}, which JSON does not have; expected a finite number or None")
+            raise CheckpointError(path, f"{where} is {value}, which JSON lacks; expected a finite number or None")
         return value
     if depth == 0:
         raise CheckpointError(path, f"{where} is nested more than {_MAX_DEPTH} levels deep, or holds itself")
@@ -42,7 +42,8 @@ def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX
             if type(key) is not str:
                 raise CheckpointError(path, f"{where} has the key {key!r}; expected text")
         return {key: plain_json(item, path, f"{where}[{key!r}]", depth - 1) for key, item in value.items()}
-    raise CheckpointError(path, f"{where} is a {type(value).__name__}; expected None, bool, int, float, str, list or dict")
+    kind = type(value).__name__
+    raise CheckpointError(path, f"{where} is a {kind}; expected None, bool, int, float, str, list or dict")
 
 
 def dump_json(value: Mapping[str, Any], path: object) -> bytes:

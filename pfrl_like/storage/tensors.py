@@ -1,4 +1,4 @@
-"""State dicts in PyTorch's `.pt` files: written by `torch.save`, read without unpickling.
+"""Reading state dicts from PyTorch's `.pt` files without unpickling.
 
 A `.pt` file is a zip of raw storages and of a pickle, a small program that says how to put them together. It is not
 run by an unpickler here, not even a restricted one, but read as data: some thirty instructions are understood, the
@@ -11,14 +11,14 @@ import math
 import pickletools
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, BinaryIO, NamedTuple, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
-import numpy as np
 import torch
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import open_regular
+from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors
 
 _STORAGES = {
     "HalfStorage": torch.float16,
@@ -34,39 +34,9 @@ _STORAGES = {
     "LongStorage": torch.int64,
     "BoolStorage": torch.bool,
 }
-_DTYPES = frozenset(_STORAGES.values())
-# Bounds of what is read, far beyond any state dict; the checks on writing keep every file within them.
+# Far beyond any state dict; the bounds of plain_tensors keep what is written within them.
 _MAX_PROGRAM = 1 << 24
-_MAX_WORDS = 1 << 20
 _MAX_ENTRIES = 1 << 17
-_MAX_DEPTH = 16
-_MAX_DIMENSIONS = 16
-_MAX_BITS = 1024
-
-
-def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
-    """What writes a state dict as a `.pt` file that every version of PyTorch reads.
-
-    The values are copied to host memory at once, so that the file fits every device and later changes do not show.
-
-    Args:
-        value: Nested dicts, lists and tuples of tensors, numbers, text and None.
-        path: File it is meant for, for the error.
-
-    Raises:
-        CheckpointError: If it holds anything that `load_tensors` would refuse; the reason says where.
-    """
-    copy = plain_tensors(value, path)
-    return lambda file: torch.save(copy, file)
-
-
-def plain_tensors(value: Any, path: object) -> Any:
-    """A copy of a state dict in host memory that shares nothing with it, each tensor dense and contiguous.
-
-    Raises:
-        CheckpointError: If it holds something else than plain tensors, numbers, text, None, dicts, lists and tuples.
-    """
-    return _Checker(path, _host_copy).check(value)
 
 
 def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
@@ -91,7 +61,7 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
         except Exception as error:  # whatever a hostile file does to zipfile, pickletools, numpy or torch
             reason = str(error) or type(error).__name__
             raise CheckpointError(path, f"is damaged, or is no state dict saved by torch.save: {reason}") from error
-    return _Checker(path, torch.clone).check(value)
+    return checked_tensors(value, path)
 
 
 class _Archive:
@@ -178,7 +148,7 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) 
     numbers = [offset, *size, *stride]
     if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
         raise ValueError("a tensor is not made from a storage, a size and a stride")
-    if len(size) != len(stride) or len(size) > _MAX_DIMENSIONS or not all(type(n) is int and n >= 0 for n in numbers):
+    if len(size) != len(stride) or len(size) > MAX_DIMENSIONS or not all(type(n) is int and n >= 0 for n in numbers):
         raise ValueError(f"a tensor has the impossible offset, size and stride {offset}, {size}, {stride}")
     count = math.prod(size)
     # As large as it is in memory: a stride of 0 would let a few bytes stand for a tensor of any size.
@@ -306,9 +276,10 @@ class _Program:
     def build(self, _: Any) -> None:
         (state,) = self.pop(1)
         # The versions of modules, kept by `Module.state_dict`, are the one attribute that a state dict has.
-        if type(self._stack[-1]) is not collections.OrderedDict or type(state) is not dict or set(state) != {"_metadata"}:
+        target = self._stack[-1]
+        if type(target) is not collections.OrderedDict or type(state) is not dict or set(state) != {"_metadata"}:
             raise ValueError("its pickle sets attributes")
-        self._stack[-1]._metadata = state["_metadata"]
+        vars(target).update(state)
 
     def storage(self, _: Any) -> None:
         kind, storage_type, key, _device, length = self.pop(1)[0]
@@ -350,81 +321,3 @@ for _opcode in ("BINGET", "LONG_BINGET"):
 _STEPS["TUPLE1"] = lambda program, _: program.pop_tuple(1)
 _STEPS["TUPLE2"] = lambda program, _: program.pop_tuple(2)
 _STEPS["TUPLE3"] = lambda program, _: program.pop_tuple(3)
-
-
-class _Checker:
-    """Copies a nested value and refuses what is no state dict, however it came about."""
-
-    def __init__(self, path: object, copy_tensor: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self._path = path
-        self._copy_tensor = copy_tensor
-        self._words = 0
-
-    def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
-        self._words += 1
-        if depth == 0 or self._words > _MAX_WORDS:
-            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too long")
-        if value is None or type(value) in (bool, float):
-            return value
-        if type(value) is int and value.bit_length() <= _MAX_BITS:
-            return value
-        if type(value) is str:
-            self._words += len(value) // 8
-            return value
-        if isinstance(value, torch.Tensor):
-            return self._check_tensor(value, where)
-        if isinstance(value, np.generic) and value.dtype.kind in "biuf":
-            return self.check(value.item(), where, depth)
-        if type(value) in (list, tuple, torch.Size):
-            items = (self.check(item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value))
-            return list(items) if type(value) is list else tuple(items)
-        if isinstance(value, dict):
-            return self._check_dict(value, where, depth)
-        self._refuse(where, f"is a {type(value).__name__}; expected a tensor, a number, text, None, dict, list or tuple")
-
-    def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
-        copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
-        for key, item in value.items():
-            if type(key) not in (str, int):
-                self._refuse(where, f"has a key of type {type(key).__name__}; expected text or an integer")
-            self.check(key, where, depth)
-            copy[key] = self.check(item, f"{where}.{key}" if where else str(key), depth - 1)
-        if hasattr(value, "_metadata") and isinstance(copy, collections.OrderedDict):
-            metadata = self.check(value._metadata, f"{where}._metadata", depth - 1)
-            copy._metadata = metadata  # type: ignore[attr-defined]
-        return copy
-
-    def _check_tensor(self, value: torch.Tensor, where: str) -> torch.Tensor:
-        if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            self._refuse(where, f"is a {type(value).__name__}; expected a plain tensor")
-        if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
-            self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense one")
-        if value.dtype not in _DTYPES:
-            self._refuse(where, f"has the dtype {value.dtype}, which is not supported in files")
-        if value.ndim > _MAX_DIMENSIONS:
-            self._refuse(where, f"has {value.ndim} dimensions; expected at most {_MAX_DIMENSIONS}")
-        self._words += 16
-        return self._copy_tensor(value)
-
-    def _refuse(self, where: str, reason: str) -> NoReturn:
-        raise CheckpointError(self._path, f"{where or 'the value'} {reason}")
-
-
-_DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
-
-
-def _host_copy(value: torch.Tensor) -> torch.Tensor:
-    copy = value.detach().to("cpu", copy=True).resolve_conj().resolve_neg()
-    return copy.contiguous()
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """Every tensor of a nested value."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from tensors_in(item)

@@ -4,7 +4,7 @@ from typing import Any
 
 import gymnasium
 
-from pfrl_like.env import reset_values, seed_env, step_values, takes_at_reset
+from pfrl_like.utils.env_values import reset_values, seed_env, step_values, takes_at_reset
 
 
 class EnvAdapter(gymnasium.Env[Any, Any]):

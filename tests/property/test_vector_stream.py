@@ -215,12 +215,13 @@ lengths = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 ends = st.lists(st.sampled_from(["terminated", "truncated", "both"]), min_size=1, max_size=3).map(tuple)
 
 
-def scripts(form=st.just("array"), masked=st.just(False), ends=ends):
+def scripts(forms=("array",), masks=(False,), ends=ends):
     def alike(drawn):
         parts, form, masked = drawn
         return [Script(*part, form, masked) for part in parts]
 
-    return st.tuples(st.lists(st.tuples(lengths, ends), min_size=1, max_size=3), form, masked).map(alike)
+    parts = st.lists(st.tuples(lengths, ends), min_size=1, max_size=3)
+    return st.tuples(parts, st.sampled_from(forms), st.sampled_from(masks)).map(alike)
 
 
 quick = settings(max_examples=25, deadline=None)
@@ -228,20 +229,20 @@ quick = settings(max_examples=25, deadline=None)
 
 @pytest.mark.parametrize("name", [name for name in IN_PROCESS if "four" not in name])
 @quick
-@given(scripts=scripts(form=st.sampled_from(["array", "dict", "tuple"]), masked=st.booleans()))
+@given(scripts=scripts(["array", "dict", "tuple"], [False, True]))
 def test_transitions_are_those_of_single_envs(name, scripts):
     check(IN_PROCESS[name], scripts)
 
 
 @quick
-@given(scripts=scripts(st.sampled_from(["array", "dict"]), ends=ends.filter(lambda drawn: "both" not in drawn)))
+@given(scripts=scripts(["array", "dict"], ends=ends.filter(lambda drawn: "both" not in drawn)))
 def test_transitions_of_four_values_are_those_of_single_envs(scripts):
     check(serial_of_four_values, scripts)
 
 
 @pytest.mark.parametrize("name", NATIVE)
 @quick
-@given(scripts=scripts(masked=st.booleans()))
+@given(scripts=scripts(masks=[False, True]))
 def test_transitions_of_a_native_vector_env_are_those_of_single_envs(name, scripts):
     check(NATIVE[name], [script._replace(ends=("terminated", "truncated")) for script in scripts])
 

@@ -115,7 +115,12 @@ def test_reset_result_is_a_pair_only_if_a_2_tuple_ends_with_a_dict(result, obs, 
 
 @pytest.mark.parametrize(
     ("result", "came"),
-    [((0, 1.0, False), "3 values"), (None, "a NoneType"), ((0, 1, 2, 3, 4, 5), "6 values"), ((0, 1.0, True, None), "info")],
+    [
+        ((0, 1.0, False), "3 values"),
+        (None, "a NoneType"),
+        ((0, 1, 2, 3, 4, 5), "6 values"),
+        ((0, 1.0, True, None), "a NoneType as info"),
+    ],
 )
 def test_wrong_step_result_is_named(result, came):
     env = as_gymnasium(Returning(result))

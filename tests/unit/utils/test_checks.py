@@ -65,16 +65,20 @@ def test_a_number_is_a_reward(reward):
 
 @pytest.mark.parametrize(
     ("reward", "error"),
-    [(None, TypeError), ("1", TypeError), (np.array([1.0]), TypeError), (NAN, NonFiniteError), (np.array(INF), NonFiniteError)],
+    [
+        (None, TypeError),
+        ("1", TypeError),
+        (np.array([1.0]), TypeError),
+        (NAN, NonFiniteError),
+        (np.array(INF), NonFiniteError),
+    ],
 )
 def test_what_is_no_finite_number_is_no_reward(reward, error):
     with pytest.raises(error, match="reward is"):
         check_reward(reward)
 
 
-NESTED = spaces.Dict(
-    a=BOX, b=spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]), c=spaces.MultiDiscrete([2, 5])
-)
+NESTED = spaces.Dict(a=BOX, b=spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]), c=spaces.MultiDiscrete([2, 5]))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,11 @@ def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
 
 @pytest.mark.parametrize(
     ("observations", "message"),
-    [(np.zeros((2, 3)), r"obs\[0\] has shape"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has shape"), ([0], "holds 1 obs")],
+    [
+        (np.zeros((2, 3)), r"obs\[0\] has shape"),
+        ([np.zeros(2), np.zeros(3)], r"obs\[1\] has shape"),
+        ([0], "holds 1 obs"),
+    ],
 )
 def test_observations_of_several_envs_are_checked(observations, message):
     check_observations(BOX, np.zeros((2, 2)), 2)

@@ -39,10 +39,10 @@ def test_float32_is_the_usual_case_and_costs_no_copy():
 
 
 def test_arrays_in_dicts_and_tuples_are_cast_and_integers_are_not():
-    space = spaces.Dict(
-        a=spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([3, 4])]), b=spaces.Discrete(3), c=spaces.Box(0, 1, ())
-    )
-    env = CastObservationToFloat32(Observing(space, {"a": (np.array([0, 1]), np.array([2, 3])), "b": 1, "c": np.array(0.5)}))
+    pair = spaces.Tuple([spaces.MultiBinary(2), spaces.MultiDiscrete([3, 4])])
+    space = spaces.Dict(a=pair, b=spaces.Discrete(3), c=spaces.Box(0, 1, ()))
+    original = {"a": (np.array([0, 1]), np.array([2, 3])), "b": 1, "c": np.array(0.5)}
+    env = CastObservationToFloat32(Observing(space, original))
     obs = env.reset()
     assert [part.dtype for part in (*obs["a"], obs["c"])] == [np.float32] * 3
     assert type(obs["b"]) is int

@@ -210,7 +210,8 @@ def test_cubes_are_filmed_by_default_and_nothing_if_not_wanted_or_not_possible(t
 def test_every_thousandth_episode_is_filmed_later():
     from pfrl_like.wrappers.monitor import _capped_cubic
 
-    assert [episode for episode in range(4000) if _capped_cubic(episode)] == [n**3 for n in range(10)] + [1000, 2000, 3000]
+    cubes = [n**3 for n in range(10)]
+    assert [episode for episode in range(4000) if _capped_cubic(episode)] == [*cubes, 1000, 2000, 3000]
 
 
 def test_film_of_an_env_of_the_old_gym_asks_for_the_mode(tmp_path, without_imageio):

@@ -1,0 +1,251 @@
+"""Scores of the agents after training, over seeds: `python benchmarks/scores.py --jobs 2`.
+
+One line of JSON is appended to the results file for every seed that has finished; a run that was interrupted goes on
+with the seeds that are missing, and so does one whose hyperparameters were changed. What is scored is the agent as
+the last training step left it, greedily, over 20 episodes, not the best of its evaluations.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import itertools
+import json
+import multiprocessing
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+import pfrl_like
+from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils
+from pfrl_like.action_value import DistributionalDiscreteActionValue
+from pfrl_like.nn import RecurrentSequential
+
+RESULTS = Path(__file__).parent / "results" / "scores.jsonl"
+EPISODES = 20
+
+
+class HideVelocities(gymnasium.ObservationWrapper):
+    """Leaves the cart's position and the pole's angle, each divided by its limit."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def observation(self, observation: np.ndarray) -> np.ndarray:
+        return np.array([observation[0] / 2.4, observation[2] / 0.2095], dtype=np.float32)
+
+
+class AtomsHead(nn.Module):
+    """The last layer of C51: probabilities of `n_atoms` returns for each action."""
+
+    def __init__(self, n_inputs: int, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(n_inputs, n_actions * n_atoms)
+        self.shape = (-1, n_actions, n_atoms)
+        self.register_buffer("z_values", torch.linspace(v_min, v_max, n_atoms))
+
+    def forward(self, hidden: torch.Tensor) -> DistributionalDiscreteActionValue:
+        probabilities = self.linear(hidden).reshape(self.shape).softmax(dim=2)
+        return DistributionalDiscreteActionValue(probabilities, self.z_values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    make_env: Callable[[], gymnasium.Env]
+    steps: int
+    bar: float
+    n_seeds: int
+    agents: tuple[str, ...]
+
+
+TASKS = {
+    "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, ("DQN", "DoubleDQN", "CategoricalDQN")),
+    "cartpole-po": Task(lambda: HideVelocities(gymnasium.make("CartPole-v1")), 100_000, 450.0, 5, ("DQN",)),
+}
+
+#: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cartpole": {
+        "hidden": 256,
+        "lr": 2.3e-3,
+        "gamma": 0.99,
+        "capacity": 50_000,
+        "end_epsilon": 0.04,
+        "exploration_steps": 8_000,
+        "atoms": {"n_atoms": 51, "v_min": 0.0, "v_max": 100.0},  # of C51; 100 = 1 / (1 - gamma)
+        "agent": {
+            "replay_start_size": 1_000,
+            "minibatch_size": 64,
+            "update_interval": 256,
+            "n_times_update": 128,
+            "target_update_interval": 256,
+            "max_grad_norm": 10.0,
+        },
+    },
+    "cartpole-po": {
+        "hidden": 64,
+        "lr": 1e-3,
+        "gamma": 0.99,
+        "capacity": 100_000,
+        "end_epsilon": 0.05,
+        "exploration_steps": 10_000,
+        "agent": {
+            "replay_start_size": 1_000,
+            "minibatch_size": 32,
+            "update_interval": 4,
+            "target_update_interval": 400,
+            "episodic_update_len": 10,
+            "max_grad_norm": 10.0,
+        },
+    },
+}
+
+
+def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
+    """The parts of one run, as a user would put them together."""
+    settings = SETTINGS[task]
+    n_inputs, n_actions, hidden = env.observation_space.shape[0], env.action_space.n, settings["hidden"]
+    recurrent = task == "cartpole-po"
+    head: nn.Module = (
+        AtomsHead(hidden, n_actions, **settings["atoms"])
+        if name.startswith("Categorical")
+        else nn.Sequential(nn.Linear(hidden, n_actions), q_functions.DiscreteActionValueHead())
+    )
+    if recurrent:
+        q_function: nn.Module = RecurrentSequential(
+            nn.Linear(n_inputs, hidden), nn.ReLU(), nn.LSTM(hidden, hidden), *head
+        )
+        buffer: Any = replay_buffers.EpisodicReplayBuffer(settings["capacity"])
+    else:
+        q_function = nn.Sequential(nn.Linear(n_inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), head)
+        buffer = replay_buffers.ReplayBuffer(settings["capacity"])
+    explorer = explorers.LinearDecayEpsilonGreedy(
+        1.0, settings["end_epsilon"], settings["exploration_steps"], env.action_space.sample
+    )
+    optimizer = torch.optim.Adam(q_function.parameters(), lr=settings["lr"])
+    return getattr(agents, name)(
+        q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent, **settings["agent"]
+    )
+
+
+def run(job: tuple[str, str, int]) -> dict[str, Any]:
+    """Train one agent with one seed and score what came of it."""
+    task, name, seed = job
+    torch.set_num_threads(1)
+    utils.set_random_seed(seed)
+    env = TASKS[task].make_env()
+    env.reset(seed=seed)
+    env.action_space.seed(seed)
+    agent = make_agent(task, name, env)
+
+    def set_lr(env: Any, agent: Any, value: float) -> None:
+        for group in agent.optimizer.param_groups:
+            group["lr"] = value
+
+    steps, start = TASKS[task].steps, time.perf_counter()
+    with tempfile.TemporaryDirectory() as outdir:
+        hook = experiments.LinearInterpolationHook(steps, SETTINGS[task]["lr"], 0.0, set_lr)
+        experiments.train_agent(agent, env, steps, outdir, step_hooks=[hook])
+    seconds = time.perf_counter() - start
+    returns = greedy_returns(agent, TASKS[task].make_env())
+    return {
+        "task": task,
+        "agent": name,
+        "seed": seed,
+        "score": float(np.mean(returns)),
+        "returns": returns,
+        "seconds": round(seconds, 1),
+        "settings": fingerprint(task),
+        "versions": {
+            "pfrl_like": pfrl_like.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "gymnasium": gymnasium.__version__,
+            "python": platform.python_version(),
+        },
+    }
+
+
+def greedy_returns(agent: Any, env: gymnasium.Env) -> list[float]:
+    """Returns of 20 episodes whose starts are the same for every agent."""
+    returns = []
+    with agent.eval_mode():
+        for episode in range(EPISODES):
+            obs, _ = env.reset(seed=10_000 + episode)
+            total, ended = 0.0, False
+            while not ended:
+                obs, reward, terminated, truncated, _ = env.step(agent.act(obs))
+                ended = terminated or truncated
+                agent.observe(obs, reward, terminated, ended)
+                total += float(reward)
+            returns.append(total)
+    return returns
+
+
+def fingerprint(task: str) -> str:
+    """Tells results of other hyperparameters apart."""
+    text = json.dumps([SETTINGS[task], TASKS[task].steps, EPISODES], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def read_results(path: Path) -> list[dict[str, Any]]:
+    """The lines that belong to the present hyperparameters."""
+    if not path.exists():
+        return []
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line for line in lines if line["task"] in TASKS and line["settings"] == fingerprint(line["task"])]
+
+
+def print_table(results: list[dict[str, Any]]) -> None:
+    """Mean over seeds with its 95 % bootstrap interval, and how many seeds reach the bar."""
+    print("| task | agent | steps | seeds | mean score [95 %] | lowest | seeds >= bar |\n" + "| --- " * 7 + "|")
+    pairs = [(task, name) for task in TASKS for name in TASKS[task].agents]
+    for task, name in pairs:
+        scores = np.array([line["score"] for line in results if (line["task"], line["agent"]) == (task, name)])
+        if len(scores) == 0:
+            continue
+        means = np.random.default_rng(0).choice(scores, (10_000, len(scores))).mean(axis=1)
+        low, high = np.quantile(means, [0.025, 0.975])
+        print(
+            f"| {task} | {name} | {TASKS[task].steps:,} | {len(scores)} | {scores.mean():.1f} [{low:.1f}, {high:.1f}]"
+            f" | {scores.min():.1f} | {(scores >= TASKS[task].bar).sum()} of {len(scores)} (bar {TASKS[task].bar:g}) |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", nargs="*", default=list(TASKS), choices=TASKS)
+    parser.add_argument("--agent", nargs="*", help="only these agents")
+    parser.add_argument("--seeds", type=int, nargs="*", help="only these; all of each task without it")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--table", action="store_true", help="only print what there is")
+    args = parser.parse_args()
+
+    done = {(line["task"], line["agent"], line["seed"]) for line in read_results(args.results)}
+    jobs = [
+        (task, name, seed)
+        for task in args.task
+        for name, seed in itertools.product(TASKS[task].agents, args.seeds or range(TASKS[task].n_seeds))
+        if (not args.agent or name in args.agent) and (task, name, seed) not in done
+    ]
+    if jobs and not args.table:
+        args.results.parent.mkdir(parents=True, exist_ok=True)
+        with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+            for result in pool.imap_unordered(run, jobs):
+                with args.results.open("a") as file:
+                    file.write(json.dumps(result) + "\n")
+                print(f"{result['task']} {result['agent']} seed {result['seed']}: {result['score']:.1f}", flush=True)
+    print_table(read_results(args.results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Train DQN on CartPole-v1 until it is solved, save it, load it into a new agent, and evaluate that one."""
+
+import argparse
+from pathlib import Path
+
+import gymnasium
+import torch
+from torch import nn
+
+from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils
+
+
+def make_agent(env: gymnasium.Env) -> agents.DQN:
+    """Every part is in sight: exchange any of them for your own."""
+    q_function = nn.Sequential(
+        nn.Linear(env.observation_space.shape[0], 128),
+        nn.ReLU(),
+        nn.Linear(128, 128),
+        nn.ReLU(),
+        nn.Linear(128, env.action_space.n),
+        q_functions.DiscreteActionValueHead(),
+    )
+    return agents.DQN(
+        q_function,
+        torch.optim.Adam(q_function.parameters(), lr=1e-3),
+        replay_buffers.ReplayBuffer(50_000),
+        gamma=0.99,
+        explorer=explorers.LinearDecayEpsilonGreedy(1.0, 0.04, 8_000, env.action_space.sample),
+        replay_start_size=1_000,
+        minibatch_size=64,
+        update_interval=2,
+        target_update_interval=200,
+        max_grad_norm=10.0,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--outdir", default="results/quickstart", help="runs go into folders below this one")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=100_000, help="train at most this long")
+    parser.add_argument("--eval-interval", type=int, default=2_500, help="steps between evaluations")
+    parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
+    args = parser.parse_args()
+
+    utils.set_random_seed(args.seed)
+    outdir = experiments.prepare_output_dir(args, args.outdir)
+    env, eval_env = gymnasium.make("CartPole-v1"), gymnasium.make("CartPole-v1")
+    env.reset(seed=args.seed)
+    eval_env.reset(seed=args.seed + 1)
+    env.action_space.seed(args.seed)
+
+    agent = make_agent(env)
+    agent, _ = experiments.train_agent_with_evaluation(
+        agent,
+        env,
+        steps=args.steps,
+        eval_n_steps=None,
+        eval_n_episodes=args.eval_n_runs,
+        eval_interval=args.eval_interval,
+        eval_env=eval_env,
+        successful_score=475,  # what CartPole-v1 counts as solved
+        outdir=outdir,
+        progress=True,
+    )
+
+    agent.save(str(Path(outdir) / "agent"))
+    reloaded = make_agent(env)
+    reloaded.load(str(Path(outdir) / "agent"))
+    scores = experiments.eval_performance(eval_env, reloaded, n_steps=None, n_episodes=args.eval_n_runs)
+    print(f"The reloaded agent's mean return over {args.eval_n_runs} episodes: {scores['mean']:.1f}")
+    print(f"Learning curve: {Path(outdir) / 'learning_curve.svg'}, report: {Path(outdir) / 'report.html'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A further column of a step, which may have no value (None) in some rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns.field import Field
+from pfrl_like.columns.leaves import Job, expect
+from pfrl_like.columns.rows import Rows
+
+
+class Extra:
+    """Values with rows of their own, so that what only some steps hold takes no room in the others.
+
+    Attributes:
+        index: For each step the row of its value, 0 where it has none.
+        field: The values; None until the first one comes. Row 0 holds what stands for a missing value: zeros, or
+            True in an action mask.
+    """
+
+    def __init__(self, steps: Rows, name: str) -> None:
+        self.name = name
+        self.index: NDArray[np.int64] = steps.array((), np.int64)
+        self.rows = Rows()
+        self.field: Field | None = None
+
+    def check(self, value: Any) -> Any:
+        """The value's leaves, or the value itself while there is no field to check it against.
+
+        Raises:
+            ValueError: If its structure, a shape or a dtype is another than that of the first value.
+        """
+        return value if value is None or self.field is None else self.field.check(value, self.name)
+
+    def put(self, step: int, checked: Any) -> None:
+        """Store a checked value for a step, or None."""
+        if checked is None:
+            self.index[step] = 0
+            return
+        if self.field is None:
+            self._set_field(Field.like(self.rows, checked, strict=False))
+            checked = self.check(checked)
+        assert self.field is not None
+        self.rows.reserve(1)
+        row = self.rows.free.pop()
+        self.field.put(row, checked)
+        self.index[step] = row
+
+    def drop(self, step: int) -> None:
+        """Free what a step holds."""
+        row = self.index.item(step)
+        if row:
+            self.rows.free.append(row)
+            assert self.field is not None
+            self.field.drop(row)
+
+    def present(self, steps: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these steps hold a value."""
+        held: NDArray[np.bool_] = self.index.take(steps) != 0
+        return held
+
+    def jobs(self, steps: NDArray[np.int64]) -> list[Job]:
+        """What to gather for these steps; nothing if no value has come yet."""
+        return [] if self.field is None else self.field.jobs(self.index.take(steps))
+
+    def values(self, steps: NDArray[np.int64]) -> list[Any]:
+        """The values of these steps, None where there is none."""
+        if self.field is None:
+            return [None] * len(steps)
+        at = self.index.take(steps)
+        return [value if row else None for value, row in zip(self.field.values(at), at.tolist(), strict=True)]
+
+    def dump(self, steps: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What `restore` needs for these steps: a JSON header and named arrays."""
+        at = self.index.take(steps)
+        held = at[at != 0]
+        index = np.zeros(len(steps), np.int64)
+        index[at != 0] = np.arange(1, len(held) + 1)
+        header, arrays = ({}, {}) if self.field is None else self.field.dump(held, prefix)
+        return {"name": self.name, "field": header}, {f"{prefix}/index": index, **arrays}
+
+    def restore(
+        self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]
+    ) -> None:
+        """Fill the steps `at` from what `dump` gave.
+
+        Raises:
+            ValueError: If an array is missing or does not fit.
+        """
+        index = expect(dict(arrays), f"{prefix}/index", (len(at),), np.int64)
+        count = int((index != 0).sum())
+        if not np.array_equal(index[index != 0], np.arange(1, count + 1)) or (count and not header["field"]):
+            raise ValueError(f"the array '{prefix}/index' does not fit")
+        rows = np.concatenate([[0], self.rows.take(count)])
+        self.index[at] = rows[index]
+        if header["field"]:
+            self._set_field(Field.restore(self.rows, header["field"], arrays, prefix, rows[1:]))
+
+    def _set_field(self, field: Field) -> None:
+        self.field = field
+        if self.name.endswith("action_mask") and field.plain is not None:
+            field.plain[0] = 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the arrays of the steps."""
+        return self.rows.nbytes

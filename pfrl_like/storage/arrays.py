@@ -1,0 +1,235 @@
+"""One file of named arrays: magic, header, columns, checksum. What a saved replay buffer is.
+
+    8 bytes   b"PFRLARR1"
+    8 bytes   length of the header, little-endian
+    header    JSON: {"header": the caller's dict, "columns": [{"name", "dtype", "shape"[, "pickled"]}]}
+    columns   their bytes in C order, each padded to a multiple of 64
+    4 bytes   CRC-32 of everything before, little-endian
+    4 bytes   b"END1"
+
+The header implies the size of the file to the byte, which is checked before memory is taken; what has been read is
+given away only after the checksum.
+"""
+
+import math
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import atomic_write, open_regular
+from pfrl_like.storage.json_file import dump_json, parse_json, plain_json
+from pfrl_like.storage.pickles import dump_objects, load_objects, refuse_pickle
+
+MAGIC = b"PFRLARR1"
+_END = b"END1"
+_ALIGNMENT = 64
+_CHUNK = 1 << 24
+_MAX_HEADER = 1 << 26
+_MAX_COLUMNS = 1 << 14
+_DTYPE = re.compile(r"[<>|][biufcSUmM][1-9][0-9]{0,8}(\[[0-9]*[a-zA-Z]{1,2}\])?")
+
+
+class _Column(NamedTuple):
+    """One column as the header describes it: raw values, or `pickled` bytes of objects."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    size: int
+
+
+def write_arrays(
+    path: str | os.PathLike[str],
+    header: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    allow_pickle: bool = False,
+    durable: bool = True,
+) -> None:
+    """Replace a file by a header and arrays, atomically.
+
+    Args:
+        path: The file.
+        header: What describes the arrays, as JSON.
+        arrays: Arrays by name, of numbers, bools, text or times; objects only with `allow_pickle`.
+        allow_pickle: Pickle the object arrays, whose items may then be NumPy arrays and plain containers.
+        durable: As in `atomic_write`.
+
+    Raises:
+        CheckpointError: If something cannot be written; an old file of this name is still in place.
+    """
+    target = os.fspath(path)
+    pickled = {}
+    columns = []
+    for name, array in arrays.items():
+        column: dict[str, Any] = {"name": name, "dtype": array.dtype.str, "shape": array.shape}
+        if array.dtype == object:
+            if not allow_pickle:
+                refuse_pickle(target, f"cannot hold {name!r}, which has objects that are no arrays, without a pickle")
+            pickled[name] = dump_objects(array.ravel().tolist(), target)
+            column["pickled"] = len(pickled[name])
+        elif not _DTYPE.fullmatch(array.dtype.str):
+            raise CheckpointError(target, f"cannot hold {name!r}, which has the dtype {array.dtype}")
+        columns.append(column)
+    head = dump_json({"columns": columns, "header": plain_json(header, target)}, target)
+    if len(head) > _MAX_HEADER or len(columns) > _MAX_COLUMNS:
+        raise CheckpointError(target, f"cannot have a header of {len(head)} bytes and {len(columns)} columns")
+
+    def write(file: BinaryIO) -> None:
+        checksum = 0
+        for part in _parts(head, arrays, pickled):
+            checksum = zlib.crc32(part, checksum)
+            file.write(part)
+        file.write(struct.pack("<I", checksum) + _END)
+
+    atomic_write(target, write, durable=durable)
+
+
+def read_arrays(
+    path: str | os.PathLike[str], *, allow_pickle: bool = False
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The header and the arrays of a file that `write_arrays` wrote.
+
+    Args:
+        path: The file.
+        allow_pickle: Read object arrays. Their pickles can run no code here, but a crafted one can take any amount of
+            memory, so say it only of files whose origin is known.
+
+    Returns:
+        The caller's header, and writable arrays by name.
+
+    Raises:
+        CheckpointError: If the file is damaged, cut off, no such file, or has object arrays without `allow_pickle`.
+    """
+    source = os.fspath(path)
+    with open_regular(source) as file:
+        try:
+            return _read(file, source, allow_pickle)
+        except CheckpointError:
+            raise
+        except (OSError, MemoryError, ValueError, TypeError, OverflowError) as error:
+            raise CheckpointError(source, f"is damaged: {error or type(error).__name__}") from error
+
+
+def is_array_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as those of `write_arrays` do.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
+    with open_regular(os.fspath(path)) as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _parts(head: bytes, arrays: Mapping[str, NDArray[Any]], pickled: Mapping[str, bytes]) -> Iterator[Any]:
+    """The bytes of a file in order, in pieces that the cache holds, without copying what is contiguous."""
+    start = MAGIC + struct.pack("<Q", len(head)) + head
+    yield start + bytes(-len(start) % _ALIGNMENT)
+    for name, array in arrays.items():
+        content: Any = pickled.get(name)
+        if content is None:
+            content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        for begin in range(0, len(content), _CHUNK):
+            yield content[begin : begin + _CHUNK]
+        yield bytes(-len(content) % _ALIGNMENT)
+
+
+def _read(file: BinaryIO, path: str, allow_pickle: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    size = os.fstat(file.fileno()).st_size
+    start = file.read(len(MAGIC) + 8)
+    if len(start) < len(MAGIC) + 8 or not start.startswith(MAGIC):
+        raise CheckpointError(path, "is no file of arrays: it begins otherwise")
+    (length,) = struct.unpack("<Q", start[len(MAGIC) :])
+    if length > min(size, _MAX_HEADER):
+        raise CheckpointError(path, f"is damaged: it announces a header of {length} bytes")
+    head = file.read(length + -(len(start) + length) % _ALIGNMENT)
+    fields = parse_json(head[:length], path)
+    columns = [_column(entry, path) for entry in _list(fields, path)]
+    if len({column.name for column in columns}) != len(columns):
+        raise CheckpointError(path, "is damaged: two columns have one name")
+    expected = len(start) + len(head) + sum(_padded(column.size) for column in columns) + 8
+    if size != expected:
+        raise CheckpointError(path, f"has {size} bytes; expected {expected}: it is cut off or damaged")
+    if not allow_pickle and any(column.dtype == object for column in columns):
+        refuse_pickle(path, "has columns of pickled objects")
+    checksum = zlib.crc32(head, zlib.crc32(start))
+    raw = []
+    for column in columns:
+        content, checksum = _read_column(file, column, checksum)
+        raw.append(content)
+    if file.read(8) != struct.pack("<I", checksum) + _END:
+        raise CheckpointError(path, "is damaged: its checksum does not fit")
+    header = fields.get("header")
+    if type(header) is not dict:
+        raise CheckpointError(path, "is damaged: its header is no dict")
+    return header, {column.name: _array(column, content, path) for column, content in zip(columns, raw, strict=True)}
+
+
+def _list(fields: Mapping[str, Any], path: str) -> list[Any]:
+    columns = fields.get("columns")
+    if type(columns) is not list or len(columns) > _MAX_COLUMNS:
+        raise CheckpointError(path, "is damaged: its header lists no columns")
+    return columns
+
+
+def _column(entry: Any, path: str) -> _Column:
+    fields = entry if type(entry) is dict else {}
+    name, code, shape = fields.get("name"), fields.get("dtype"), fields.get("shape")
+    sizes: list[Any] = shape if type(shape) is list else [None]
+    if type(name) is not str or type(code) is not str or not all(type(n) is int and 0 <= n < 1 << 48 for n in sizes):
+        raise CheckpointError(path, "is damaged: a column lacks its name, dtype or shape")
+    if code == "|O":
+        size = fields.get("pickled")
+        if type(size) is not int or size < 0:
+            raise CheckpointError(path, f"is damaged: the size of column {name!r} is missing")
+        return _Column(name, np.dtype(object), tuple(sizes), size)
+    if not _DTYPE.fullmatch(code):
+        raise CheckpointError(path, f"is damaged: column {name!r} has the dtype {code!r}")
+    dtype = np.dtype(code)
+    return _Column(name, dtype, tuple(sizes), math.prod(sizes) * dtype.itemsize)
+
+
+def _read_column(file: BinaryIO, column: _Column, checksum: int) -> tuple[NDArray[np.uint8], int]:
+    content = np.empty(column.size, np.uint8)
+    for begin in range(0, column.size, _CHUNK):
+        piece = content[begin : begin + _CHUNK]
+        if file.readinto(piece.data) != len(piece):  # type: ignore[attr-defined]
+            raise ValueError(f"column {column.name!r} is cut off")
+        checksum = zlib.crc32(piece.data, checksum)
+    return content, zlib.crc32(file.read(-column.size % _ALIGNMENT), checksum)
+
+
+def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[Any]:
+    if column.dtype == object:
+        return _object_array(column, content, path)
+    # Values that no NumPy operation makes, and that would behave differently from one operation to the next.
+    if column.dtype.kind == "b" and (content > 1).any():
+        raise CheckpointError(path, f"is damaged: the bools of column {column.name!r} are neither 0 nor 1")
+    if column.dtype.kind == "U" and column.size:
+        codes = content.view(column.dtype.str[0] + "u4")
+        if (codes > 0x10FFFF).any():
+            raise CheckpointError(path, f"is damaged: column {column.name!r} has characters that do not exist")
+    if column.size == 0:
+        return np.empty(column.shape, column.dtype)
+    return content.view(column.dtype).reshape(column.shape)
+
+
+def _object_array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[Any]:
+    values = load_objects(content.tobytes(), path)
+    if type(values) is not list or len(values) != math.prod(column.shape):
+        raise CheckpointError(path, f"is damaged: column {column.name!r} has not the objects of shape {column.shape}")
+    array = np.empty(len(values), object)
+    for i, value in enumerate(values):  # an assignment of the whole list would turn arrays of one shape into one
+        array[i] = value
+    return array.reshape(column.shape)
+
+
+def _padded(size: int) -> int:
+    return size + -size % _ALIGNMENT

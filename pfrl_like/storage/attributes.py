@@ -1,0 +1,213 @@
+"""Objects with `saved_attributes`, in a directory and back, all or nothing.
+
+An attribute that itself has saved attributes is flattened (`obs_normalizer.model-7f3a91c2.pt`), so that one manifest
+holds the whole; PFRL's folders (`obs_normalizer/model.pt`) are among the copies.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
+from pfrl_like.storage.checks import check_like, fitted_optimizer_state, nan_state, non_finite_parameter
+from pfrl_like.storage.directory import has_manifest, load_directory, save_directory
+from pfrl_like.storage.json_file import plain_json
+from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
+from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
+from pfrl_like.storage.tensors import load_tensors
+
+KIND = "agent"
+
+# Bound on what a file may need, as a multiple of the live tensors: LBFGS keeps 200 vectors a parameter.
+_BASE_BYTES = 1 << 26
+_FACTOR = 256
+
+
+@runtime_checkable
+class Owner(Protocol):
+    """What has attributes to save: see `AttributeSavingMixin`."""
+
+    @property
+    def saved_attributes(self) -> tuple[str, ...]: ...
+
+    def saved_state(self) -> dict[str, Any]: ...
+
+    def restore_state(self, state: dict[str, Any]) -> None: ...
+
+
+class _Parts:
+    """What is to be saved of an owner and of the owners among its attributes, under dotted names."""
+
+    def __init__(self, owner: Owner, path: object) -> None:
+        self.path = path
+        self.owners: dict[str, Owner] = {}
+        self.leaves: dict[str, Any] = {}
+        self._collect(owner, "", ())
+
+    def _collect(self, owner: Owner, prefix: str, ancestors: tuple[Owner, ...]) -> None:
+        if any(owner is ancestor for ancestor in ancestors):
+            raise CheckpointError(self.path, f"cannot hold the attribute {prefix}, which leads back to itself")
+        self.owners[prefix] = owner
+        for attribute in owner.saved_attributes:
+            name = f"{prefix}.{attribute}" if prefix else attribute
+            if not hasattr(owner, attribute):
+                kind = type(owner).__name__
+                raise CheckpointError(self.path, f"cannot hold the attribute {name}, which the {kind} does not have")
+            value = _unwrapped(getattr(owner, attribute))
+            if isinstance(value, Owner):
+                self._collect(value, name, (*ancestors, owner))
+            elif value is not None:
+                if not hasattr(value, "state_dict") or not hasattr(value, "load_state_dict"):
+                    kind = type(value).__name__
+                    raise CheckpointError(self.path, f"cannot hold the attribute {name}: a {kind} has no state_dict")
+                self.leaves[name] = value
+
+    def states(self) -> dict[str, Any]:
+        """The JSON state of every owner."""
+        return {
+            name: plain_json(owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}")
+            for name, owner in self.owners.items()
+        }
+
+
+def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
+    """Save into a directory; at every instant it holds the old save or the new one.
+
+    Raises:
+        CheckpointError: If something cannot be saved or written; the old save stays.
+        NonFiniteError: If a parameter is NaN or infinite; likewise.
+    """
+    parts = _Parts(owner, os.fspath(dirname))
+    for name, leaf in parts.leaves.items():
+        fault = _non_finite(leaf, leaf.state_dict())
+        if fault is not None:
+            message = f"{name}.{fault} is NaN or infinite; expected finite numbers: nothing was saved to {dirname}"
+            raise NonFiniteError(f"{name}.{fault}", message)
+    files = {
+        f"{name}.pt": tensor_writer(leaf.state_dict(), f"{parts.path} ({name})") for name, leaf in parts.leaves.items()
+    }
+    states = parts.states()
+    save_directory(
+        dirname,
+        files,
+        states,
+        kind=KIND,
+        class_name=f"{type(owner).__module__}.{type(owner).__qualname__}",
+        aliases={f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves},
+        info={"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")},
+    )
+
+
+def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
+    """Load what `save_attributes`, or PFRL, has saved; every check comes before the first change.
+
+    A directory of PFRL has no state beside the networks and optimisers, so that counters stay as they are.
+
+    Raises:
+        CheckpointError: If the directory holds no complete save or one of another agent; `owner` is unchanged.
+    """
+    directory = os.fspath(dirname)
+    parts = _Parts(owner, directory)
+    if has_manifest(directory):
+        snapshot = load_directory(directory, kind=KIND)
+        extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves]
+        if extra:
+            raise CheckpointError(directory, f"holds {', '.join(extra)}, which this agent does not have")
+        paths = {name: snapshot.open(f"{name}.pt") for name in parts.leaves}
+        states: Mapping[str, Any] | None = snapshot.state
+    else:
+        paths = {name: os.path.join(directory, *name.split(".")) + ".pt" for name in parts.leaves}
+        if not all(os.path.lexists(path) for path in paths.values()):
+            sought = ", ".join([MANIFEST, PREVIOUS, *(os.path.relpath(path, directory) for path in paths.values())])
+            raise CheckpointError(directory, f"holds no saved agent; looked for {sought}")
+        states = None
+    loaded = {
+        name: _fitted(leaf, load_tensors(paths[name], max_bytes=_bound(leaf)), paths[name])
+        for name, leaf in parts.leaves.items()
+    }
+    _apply(parts, loaded, states)
+
+
+def attributes_state(owner: Owner) -> dict[str, Any]:
+    """What `save_attributes` would save, as {"attributes": {...}, "state": {...}}; tensors are not copied."""
+    parts = _Parts(owner, "state_dict")
+    return {
+        "attributes": {name: leaf.state_dict() for name, leaf in parts.leaves.items()},
+        "state": parts.states(),
+    }
+
+
+def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
+    """Load what `attributes_state` gave, all or nothing; nothing of `state` is kept hold of.
+
+    Raises:
+        CheckpointError: If it is the state of another agent; `owner` is unchanged.
+    """
+    parts = _Parts(owner, "state_dict")
+    if set(state) != {"attributes", "state"} or set(state["attributes"]) != set(parts.leaves):
+        raise CheckpointError("state_dict", f"is of another agent: expected attributes {', '.join(parts.leaves)}")
+    loaded = {
+        name: _fitted(leaf, plain_tensors(state["attributes"][name], f"state_dict ({name})"), f"state_dict ({name})")
+        for name, leaf in parts.leaves.items()
+    }
+    _apply(parts, loaded, plain_json(state["state"], "state_dict"))
+
+
+def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
+    """Change the live objects; if one of them refuses after all, put back what the others had."""
+    if states is not None and (set(states) != set(parts.owners) or not all(type(s) is dict for s in states.values())):
+        names = ", ".join(name or "the agent" for name in parts.owners)
+        raise CheckpointError(parts.path, f"holds the state of another agent; expected one of {names}")
+    before = {name: plain_tensors(leaf.state_dict(), parts.path) for name, leaf in parts.leaves.items()}
+    states_before = parts.states() if states is not None else None
+    try:
+        _put(parts, loaded, states)
+    except BaseException as error:
+        _put(parts, before, states_before)
+        if isinstance(error, PfrlLikeError) or not isinstance(error, Exception):
+            raise
+        raise CheckpointError(parts.path, f"was refused by the agent: {type(error).__name__}: {error}") from error
+
+
+def _put(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
+    for name, leaf in parts.leaves.items():
+        leaf.load_state_dict(loaded[name])
+    for name, owner in parts.owners.items() if states is not None else ():
+        owner.restore_state(states[name])  # type: ignore[index]
+
+
+def _fitted(leaf: Any, loaded: Any, path: str) -> Any:
+    """The state to hand to `leaf.load_state_dict`, once it is known to fit."""
+    if isinstance(leaf, torch.nn.Module):
+        check_like(loaded, leaf.state_dict(), path)
+    elif isinstance(leaf, torch.optim.Optimizer):
+        loaded = fitted_optimizer_state(loaded, leaf, path)
+    fault = _non_finite(leaf, loaded)
+    if fault is not None:
+        raise CheckpointError(path, f"holds NaN or infinity in {fault}; expected finite numbers")
+    return loaded
+
+
+def _non_finite(leaf: Any, state: Any) -> str | None:
+    if isinstance(leaf, torch.nn.Module):
+        return non_finite_parameter(leaf, state)
+    return nan_state(state) if isinstance(leaf, torch.optim.Optimizer) else None
+
+
+def _bound(leaf: Any) -> int:
+    optimizer = isinstance(leaf, torch.optim.Optimizer)
+    live: Any = [group["params"] for group in leaf.param_groups] if optimizer else leaf.state_dict()
+    return _BASE_BYTES + _FACTOR * sum(tensor.nbytes for tensor in tensors_in(live))
+
+
+def _unwrapped(value: Any) -> Any:
+    """The module inside what distributes or compiles it, so that files do not depend on how it was run."""
+    while True:
+        if isinstance(value, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
+            value = value.module
+        elif isinstance(value, torch.nn.Module) and isinstance(getattr(value, "_orig_mod", None), torch.nn.Module):
+            value = value._orig_mod
+        else:
+            return value

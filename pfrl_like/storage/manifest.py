@@ -1,0 +1,114 @@
+"""`manifest.json`: which files make up the state of a directory, and what can be checked of it without reading them."""
+
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.json_file import read_json
+
+MANIFEST = "manifest.json"
+PREVIOUS = "previous.json"
+FORMAT = "pfrl_like"
+FORMAT_VERSION = 1
+#: Key of the file with the state that `save_directory` was given.
+STATE = "state.json"
+MAX_MANIFEST = 1 << 22
+
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
+_ALIAS = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # never digits alone: a user's model-20240131.pt is none of ours
+
+
+def is_key(key: object) -> bool:
+    """Whether a file can be saved under this key: a plain file name, in letters that every system takes."""
+    return isinstance(key, str) and _KEY.fullmatch(key) is not None and key not in (MANIFEST, PREVIOUS)
+
+
+def is_alias(alias: object) -> bool:
+    """Whether a copy can have this name: plain file names, joined by slashes."""
+    return isinstance(alias, str) and _ALIAS.fullmatch(alias) is not None and alias not in (MANIFEST, PREVIOUS)
+
+
+def versioned_name(key: str, token: str) -> str:
+    """Name of the file under `key` in one save: model.pt -> model-7f3a91c2.pt."""
+    stem, suffix = os.path.splitext(key)
+    return f"{stem}-{token}{suffix}"
+
+
+def name_pattern(key: str) -> str:
+    """Regular expression of the names that saves give to the file under `key`."""
+    stem, suffix = os.path.splitext(key)
+    return f"{re.escape(stem)}-{_TOKEN}{re.escape(suffix)}"
+
+
+def new_manifest(
+    kind: str,
+    class_name: str,
+    entries: Mapping[str, Any],
+    aliases: Mapping[str, str],
+    info: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The fields of a manifest: `info`, and what is always there."""
+    library = getattr(sys.modules.get("pfrl_like"), "__version__", "unknown")
+    return {
+        **info,
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "class": class_name,
+        "versions": {
+            "pfrl_like": library,
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "files": entries,
+        "aliases": aliases,
+    }
+
+
+def read_manifest(path: str) -> dict[str, Any]:
+    """Read and check a manifest.
+
+    Raises:
+        CheckpointError: If it is absent, damaged, or as `checked_manifest`.
+    """
+    return checked_manifest(read_json(path, MAX_MANIFEST), path)
+
+
+def checked_manifest(manifest: dict[str, Any], path: str) -> dict[str, Any]:
+    """The manifest, once every field that is relied on has its type and every file name is a plain one of ours.
+
+    Raises:
+        CheckpointError: If that is not so, or the format is of a later version.
+    """
+    if manifest.get("format") != FORMAT or type(manifest.get("format_version")) is not int:
+        raise CheckpointError(path, f"is no manifest: expected the format {FORMAT!r} and a format_version")
+    if manifest["format_version"] != FORMAT_VERSION:
+        version = manifest["format_version"]
+        raise CheckpointError(path, f"has format_version {version}; this version of the library reads {FORMAT_VERSION}")
+    files, aliases = manifest.get("files"), manifest.get("aliases")
+    if type(manifest.get("kind")) is not str or type(files) is not dict or type(aliases) is not dict:
+        raise CheckpointError(path, "is no manifest: expected the fields kind, files and aliases")
+    for key, entry in files.items():
+        fields = entry if type(entry) is dict else {}
+        name, size, digest = fields.get("name"), fields.get("size"), fields.get("sha256")
+        if type(name) is not str or type(digest) is not str or type(size) is not int or size < 0:
+            raise CheckpointError(path, f"lists {key!r} without name, size and sha256")
+        if not is_key(key) or not re.fullmatch(name_pattern(key), name):
+            raise CheckpointError(path, f"lists {key!r} under the name {name!r}, which no save gives")
+    for alias, key in aliases.items():
+        if not is_alias(alias) or type(key) is not str or key not in files:
+            raise CheckpointError(path, f"lists the copy {alias!r} of {key!r}, which no save makes")
+    if STATE not in files:
+        raise CheckpointError(path, f"lists no {STATE}")
+    return manifest

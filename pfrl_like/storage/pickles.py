@@ -1,0 +1,185 @@
+"""The one door for pickles: object columns of saved buffers, and PFRL's own replay files, if the caller asks for it.
+
+A pickle names functions and calls them. Here it may name NumPy's arrays, plain containers and PFRL's replay classes,
+for which inert stand-ins are put; everything else is refused before it is looked up. That keeps a file from running
+code. It does not keep a crafted one from exhausting memory, hence `allow_pickle`.
+"""
+
+import collections
+import io
+import pickle
+import sys
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import open_regular
+
+
+class PfrlQueue:
+    """What PFRL's `RandomAccessQueue` held.
+
+    Attributes:
+        maxlen: Its capacity, None if unbounded.
+    """
+
+    maxlen: int | None = None
+    _queue_front: list[Any] = []
+    _queue_back: list[Any] = []
+
+    def items(self) -> list[Any]:
+        """Its items, oldest first."""
+        return [*reversed(self._queue_front), *self._queue_back]
+
+
+class PfrlTree:
+    """What one of PFRL's `SumTreeQueue` and `MinTreeQueue` held: nested [left, right, value] over `bounds`."""
+
+    length: int = 0
+    root: Any = None
+    bounds: tuple[int, int] = (0, 0)
+
+    def values(self) -> list[float]:
+        """The values at positions 0 to length - 1."""
+        found: dict[int, float] = {}
+        pending = [(self.root, *self.bounds)] if self.length else []
+        while pending:
+            node, left, right = pending.pop()
+            if right - left == 1 and node:
+                found[left] = float(node[2])
+            elif node and right > left:
+                centre = (left + right) // 2
+                pending += [(node[0], left, centre), (node[1], centre, right)]
+        return [found[i] for i in range(self.length)]
+
+
+class PfrlPrioritized:
+    """What PFRL's `PrioritizedBuffer` held.
+
+    Attributes:
+        capacity: Its capacity, None if unbounded.
+        data: Its items, oldest first.
+        priority_sums: Their priorities.
+        max_priority: The priority that a new item gets.
+    """
+
+    capacity: int | None = None
+    data: collections.deque[Any] = collections.deque()
+    priority_sums: PfrlTree = PfrlTree()
+    max_priority: float = 1.0
+
+
+class _Inert:
+    """Stands for a function that a pickle names but does not call."""
+
+
+_STAND_INS: dict[tuple[str, str], Any] = {
+    ("pfrl.collections.random_access_queue", "RandomAccessQueue"): PfrlQueue,
+    ("pfrl.collections.prioritized", "PrioritizedBuffer"): PfrlPrioritized,
+    ("pfrl.collections.prioritized", "SumTreeQueue"): PfrlTree,
+    ("pfrl.collections.prioritized", "MinTreeQueue"): PfrlTree,
+    ("builtins", "sum"): _Inert,
+    ("builtins", "min"): _Inert,
+    ("builtins", "set"): set,
+    ("builtins", "frozenset"): frozenset,
+    ("builtins", "bytearray"): bytearray,
+    ("builtins", "complex"): complex,
+    ("builtins", "slice"): slice,
+    ("builtins", "range"): range,
+    ("collections", "deque"): collections.deque,
+    ("collections", "OrderedDict"): collections.OrderedDict,
+}
+#: NumPy's functions for its arrays and numbers; NumPy 1 has them in numpy.core, NumPy 2 in numpy._core.
+_NUMPY = {
+    ("multiarray", "_reconstruct"),
+    ("multiarray", "scalar"),
+    ("numeric", "_frombuffer"),
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _STAND_INS:
+            return _STAND_INS[module, name]
+        if module == "numpy" and name in ("ndarray", "dtype"):
+            return getattr(np, name)
+        package, _, part = module.rpartition(".")
+        if package in ("numpy.core", "numpy._core") and (part, name) in _NUMPY:
+            core = "numpy._core" if "numpy._core.multiarray" in sys.modules else "numpy.core"
+            return getattr(sys.modules[f"{core}.{part}"], name)
+        if module == "_codecs" and name == "encode":
+            return _encode
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which is refused unread")
+
+
+def _encode(text: str, encoding: str = "latin1") -> bytes:
+    """Bytes as protocols below 3 write them."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}")
+    return text.encode("latin1")
+
+
+def dump_objects(values: Any, path: object) -> bytes:
+    """Pickle values, once it is known that `load_objects` takes them back.
+
+    Args:
+        values: Any object made of NumPy arrays, numbers, text and plain containers.
+        path: File it is meant for, for the error.
+
+    Raises:
+        CheckpointError: If an object is of another class.
+    """
+    try:
+        content = pickle.dumps(values, protocol=4)
+    except Exception as error:  # what a user's __reduce__ raises
+        raise CheckpointError(path, f"cannot be written: {type(error).__name__}: {error}") from error
+    load_objects(content, path)
+    return content
+
+
+def load_objects(content: bytes, path: object) -> Any:
+    """What `dump_objects` pickled.
+
+    Raises:
+        CheckpointError: If the pickle is damaged or names a class that is not allowed.
+    """
+    return _load(io.BytesIO(content), path)
+
+
+def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
+    """What PFRL's `ReplayBuffer.save` wrote.
+
+    Args:
+        path: The file.
+        allow_pickle: Read it although it is a pickle. It can run no code here, but a crafted one can take any amount
+            of memory, so say it only of files whose origin is known.
+
+    Returns:
+        `PfrlQueue`, `PfrlPrioritized`, a tuple of two queues (episodic), or a deque of dicts, as PFRL nested them.
+
+    Raises:
+        CheckpointError: If pickles are not allowed, or the file is damaged or names another class.
+    """
+    if not allow_pickle:
+        refuse_pickle(path, "is a pickle or no saved buffer at all")
+    with open_regular(path) as file:
+        return _load(file, path)
+
+
+def refuse_pickle(path: object, what: str) -> NoReturn:
+    """Say that a file needs `allow_pickle`, and what that risks.
+
+    Raises:
+        CheckpointError: Always.
+    """
+    raise CheckpointError(
+        path, f"{what}; pass allow_pickle=True if you know where it comes from: a crafted pickle can exhaust the memory"
+    )
+
+
+def _load(file: Any, path: object) -> Any:
+    try:
+        return _Unpickler(file).load()
+    except Exception as error:  # a damaged pickle raises anything
+        raise CheckpointError(path, f"holds a pickle that cannot be read: {error or type(error).__name__}") from error

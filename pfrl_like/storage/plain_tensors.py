@@ -1,0 +1,130 @@
+"""What a state dict may be made of, in memory and in files: plain tensors, numbers, text, dicts, lists and tuples."""
+
+import collections
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+import torch
+
+from pfrl_like.errors import CheckpointError
+
+#: Largest number of dimensions of a tensor.
+MAX_DIMENSIONS = 16
+
+_DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128}
+_DTYPES |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
+_DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
+# A word is about what takes 16 bytes in a file.
+_MAX_WORDS = 1 << 20
+_MAX_DEPTH = 16
+_MAX_BITS = 1024
+
+
+def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
+    """What writes a state dict as a `.pt` file that every version of PyTorch reads.
+
+    The values are copied to host memory at once, so that the file fits every device and later changes do not show.
+
+    Args:
+        value: Nested dicts, lists and tuples of tensors, numbers, text and None.
+        path: File it is meant for, for the error.
+
+    Raises:
+        CheckpointError: If it holds anything that `load_tensors` would refuse; the reason says where.
+    """
+    copy = plain_tensors(value, path)
+    return lambda file: torch.save(copy, file)
+
+
+def plain_tensors(value: Any, path: object) -> Any:
+    """A copy of a state dict in host memory that shares nothing with it, each tensor dense and contiguous.
+
+    Raises:
+        CheckpointError: If it holds something else than plain tensors, numbers, text, None, dicts, lists and tuples.
+    """
+    return _Checker(path, _host_copy).check(value)
+
+
+def checked_tensors(value: Any, path: object) -> Any:
+    """The same for a value that has just been read: the tensors are on the host and become independent of each other.
+
+    Raises:
+        CheckpointError: As `plain_tensors`.
+    """
+    return _Checker(path, torch.clone).check(value)
+
+
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a nested value."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from tensors_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from tensors_in(item)
+
+
+class _Checker:
+    """Copies a nested value and refuses what is no state dict, however it came about."""
+
+    def __init__(self, path: object, copy_tensor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self._path = path
+        self._copy_tensor = copy_tensor
+        self._words = 0
+
+    def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
+        self._words += 1
+        if depth == 0 or self._words > _MAX_WORDS:
+            self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too long")
+        if value is None or type(value) in (bool, float):
+            return value
+        if type(value) is int and value.bit_length() <= _MAX_BITS:
+            return value
+        if type(value) is str:
+            self._words += len(value) // 8
+            return value
+        if isinstance(value, torch.Tensor):
+            return self._check_tensor(value, where)
+        if isinstance(value, np.generic) and value.dtype.kind in "biuf":
+            return self.check(value.item(), where, depth)
+        if type(value) in (list, tuple, torch.Size):
+            items = (self.check(item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value))
+            return list(items) if type(value) is list else tuple(items)
+        if isinstance(value, dict):
+            return self._check_dict(value, where, depth)
+        kind = type(value).__name__
+        self._refuse(where, f"is a {kind}; expected tensors, numbers, text, None, dicts, lists or tuples")
+
+    def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
+        copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
+        for key, item in value.items():
+            if type(key) not in (str, int):
+                self._refuse(where, f"has a key of type {type(key).__name__}; expected text or an integer")
+            self.check(key, where, depth)
+            copy[key] = self.check(item, f"{where}.{key}" if where else str(key), depth - 1)
+        if hasattr(value, "_metadata") and isinstance(copy, collections.OrderedDict):
+            vars(copy)["_metadata"] = self.check(value._metadata, f"{where}._metadata", depth - 1)
+        return copy
+
+    def _check_tensor(self, value: torch.Tensor, where: str) -> torch.Tensor:
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            self._refuse(where, f"is a {type(value).__name__}; expected a plain tensor")
+        if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
+            self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense one")
+        if value.dtype not in _DTYPES:
+            self._refuse(where, f"has the dtype {value.dtype}, which is not supported in files")
+        if value.ndim > MAX_DIMENSIONS:
+            self._refuse(where, f"has {value.ndim} dimensions; expected at most {MAX_DIMENSIONS}")
+        self._words += 16
+        return self._copy_tensor(value)
+
+    def _refuse(self, where: str, reason: str) -> NoReturn:
+        raise CheckpointError(self._path, f"{where or 'the value'} {reason}")
+
+
+def _host_copy(value: torch.Tensor) -> torch.Tensor:
+    copy = value.detach().to("cpu", copy=True).resolve_conj().resolve_neg()
+    return copy.contiguous()

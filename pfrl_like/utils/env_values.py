@@ -1,0 +1,111 @@
+"""The forms in which environments give and take values, told apart in one place."""
+
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.errors import EnvError
+
+
+def is_gymnasium(env: Any) -> bool:
+    """Whether this is a `gymnasium.Env`; gymnasium is not imported to find out."""
+    gymnasium = sys.modules.get("gymnasium")
+    return isinstance(env, getattr(gymnasium, "Env", ()))
+
+
+def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
+    """Split what `reset` returned into the observation and the dict of information, None if there is none."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
+        return result[0], result[1]
+    return result, None
+
+
+def step_values(result: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Turn what `step` returned, four values or five, into (obs, reward, terminated, truncated, info).
+
+    Raises:
+        EnvError: If it is neither.
+    """
+    if type(result) is tuple and len(result) == 5:
+        return result
+    if not isinstance(result, tuple | list) or len(result) not in (4, 5):
+        came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
+        raise EnvError(
+            f"step returned {came}, expected (obs, reward, done, info) or (obs, reward, terminated, truncated, info)"
+        )
+    *first, info = result
+    if not isinstance(info, Mapping):
+        raise EnvError(f"step returned a {type(info).__name__} as info, its last value, expected a dict")
+    if len(result) == 5:
+        obs, reward, terminated, truncated = first
+    else:
+        obs, reward, done = first
+        truncated = bool(info.get("TimeLimit.truncated", False))
+        terminated = bool(done) and not truncated
+    return obs, reward, terminated, truncated, info
+
+
+def seed_env(env: Any, seed: int) -> bool:
+    """Seed an environment in the way it takes seeds.
+
+    Args:
+        env: An environment of any of the accepted kinds.
+        seed: The seed.
+
+    Returns:
+        True if it is done (`env.seed(seed)`), False if the seed has to go into the next `env.reset(seed=seed)`.
+
+    Raises:
+        ValueError: If the environment takes no seed.
+    """
+    if takes_at_reset(env, "seed"):
+        return False
+    if callable(getattr(env, "seed", None)):
+        env.seed(seed)
+        return True
+    raise ValueError(f"seed is {seed}, but {env} takes none: it has no seed method, and its reset has no argument seed")
+
+
+def takes_at_reset(env: Any, name: str) -> bool:
+    """Whether `env.reset` takes an argument, looking through wrappers that hand every argument on."""
+    if is_gymnasium(env):
+        return True
+    base = getattr(env, "unwrapped", env)
+    if _has_parameter(base.reset, name):
+        return base is env or _has_parameter(env.reset, name) or _takes_any(env.reset)
+    return _has_parameter(env.reset, name) or (_takes_any(base.reset) and not callable(getattr(env, name, None)))
+
+
+def _has_parameter(function: Any, name: str) -> bool:
+    return name in _parameters(function)
+
+
+def _takes_any(function: Any) -> bool:
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in _parameters(function).values())
+
+
+def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a method written in C may not tell
+        return {}
+
+
+def mend_gym(env: Any) -> None:
+    """Give NumPy 2 back two names that gym 0.26 looks up at every step, if there is a gym environment in `env`.
+
+    gym is dead and will not learn them; nothing happens unless such an environment arrives.
+    """
+    gym_env: Any = getattr(sys.modules.get("gym"), "Env", ())
+    for _ in range(100):  # layers of wrappers
+        if env is None or gym_env == ():
+            return
+        if isinstance(env, gym_env):
+            break
+        env = getattr(env, "env", None)
+    for name, value in (("bool8", np.bool_), ("float_", np.float64)):
+        if name not in vars(np):
+            setattr(np, name, value)

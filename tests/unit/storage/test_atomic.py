@@ -1,0 +1,184 @@
+"""One file: the old content or the new."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import atomic_write, directory_lock, open_regular, read_bounded
+
+posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
+
+
+def write_half_and_fail(file: BinaryIO) -> None:
+    file.write(b"half of")
+    raise RuntimeError("no more")
+
+
+def test_bytes_become_the_content(tmp_path: Path) -> None:
+    atomic_write(tmp_path / "a.txt", b"new")
+    assert (tmp_path / "a.txt").read_bytes() == b"new"
+
+
+def test_a_function_writes_piece_by_piece(tmp_path: Path) -> None:
+    def write(file: BinaryIO) -> None:
+        for piece in (b"one ", memoryview(b"two "), bytearray(b"three")):
+            file.write(piece)
+
+    atomic_write(tmp_path / "a.txt", write)
+    assert (tmp_path / "a.txt").read_bytes() == b"one two three"
+
+
+def test_a_failing_writer_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+    atomic_write(tmp_path / "a.txt", b"old")
+    with pytest.raises(CheckpointError, match=r"a\.txt: cannot be written: RuntimeError: no more"):
+        atomic_write(tmp_path / "a.txt", write_half_and_fail)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.txt": b"old"}
+
+
+def test_an_interrupt_passes_unchanged_and_leaves_nothing(tmp_path: Path) -> None:
+    def interrupt(file: BinaryIO) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        atomic_write(tmp_path / "a.txt", interrupt)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"absent.a\.txt: cannot be written: No such file"):
+        atomic_write(tmp_path / "absent" / "a.txt", b"x")
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    atomic_write(tmp_path / "a.txt", b"old")
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(CheckpointError, match=r"a\.txt: cannot be written: No space left"):
+        atomic_write(tmp_path / "a.txt", b"new")
+    assert (tmp_path / "a.txt").read_bytes() == b"old"
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))
+    atomic_write(tmp_path / "a.txt", b"0123456789")
+    assert (tmp_path / "a.txt").read_bytes() == b"0123456789"
+
+
+def test_bytes_that_did_not_arrive_fail_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "write", lambda descriptor, data: len(data))
+    with pytest.raises(CheckpointError, match=r"10 bytes were written, 0 arrived"):
+        atomic_write(tmp_path / "a.txt", b"0123456789")
+
+
+def test_data_is_synced_before_the_rename_and_the_directory_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor: int) -> None:
+        calls.append("fsync directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "fsync file")
+        fsync(descriptor)
+
+    def record_replace(source: str, target: str) -> None:
+        calls.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    atomic_write(tmp_path / "a.txt", b"new")
+    assert calls == ["fsync file", "replace", "fsync directory"]
+    calls.clear()
+    atomic_write(tmp_path / "a.txt", b"newer", durable=False)
+    assert calls == ["replace"]
+
+
+@posix
+def test_a_link_of_the_name_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_bytes(b"precious")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "outside")
+    atomic_write(tmp_path / "a.txt", b"new")
+    assert (tmp_path / "outside").read_bytes() == b"precious"
+    assert not (tmp_path / "a.txt").is_symlink()
+
+
+@posix
+def test_a_new_file_has_the_mode_of_any_new_file(tmp_path: Path) -> None:
+    (tmp_path / "plain").touch()
+    atomic_write(tmp_path / "a.txt", b"new")
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_only_old_temporaries_of_the_same_file_are_removed(tmp_path: Path) -> None:
+    old, fresh, other = (
+        tmp_path / name for name in (".tmp-a.txt-1-00000000", ".tmp-a.txt-2-00000000", ".tmp-b.txt-1-00000000")
+    )
+    for path in (old, fresh, other):
+        path.touch()
+    for path in (old, other):
+        os.utime(path, (time.time() - 7200,) * 2)
+    atomic_write(tmp_path / "a.txt", b"new")
+    assert not old.exists()
+    assert fresh.exists()
+    assert other.exists()
+
+
+def test_reading_stops_at_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"12345")
+    assert read_bounded(str(tmp_path / "a.txt"), 5) == b"12345"
+    with pytest.raises(CheckpointError, match="longer than the 4 bytes"):
+        read_bounded(str(tmp_path / "a.txt"), 4)
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"not a regular file|cannot be read"):
+        open_regular(str(tmp_path))
+
+
+@posix
+@pytest.mark.parametrize("kind", ["link", "pipe", "socket", "device"])
+def test_only_plain_files_are_opened(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    if kind == "link":
+        (tmp_path / "b").touch()
+        path.symlink_to(tmp_path / "b")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        monkeypatch.chdir(tmp_path)  # the name of a socket may be no longer than 108 bytes
+        socket.socket(socket.AF_UNIX).bind("a")
+    else:
+        path = Path(os.devnull)
+    with pytest.raises(CheckpointError, match="symbolic link|not a regular file|cannot be read"):
+        open_regular(str(path))
+
+
+@posix
+def test_a_lock_held_by_another_process_is_waited_for_and_then_reported(tmp_path: Path) -> None:
+    hold = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], 0), 2); print('held', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        process.stdout.readline()
+        with (
+            pytest.raises(CheckpointError, match="locked for 0.05 s by another process"),
+            directory_lock(str(tmp_path), timeout=0.05),
+        ):
+            pass
+        process.stdin.close()
+        with directory_lock(str(tmp_path), timeout=30):
+            pass
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,159 @@
+"""Whether a loaded state fits a live object."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.checks import check_like, fitted_optimizer_state, nan_state, non_finite_parameter
+
+
+def adam(steps: int = 2, **options: Any) -> torch.optim.Optimizer:
+    model = nn.Linear(2, 3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, **options)
+    for _ in range(steps):
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+    return optimizer
+
+
+def test_a_state_of_the_same_model_fits() -> None:
+    check_like(nn.Linear(2, 3).state_dict(), nn.Linear(2, 3).state_dict(), "file")
+
+
+def test_missing_and_unexpected_names_are_listed() -> None:
+    loaded = {"weight": torch.zeros(3, 2), "gain": torch.zeros(3)}
+    with pytest.raises(CheckpointError, match=r"file: .* lacks 'bias' and also has 'gain'"):
+        check_like(loaded, nn.Linear(2, 3).state_dict(), "file")
+
+
+def test_a_long_list_of_names_is_cut() -> None:
+    with pytest.raises(CheckpointError, match=r"'5\.weight', .* and 1 more$") as raised:
+        check_like({}, {f"{i}.weight": torch.zeros(1) for i in (5, 6, 7, 8, 9, 10)}, "file")
+    assert "10.weight" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "message"),
+    [
+        (torch.zeros(4), r"x has shape \(4,\) and dtype torch.float32; expected shape \(3,\) and dtype torch.float32"),
+        (torch.zeros(3).double(), r"x has .* torch.float64; expected .* torch.float32"),
+        (0.5, "x is a float; expected a tensor"),
+    ],
+)
+def test_a_tensor_of_another_shape_or_dtype_is_named(loaded: Any, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        check_like({"x": loaded}, {"x": torch.zeros(3)}, "file")
+
+
+def test_something_else_than_a_dict_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="holds a list; expected a state dict"):
+        check_like([], {}, "file")
+
+
+def test_a_lazy_model_has_to_run_first() -> None:
+    with pytest.raises(CheckpointError, match="weight of the live model has no shape before its first use"):
+        check_like(nn.Linear(2, 3).state_dict(), nn.LazyLinear(3).state_dict(), "file")
+
+
+def test_a_parameter_that_is_not_finite_is_named_but_a_mask_is_none() -> None:
+    model = nn.Linear(2, 3)
+    model.register_buffer("mask", torch.tensor([-torch.inf]))
+    assert non_finite_parameter(model, model.state_dict()) is None
+    with torch.no_grad():
+        model.bias[1] = torch.inf
+    assert non_finite_parameter(model, model.state_dict()) == "bias"
+
+
+def test_nan_in_an_optimiser_is_named() -> None:
+    state = adam().state_dict()
+    assert nan_state(state) is None
+    state["state"][1]["exp_avg"][0] = torch.nan
+    assert nan_state(state) == "state[1]['exp_avg']"
+
+
+@pytest.mark.parametrize("live_steps", [0, 2], ids=["fresh", "used"])
+def test_a_state_of_the_same_optimiser_fits(live_steps: int) -> None:
+    state = adam().state_dict()
+    fitted = fitted_optimizer_state(state, adam(live_steps), "file")
+    assert fitted["state"] == state["state"]
+    assert fitted["param_groups"][0]["lr"] == 0.01
+
+
+def test_the_live_choice_of_kernel_is_kept() -> None:
+    state = adam().state_dict()
+    state["param_groups"][0].update(capturable=True, fused=True, foreach=False)
+    fitted = fitted_optimizer_state(state, adam(), "file")["param_groups"][0]
+    assert (fitted["capturable"], fitted["fused"], fitted["foreach"]) == (False, None, None)
+
+
+def test_steps_may_be_integers_as_before_pytorch_1_12() -> None:
+    state = adam().state_dict()
+    for entry in state["state"].values():
+        entry["step"] = 2
+    for key in ("maximize", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"):
+        del state["param_groups"][0][key]
+    live = adam(0)
+    live.load_state_dict(fitted_optimizer_state(state, live, "file"))
+    assert next(iter(live.state.values()))["step"] == 2
+
+
+def test_settings_of_a_schedule_may_be_absent_or_added() -> None:
+    state, live = adam().state_dict(), adam()
+    live.param_groups[0]["initial_lr"] = 0.5
+    fitted_optimizer_state(state, live, "file")
+    state["param_groups"][0]["initial_lr"] = 0.5
+    fitted_optimizer_state(state, adam(), "file")
+
+
+def change(path: tuple[Any, ...], value: Any) -> Any:
+    state = copy.deepcopy(adam().state_dict())
+    place: Any = state
+    for key in path[:-1]:
+        place = place[key]
+    if value is KeyError:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = value
+    return state
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ([], "expected a dict of 'state' and 'param_groups'"),
+        (change(("extra",), 0), "expected a dict of"),
+        (change(("state",), []), "'state' is no dict"),
+        (change(("param_groups",), []), "list of 1 'param_groups'"),
+        (change(("param_groups", 0), 3), r"param_groups\[0\] lists no 'params'"),
+        (change(("param_groups", 0, "params"), [0, "1"]), "lists no 'params'"),
+        (change(("param_groups", 0, "params"), [0]), "has 1 'params'; expected 2"),
+        (change(("param_groups", 0, "params"), [0, 0]), "a parameter occurs twice"),
+        (change(("param_groups", 0, "lr"), "fast"), r"\['lr'\] is 'fast'; expected something like 0.01"),
+        (change(("param_groups", 0, "lr"), True), r"\['lr'\] is True"),
+        (change(("param_groups", 0, "lr"), torch.nan), r"\['lr'\] is nan"),
+        (change(("param_groups", 0, "betas"), (0.9,)), r"\['betas'\] is \(0.9,\)"),
+        (change(("param_groups", 0, "amsgrad"), 1), r"\['amsgrad'\] is 1"),
+        (change(("param_groups", 0, "eps"), KeyError), "lacks 'eps'"),
+        (change(("state", 7), {}), r"state\[7\] belongs to no parameter"),
+        (change(("state", 0), []), r"state\[0\] belongs to no parameter"),
+        (change(("state", 0, "exp_avg"), torch.zeros(2, 2)), r"\(2, 2\); expected a tensor of shape \(3, 2\)"),
+        (change(("state", 0, "exp_avg"), None), "type NoneType; expected a tensor"),
+        (change(("state", 0, "step"), torch.zeros(2)), "is no finite number"),
+        (change(("state", 0, "step"), torch.tensor(torch.inf)), "is no finite number"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("live_steps", [0, 2], ids=["fresh", "used"])
+def test_a_state_that_does_not_fit_is_refused(state: Any, message: str, live_steps: int) -> None:
+    with pytest.raises(CheckpointError, match=f"file: is the state of another optimiser: .*{message}"):
+        fitted_optimizer_state(state, adam(live_steps), "file")
+
+
+def test_a_state_of_another_class_of_optimiser_is_refused() -> None:
+    sgd = torch.optim.SGD(nn.Linear(2, 3).parameters(), lr=0.1)
+    with pytest.raises(CheckpointError, match="lacks 'momentum'"):
+        fitted_optimizer_state(adam().state_dict(), sgd, "file")
