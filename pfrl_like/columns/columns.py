@@ -4,7 +4,7 @@ A step is a row of the step columns; it names the rows of its two observations a
 step of the same episode. Who uses the store decides which steps can be sampled and when a step goes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,78 +13,22 @@ from numpy import ndarray
 from numpy.typing import NDArray
 from torch import from_numpy
 
-from pfrl_like.batch import Batch
-from pfrl_like.columns.extra import Extra
+from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
-from pfrl_like.columns.leaves import describe
-from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.leaves import Job, as_array, describe
+from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 
-Indices = NDArray[np.int64]
-
-ENDED = 0  # successor of an episode's last step: row 0, which has reward 0 and is its own successor
-RUNNING = -1  # successor of a running episode's newest step
-
+_CPU = torch.device("cpu")
 _RECURRENT = ("recurrent_state", "next_recurrent_state")
+_MASKS = ("action_mask", "next_action_mask")
 _FLOATS = ("log_prob", "value", "advantage", "returns")
-_BATCH_FIELDS = ("action_mask", "next_action_mask", "next_action", *_RECURRENT, *_FLOATS)
-_RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
+_BATCH_FIELDS = ("next_action", *_MASKS, *_RECURRENT, *_FLOATS)
+_NONE_HAS_A_VALUE = (*_MASKS, *_RECURRENT)  # everything allowed; the initial state, zeros
 
 
-class Running:
-    """Where the running episode of one environment stands.
-
-    Attributes:
-        tail: Its newest step, 0 if that one has been released.
-        pending: Row of the newest step's next observation, 0 if it has none.
-        waiting: For the user of the store: steps that have not become samplable yet.
-    """
-
-    __slots__ = ("pending", "tail", "waiting")
-
-    def __init__(self) -> None:
-        self.tail = 0
-        self.pending = 0
-        self.waiting: list[int] = []
-
-
-class Columns:
-    """Steps as rows. Not safe for threads: who appends in one and samples in another holds a lock.
-
-    Attributes:
-        running: The running episode of each environment that has one.
-        reward, alive, obs_row, next_row, successor: Step columns. `alive` is 0 where the episode terminated, else 1;
-            `next_row` equals `obs_row` where no next observation was given.
-        obs, action: Fields of nested values, None before the first step.
-        extras: Further columns by name.
-    """
-
-    def __init__(self) -> None:
-        self.steps = Rows()
-        self.obs_rows = Rows()
-        self.reward: NDArray[np.float64] = self.steps.array((), np.float64)
-        self.alive: NDArray[np.float32] = self.steps.array((), np.float32)
-        self.obs_row: Indices = self.steps.array((), np.int64)
-        self.next_row: Indices = self.steps.array((), np.int64)
-        self.successor: Indices = self.steps.array((), np.int64)
-        self.running: dict[Any, Running] = {}
-        self.extras: dict[str, Extra] = {}
-        self.has_names = False
-        self.lacks_next = False  # whether a step without next observation and without end was ever stored
-        self._set_fields(None, None)
-
-    def _set_fields(self, obs: Field | None, action: Field | None) -> None:
-        self.obs, self.action = obs, action
-        self.plain = obs.plain if obs else None
-        self.plain_action = action.plain if action else None
-        self._obs_shape = () if self.plain is None else self.plain.shape[1:]
-        self._action_shape = () if self.plain_action is None else self.plain_action.shape[1:]
-        # Types of single numbers that need no check; no number has the type of an array action.
-        plain = self.plain_action
-        scalar = plain is not None and plain.ndim == 1
-        self._action_types: tuple[type, ...] = (plain.dtype.type, type(plain[0].item())) if plain is not None and scalar else ()
-
-    # ------------------------------------------------------------------------------------------------------- append
+class Columns(Steps):
+    """Steps as rows. Not safe for threads: who appends in one and samples in another holds a lock."""
 
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
@@ -94,6 +38,10 @@ class Columns:
         Raises:
             ValueError: If something has another structure, shape or dtype than in the first step; nothing is stored.
         """
+        try:
+            reward = float(reward)
+        except (TypeError, ValueError):
+            raise ValueError(f"reward: got {describe(reward)}, expected a number") from None
         plain = self.plain
         if (
             plain is None
@@ -103,13 +51,14 @@ class Columns:
             or next_obs.shape != self._obs_shape
             or obs.dtype != plain.dtype
             or next_obs.dtype != plain.dtype
-            or type(action) not in self._action_types
+            or not (
+                type(action) in self._action_types
+                or (type(action) is ndarray and action.shape == self._action_shape and action.dtype == self._action_dtype)
+            )
         ):
-            reward = checked_reward(reward)
             obs, action, next_obs = self._checked(obs, action, next_obs, extra)
             plain = self.plain
         checked = self._checked_extras(extra) if extra or self.extras else None
-        reward = float(reward)
         run = self.running.get(env_id)
         if run is None:
             run = self.running[env_id] = Running()
@@ -146,8 +95,7 @@ class Columns:
         self.next_row[row] = next_at
         self.successor[row] = RUNNING
         if checked is not None:
-            for name, value in checked.items():
-                self.extras[name].put(row, value)
+            self._put_extras(row, checked)
         if run.tail:
             self.successor[run.tail] = row
         run.tail = row
@@ -158,50 +106,219 @@ class Columns:
             run.pending = next_at
         return row
 
-    def _checked(self, obs: Any, action: Any, next_obs: Any, extra: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Leaves of the observations and the action (the arrays themselves where they are plain)."""
+    def append_many(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminal: NDArray[np.bool_],
+        env_ids: Sequence[Any],
+        extra: Mapping[str, Any],
+    ) -> Indices:
+        """Store a step of each of several environments; what `append` would do for each, in one go.
+
+        Returns:
+            The rows, shape [k].
+
+        Raises:
+            ValueError: As `append`; nothing is stored.
+        """
+        k = len(env_ids)
+        reward = as_array(reward)
+        if reward is None or reward.shape != (k,):
+            raise ValueError(f"reward: got {describe(reward)}, expected {k} numbers")
+        if len(set(env_ids)) != k:
+            raise ValueError(f"env_ids: got {list(env_ids)}, expected {k} different ones")
         self._check_names(extra)
-        obs_field, action_field = self.obs, self.action
-        if obs_field is None:
-            obs_field = Field.like(self.obs_rows, obs, strict=True, frames=True)
-        leaves = obs_field.check(obs, "obs")
-        next_leaves = None if next_obs is None else obs_field.check(next_obs, "next_obs")
-        if action_field is None:
-            action_field = Field.like(self.steps, action, strict=False)
-        action_leaves = action_field.check(action, "action")
-        if self.obs is None:
-            self._set_fields(obs_field, action_field)
-        return (
-            leaves[0] if self.plain is not None else leaves,
-            action_leaves[0] if self.plain_action is not None else action_leaves,
-            next_leaves[0] if self.plain is not None and next_leaves else next_leaves,
+        if self.obs is None or self.action is None:
+            # The first of them says what the columns are; it is stored in the usual way below.
+            self._checked(rows_of(obs, k)[0], rows_of(action, k)[0], None, extra)
+        assert self.obs is not None and self.action is not None
+        leaves = self.obs.check_many(obs, k, "obs")
+        next_leaves = self.obs.check_many(next_obs, k, "next_obs")
+        actions = self.action.check_many(action, k, "action")
+        checked = self._checked_many_extras({name: rows_of(value, k) for name, value in extra.items()}, k)
+
+        runs = [self.running.setdefault(env_id, Running()) for env_id in env_ids]
+        at, next_at = self._put_many_observations(runs, leaves, next_leaves)
+        rows = self.steps.take(k)
+        self.action.put_many(rows, actions, rows)
+        self.reward[rows] = reward
+        self.alive[rows] = ~terminal
+        self.obs_row[rows] = at
+        self.next_row[rows] = next_at
+        self.successor[rows] = RUNNING
+        for i, (run, row, pending) in enumerate(zip(runs, rows.tolist(), next_at.tolist(), strict=True)):
+            if run.tail:
+                self.successor[run.tail] = row
+            run.tail, run.pending = row, pending
+            if extra or self.extras:
+                self._put_extras(row, {name: values[i] for name, values in checked.items()})
+        return rows
+
+    def release(self, row: int) -> None:
+        """Free a step; the steps before it in its episode have to be gone."""
+        at, next_at, successor = self.obs_row.item(row), self.next_row.item(row), self.successor.item(row)
+        plain = self.plain is not None
+        if successor == RUNNING:  # its next observation waits for the step to come
+            next(run for run in self.running.values() if run.tail == row).tail = 0
+        elif next_at != at and self.obs_row.item(successor) != next_at:
+            self.obs_rows.free.append(next_at) if plain else self._free_observation(next_at)
+        self.obs_rows.free.append(at) if plain else self._free_observation(at)
+        if self.plain_action is None and self.action is not None:
+            self.action.drop(row)
+        for extra in self.extras.values():
+            extra.drop(row)
+        self.steps.free.append(row)
+
+    def batch(
+        self,
+        rows: Indices,
+        index: Indices,
+        weight: NDArray[Any] | None,
+        num_steps: int,
+        gamma: float,
+        device: torch.device | str,
+        lengths: Indices | None = None,
+    ) -> Batch:
+        """The steps in these rows, each with up to `num_steps` - 1 successors summed up, as a batch of tensors.
+
+        Args:
+            rows: First step of each item, shape [N]; with `lengths`, sequences packed time first.
+            index: What `Batch.index` will be.
+            weight: What `Batch.weight` will be.
+            num_steps: Steps per item, where the episode is long enough.
+            gamma: Discount factor per step.
+            device: Where the tensors go.
+            lengths: Lengths of the sequences.
+        """
+        if num_steps == 1:
+            last = rows
+            reward = self.reward.take(rows).astype(np.float32)
+            discount = self.alive.take(rows)
+            discount *= gamma
+        else:
+            reward, last, discount = self._sum_steps(rows, num_steps, gamma)
+        if self.lacks_next:
+            self._refuse_missing_next(last)
+        plain, action = self.plain, self.plain_action
+        if plain is None or action is None or self.extras or lengths is not None or (device != "cpu" and device != _CPU):
+            numbers = {"reward": reward, "discount": discount}
+            if weight is not None:
+                numbers["weight"] = weight.astype(np.float32)
+            return self._batch_of_fields(rows, last, numbers, index, device, lengths)
+        return Batch(
+            from_numpy(plain.take(self.obs_row.take(rows), 0, None, "clip")),
+            from_numpy(action.take(rows, 0, None, "clip")),
+            from_numpy(reward),
+            from_numpy(plain.take(self.next_row.take(last), 0, None, "clip")),
+            from_numpy(discount),
+            None if weight is None else from_numpy(weight.astype(np.float32)),
+            index,
         )
 
-    def _check_names(self, extra: Mapping[str, Any]) -> None:
-        expected = self.extras.keys() - {"next_action"}
-        if not self.has_names:
-            if bad := [name for name in extra if name in _RESERVED]:
-                raise ValueError(f"extra keywords: got {bad}, expected names other than {list(_RESERVED)}")
-        elif extra.keys() - {"next_action"} != expected:
-            raise ValueError(f"extra keywords: got {sorted(extra)}, expected {sorted(expected)} as in the first step")
+    def _sum_steps(
+        self, rows: Indices, num_steps: int, gamma: float
+    ) -> tuple[NDArray[np.float32], Indices, NDArray[np.float32]]:
+        """Sum of discounted rewards, last step and discount of the windows that begin in these rows."""
+        reward = self.reward.take(rows)
+        last = step = rows
+        count = np.ones(len(rows), np.int64)
+        for i in range(1, num_steps):
+            step = self.successor.take(step)
+            reward += gamma**i * self.reward.take(step)
+            going_on = step > ENDED
+            last = np.where(going_on, step, last)
+            count += going_on
+        powers = np.array([gamma**i for i in range(num_steps + 1)], np.float32)
+        return reward.astype(np.float32), last, self.alive.take(last) * powers.take(count)
 
-    def _checked_extras(self, extra: Mapping[str, Any]) -> dict[str, Any]:
-        self._check_names(extra)
-        return {name: self.extras[name].check(value) if name in self.extras else value for name, value in extra.items()}
+    def _refuse_missing_next(self, last: Indices) -> None:
+        lacking = (self.next_row.take(last) == self.obs_row.take(last)) & (self.alive.take(last) != 0)
+        if lacking.any():
+            raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
 
-    def _put_observations(self, run: Running, leaves: list[Any], next_leaves: list[Any] | None) -> tuple[int, int]:
-        field, at = self.obs, run.pending
-        assert field is not None
-        self.obs_rows.reserve(2)
-        if not at or not field.same(at, leaves):
-            if at and not run.tail:
-                self._free_observation(at)
-            elif at:
-                field.forget(at)
-            at = self.obs_rows.free.pop()
-            field.put(at, leaves)
-        if next_leaves is None:
-            return at, at
-        next_at = self.obs_rows.free.pop()
-        field.put(next_at, next_leaves, like=at)
-        return at, next_at
+    def _batch_of_fields(
+        self,
+        rows: Indices,
+        last: Indices,
+        numbers: Mapping[str, NDArray[np.float32]],
+        index: Indices,
+        device: torch.device | str,
+        lengths: Indices | None,
+    ) -> Batch:
+        """A batch of whatever the columns hold; `numbers` are its fields computed already."""
+        assert self.obs is not None and self.action is not None
+        jobs: list[Job] = [(number, np.arange(len(rows))) for number in numbers.values()]
+        parts: dict[str, tuple[Field, slice]] = {}
+
+        def add(name: str, field: Field | None, new: list[Job]) -> None:
+            if field is not None:
+                parts[name] = field, slice(len(jobs), len(jobs) + len(new))
+                jobs.extend(new)
+
+        add("obs", self.obs, self.obs.jobs(self.obs_row.take(rows)))
+        add("action", self.action, self.action.jobs(rows))
+        add("next_obs", self.obs, self.obs.jobs(self.next_row.take(last)))
+        for name, extra in self.extras.items():
+            steps = last if name.startswith("next_") else rows
+            if lengths is not None and name in _RECURRENT:
+                steps = rows[: len(lengths)]  # packed time first: the first steps of the sequences
+            held = extra.present(steps)
+            if held.all() or (held.any() and name in _NONE_HAS_A_VALUE):
+                add(name, extra.field, extra.jobs(steps))
+
+        tensors = to_tensors(jobs, device)
+        values = {name: field.build(tensors[place]) for name, (field, place) in parts.items()}
+        values.update(zip(numbers, tensors, strict=False))
+        for name in _RECURRENT:
+            if name in values:
+                values[name] = map_nested(lambda state: state.movedim(0, 1).contiguous(), values[name])
+        for name in _FLOATS:
+            if name in values:
+                values[name] = values[name].float()
+        others = {name: values.pop(name) for name in self.extras if name in values and name not in _BATCH_FIELDS}
+        return Batch(
+            **values, index=index, extra=others or None, lengths=None if lengths is None else from_numpy(lengths)
+        )
+
+    def transitions(self, rows: Indices) -> list[dict[str, Any]]:
+        """These steps as PFRL's dicts: state, action, reward, next_state, next_action, is_state_terminal, extras."""
+        if not len(rows):
+            return []
+        assert self.obs is not None and self.action is not None
+        at, next_at = self.obs_row.take(rows), self.next_row.take(rows)
+        no_next = (at == next_at).tolist()
+        columns: dict[str, list[Any]] = {
+            "state": self.obs.values(at),
+            "action": self.action.values(rows),
+            "reward": self.reward.take(rows).tolist(),
+            "next_state": [None if no else obs for no, obs in zip(no_next, self.obs.values(next_at), strict=True)],
+            "next_action": [None] * len(rows),
+            "is_state_terminal": (self.alive.take(rows) == 0).tolist(),
+        }
+        columns |= {name: extra.values(rows) for name, extra in self.extras.items()}
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, rows that are free or not used yet included."""
+        fields = [field.nbytes for field in (self.obs, self.action) if field is not None]
+        return self.steps.nbytes + self.obs_rows.nbytes + sum(fields) + sum(e.nbytes for e in self.extras.values())
+
+
+def rows_of(values: Any, count: int) -> list[Any]:
+    """A list of `count` values that came as a list, a tuple, a stacked array, or a dict or tuple of stacks.
+
+    Raises:
+        ValueError: If they are not `count`.
+    """
+    if isinstance(values, Mapping):
+        parts = {key: rows_of(part, count) for key, part in values.items()}
+        return [{key: part[i] for key, part in parts.items()} for i in range(count)]
+    if isinstance(values, tuple) and len(values) != count:
+        return list(zip(*(rows_of(part, count) for part in values), strict=True))
+    if not hasattr(values, "__len__") or len(values) != count:
+        raise ValueError(f"got {describe(values)}, expected {count} values, one for each environment")
+    return list(values)

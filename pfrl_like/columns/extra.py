@@ -1,6 +1,6 @@
 """A further column of a step, which may have no value (None) in some rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,16 @@ class Extra:
             ValueError: If its structure, a shape or a dtype is another than that of the first value.
         """
         return value if value is None or self.field is None else self.field.check(value, self.name)
+
+    def check_many(self, values: Sequence[Any]) -> list[Any]:
+        """The same for values of several steps."""
+        held = [value for value in values if value is not None]
+        if self.field is not None or not held:
+            return [self.check(value) for value in values]
+        first = Field.like(Rows(), held[0], strict=False)
+        for value in held:
+            first.check(value, self.name)
+        return list(values)
 
     def put(self, step: int, checked: Any) -> None:
         """Store a checked value for a step, or None."""

@@ -50,12 +50,17 @@ class SharedObservations:
 
     def put(self, index: int, obs: Any) -> Any:
         """Store the observation of environment `index`; returns the message that stands for it."""
-        return self._put(self._tree, index, obs)
+        message = self._put(self._tree, index, obs)
+        if self._tree == 0:  # one array, the usual case: no class in the message, which takes long to pickle
+            return 0 if type(message) is Slot else (obs,)
+        return message
 
     def get(self, messages: Sequence[Any]) -> tuple[Any, ...]:
         """The observations of all environments, as fresh arrays, from the message of each."""
-        if self._tree == 0 and all(type(message) is Slot for message in messages):
-            return Rows.of(self.arrays[0].copy())
+        if self._tree == 0:
+            if all(type(message) is int for message in messages):
+                return Rows.of(self.arrays[0].copy())
+            messages = [Slot(0) if type(message) is int else message and message[0] for message in messages]
         return tuple(self._get(self._tree, index, message) for index, message in enumerate(messages))
 
     def unlink(self) -> None:

@@ -54,4 +54,4 @@ class Doorbell:
         if self._poll is not None:
             return [descriptor for descriptor, _ in self._poll.poll(None if timeout is None else timeout * 1000)]
         ready = wait([*self._channels.values(), *self._deaths.values()], timeout)
-        return [item if isinstance(item, int) else item.fileno() for item in ready]  # type: ignore[union-attr]
+        return [item if isinstance(item, int) else item.fileno() for item in ready]

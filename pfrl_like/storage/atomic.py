@@ -151,7 +151,8 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
                 break
         yield
     finally:
-        os.close(descriptor)
+        with contextlib.suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
 
 
 def _fill(temporary: str, writer: Writer, durable: bool) -> None:

@@ -41,16 +41,24 @@ class PfrlTree:
     bounds: tuple[int, int] = (0, 0)
 
     def values(self) -> list[float]:
-        """The values at positions 0 to length - 1."""
+        """The values at positions 0 to length - 1.
+
+        Raises:
+            ValueError: If the tree is not one that PFRL makes.
+        """
         found: dict[int, float] = {}
         pending = [(self.root, *self.bounds)] if self.length else []
-        while pending:
+        for _ in range(8 * self.length + 128):
+            if not pending:
+                break
             node, left, right = pending.pop()
             if right - left == 1 and node:
                 found[left] = float(node[2])
             elif node and right > left:
                 centre = (left + right) // 2
                 pending += [(node[0], left, centre), (node[1], centre, right)]
+        if pending or not set(range(self.length)) <= set(found):
+            raise ValueError(f"the tree does not hold {self.length} values")
         return [found[i] for i in range(self.length)]
 
 

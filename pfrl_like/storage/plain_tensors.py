@@ -76,15 +76,12 @@ class _Checker:
         self._words = 0
 
     def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
-        self._words += 1
+        self._words += 1 + len(value) // 4 if type(value) is str else 1
         if depth == 0 or self._words > _MAX_WORDS:
             self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too long")
-        if value is None or type(value) in (bool, float):
+        if value is None or type(value) in (bool, float, str):
             return value
         if type(value) is int and value.bit_length() <= _MAX_BITS:
-            return value
-        if type(value) is str:
-            self._words += len(value) // 8
             return value
         if isinstance(value, torch.Tensor):
             return self._check_tensor(value, where)

@@ -33,3 +33,8 @@ def test_links_of_the_readme_lead_somewhere() -> None:
     targets = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "README.md").read_text())
     assert targets
     assert not [target for target in targets if not (ROOT / target).exists()]
+
+
+def test_every_folder_of_the_package_is_packaged() -> None:
+    folders = {path.parent for path in (ROOT / "pfrl_like").rglob("*.py")}
+    assert not [str(folder) for folder in folders if not (folder / "__init__.py").exists()]

@@ -1,0 +1,134 @@
+"""The content of a store as a JSON header and named arrays, and back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns.columns import Columns
+from pfrl_like.columns.extra import Extra
+from pfrl_like.columns.field import Field
+from pfrl_like.columns.leaves import expect
+from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
+
+
+def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What `restore` needs to make the same store again.
+
+    Args:
+        columns: The store.
+        rows: All its steps, in the order in which they are to be numbered (from 1) in the copy.
+    """
+    new_step = np.zeros(columns.steps.size, np.int64)
+    new_step[rows] = np.arange(1, len(rows) + 1)
+    pending = [run.pending for run in columns.running.values()]
+    used = np.unique(np.concatenate([columns.obs_row[rows], columns.next_row[rows], np.array(pending, np.int64)]))
+    used = used[used != 0]
+    new_obs = np.zeros(columns.obs_rows.size, np.int64)
+    new_obs[used] = np.arange(1, len(used) + 1)
+    successor = columns.successor[rows]
+    arrays: dict[str, NDArray[Any]] = {
+        "reward": columns.reward[rows],
+        "terminal": columns.alive[rows] == 0,
+        "obs_row": new_obs[columns.obs_row[rows]],
+        "next_row": new_obs[columns.next_row[rows]],
+        "successor": np.where(successor == RUNNING, RUNNING, new_step[np.maximum(successor, ENDED)]),
+    }
+    header: dict[str, Any] = {"n_steps": len(rows), "n_obs": len(used), "obs": None, "action": None}
+    if columns.obs is not None and columns.action is not None:
+        header["obs"], obs = columns.obs.dump(used, "obs")
+        header["action"], action = columns.action.dump(rows, "action")
+        arrays |= obs | action
+    header["extras"] = []
+    for i, extra in enumerate(columns.extras.values()):
+        part, extra_arrays = extra.dump(rows, f"extra/{i}")
+        header["extras"].append(part)
+        arrays |= extra_arrays
+    header["names"] = None if columns._names is None else sorted(columns._names)
+    header["lacks_next"] = columns.lacks_next
+    header["running"] = [
+        [int(new_step[run.tail]), int(new_obs[run.pending]), new_step[run.waiting].tolist() if run.waiting else []]
+        for run in columns.running.values()
+    ]
+    ids = [_id_to_json(env_id) for env_id in columns.running]
+    if any(env_id is None for env_id in ids):
+        arrays["env_ids"] = np.empty(len(ids), object)
+        for i, env_id in enumerate(columns.running):
+            arrays["env_ids"][i] = env_id
+    else:
+        header["env_ids"] = ids
+    return header, arrays
+
+
+def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Columns:
+    """The store that `dump` described, its steps in rows 1, 2, ...
+
+    Raises:
+        ValueError: If an array is missing or does not fit.
+    """
+    try:
+        return _restore(header, dict(arrays))
+    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise ValueError(f"the header does not fit: {error!r}") from error
+
+
+def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Columns:
+    columns = Columns()
+    n_steps, n_obs = int(header["n_steps"]), int(header["n_obs"])
+    obs_row = _numbers(arrays, "obs_row", n_steps, 1, n_obs)
+    next_row = _numbers(arrays, "next_row", n_steps, 1, n_obs)
+    successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)
+    steps, obs = columns.steps.take(n_steps), columns.obs_rows.take(n_obs)
+    columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
+    columns.alive[steps] = ~expect(arrays, "terminal", (n_steps,), np.bool_)
+    columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
+    if header["obs"] is not None:
+        columns._set_fields(
+            Field.restore(columns.obs_rows, header["obs"], arrays, "obs", obs),
+            Field.restore(columns.steps, header["action"], arrays, "action", steps),
+        )
+    elif n_steps:
+        raise ValueError("there are steps, but no observations")
+    for i, part in enumerate(header["extras"]):
+        extra = columns.extras[part["name"]] = Extra(columns.steps, part["name"])
+        extra.restore(part["field"], arrays, f"extra/{i}", steps)
+    columns._names = None if header["names"] is None else set(header["names"])
+    columns.lacks_next = bool(header["lacks_next"])
+    columns.running = dict(zip(_env_ids(header, arrays), map(_running, header["running"]), strict=True))
+    tails = sorted(run.tail for run in columns.running.values() if run.tail)
+    if tails != np.sort(steps[successor == RUNNING]).tolist():
+        raise ValueError("the running episodes do not fit the steps")
+    if any(not 0 <= run.pending <= n_obs or not set(run.waiting) <= set(steps.tolist()) for run in columns.running.values()):
+        raise ValueError("a running episode names a row that is not there")
+    return columns
+
+
+def _numbers(arrays: dict[str, NDArray[Any]], name: str, count: int, low: int, high: int) -> Indices:
+    array = expect(arrays, name, (count,), np.int64)
+    if count and not (low <= array.min() and array.max() <= high):
+        raise ValueError(f"the array {name!r} holds row numbers out of range")
+    return array
+
+
+def _running(parts: Sequence[Any]) -> Running:
+    run = Running()
+    run.tail, run.pending, run.waiting = int(parts[0]), int(parts[1]), [int(row) for row in parts[2]]
+    return run
+
+
+def _id_to_json(env_id: Any) -> list[Any] | None:
+    """An environment's name as JSON, None if it is neither integer nor string nor a tuple of such."""
+    if isinstance(env_id, int | np.integer) and not isinstance(env_id, bool):
+        return ["one", int(env_id)]
+    if isinstance(env_id, str):
+        return ["one", env_id]
+    if isinstance(env_id, tuple) and all(isinstance(part, int | str) for part in env_id):
+        return ["tuple", list(env_id)]
+    return None
+
+
+def _env_ids(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
+    if "env_ids" in header:
+        return [tuple(value) if kind == "tuple" else value for kind, value in header["env_ids"]]
+    return list(expect(dict(arrays), "env_ids", (len(header["running"]),), object))

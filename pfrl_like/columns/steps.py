@@ -1,0 +1,184 @@
+"""What a store of steps is made of: its columns, what they accept, and where each running episode stands."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns.extra import Extra
+from pfrl_like.columns.field import Field
+from pfrl_like.columns.rows import Rows
+
+Indices = NDArray[np.int64]
+
+ENDED = 0  # successor of an episode's last step: row 0, which has reward 0 and is its own successor
+RUNNING = -1  # successor of a running episode's newest step
+
+_RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
+_OPTIONAL = {"next_action"}  # known by PFRL's `append` under that name, and not given where the next action is not known
+#: Types of numbers that need no check before they enter a column of this dtype.
+_NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
+    np.dtype(np.int64): (np.int64, int),
+    np.dtype(np.float64): (np.float64, float),
+    np.dtype(np.float32): (np.float32,),
+    np.dtype(np.int32): (np.int32,),
+}
+
+
+class Running:
+    """Where the running episode of one environment stands.
+
+    Attributes:
+        tail: Its newest step, 0 if that one has been released.
+        pending: Row of the newest step's next observation, 0 if it has none.
+        waiting: For the user of the store: steps that have not become samplable yet.
+    """
+
+    __slots__ = ("pending", "tail", "waiting")
+
+    def __init__(self) -> None:
+        self.tail = 0
+        self.pending = 0
+        self.waiting: list[int] = []
+
+
+class Steps:
+    """Columns of steps and of observations, with the checks that everything passes on its way in.
+
+    Attributes:
+        running: The running episode of each environment that has one.
+        reward, alive, obs_row, next_row, successor: Step columns. `alive` is 0 where the episode terminated, else 1;
+            `next_row` equals `obs_row` where no next observation was given.
+        obs, action: Fields of nested values, None before the first step.
+        extras: Further columns by name.
+        plain, plain_action: The arrays of observations and actions where each is a single array or number.
+    """
+
+    def __init__(self) -> None:
+        self.steps = Rows()
+        self.obs_rows = Rows()
+        self.reward: NDArray[np.float64] = self.steps.array((), np.float64)
+        self.alive: NDArray[np.float32] = self.steps.array((), np.float32)
+        self.obs_row: Indices = self.steps.array((), np.int64)
+        self.next_row: Indices = self.steps.array((), np.int64)
+        self.successor: Indices = self.steps.array((), np.int64)
+        self.running: dict[Any, Running] = {}
+        self.extras: dict[str, Extra] = {}
+        self._names: set[str] | None = None  # of the extras that every step has to bring
+        self.lacks_next = False  # whether a step without next observation and without end was ever stored
+        self._set_fields(None, None)
+
+    def _set_fields(self, obs: Field | None, action: Field | None) -> None:
+        self.obs, self.action = obs, action
+        self.plain = obs.plain if obs else None
+        self.plain_action = action.plain if action else None
+        self._obs_shape = () if self.plain is None else self.plain.shape[1:]
+        self._action_shape = () if self.plain_action is None else self.plain_action.shape[1:]
+        self._action_dtype = None if self.plain_action is None else self.plain_action.dtype
+        self._action_types = _NUMBER_TYPES.get(self._action_dtype, ()) if self._action_shape == () else ()
+
+    def _checked(self, obs: Any, action: Any, next_obs: Any, extra: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        """Leaves of the observations and the action (the arrays themselves where they are plain)."""
+        self._check_names(extra)
+        obs_field, action_field = self.obs, self.action
+        if obs_field is None:
+            obs_field = Field.like(self.obs_rows, obs, strict=True, frames=True)
+        leaves = obs_field.check(obs, "obs")
+        next_leaves = None if next_obs is None else obs_field.check(next_obs, "next_obs")
+        if action_field is None:
+            action_field = Field.like(self.steps, action, strict=False)
+        action_leaves = action_field.check(action, "action")
+        if self.obs is None:
+            self._set_fields(obs_field, action_field)
+            self._names = set(extra) - _OPTIONAL
+        return (
+            leaves[0] if self.plain is not None else leaves,
+            action_leaves[0] if self.plain_action is not None else action_leaves,
+            next_leaves[0] if self.plain is not None and next_leaves else next_leaves,
+        )
+
+    def _check_names(self, extra: Mapping[str, Any]) -> None:
+        if self._names is None:
+            if bad := [name for name in extra if name in _RESERVED]:
+                raise ValueError(f"extra keywords: got {bad}, expected names other than {list(_RESERVED)}")
+        elif extra.keys() - _OPTIONAL != self._names:
+            raise ValueError(f"extra keywords: got {sorted(extra)}, expected {sorted(self._names)} as in the first step")
+
+    def _checked_extras(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        self._check_names(extra)
+        return {name: self.extras[name].check(value) if name in self.extras else value for name, value in extra.items()}
+
+    def _checked_many_extras(self, extra: Mapping[str, list[Any]], count: int) -> dict[str, list[Any]]:
+        self._check_names(extra)
+        return {name: (self.extras.get(name) or Extra(Rows(), name)).check_many(values) for name, values in extra.items()}
+
+    def _put_extras(self, row: int, checked: Mapping[str, Any]) -> None:
+        for name, value in checked.items():
+            if name not in self.extras:
+                self.extras[name] = Extra(self.steps, name)
+            self.extras[name].put(row, value)
+        if len(checked) < len(self.extras):
+            for name in _OPTIONAL - checked.keys():
+                self.extras[name].put(row, None)
+
+    def _put_observations(self, run: Running, leaves: list[Any], next_leaves: list[Any] | None) -> tuple[int, int]:
+        field, at = self.obs, run.pending
+        assert field is not None
+        self.obs_rows.reserve(2)
+        if not at or not field.same(at, leaves):
+            if at and not run.tail:
+                self._free_observation(at)
+            elif at:
+                field.forget(at)
+            at = self.obs_rows.free.pop()
+            field.put(at, leaves)
+        if next_leaves is None:
+            return at, at
+        next_at = self.obs_rows.free.pop()
+        field.put(next_at, next_leaves, like=at)
+        return at, next_at
+
+    def _put_many_observations(
+        self, runs: Sequence[Running], leaves: list[Any], next_leaves: list[Any]
+    ) -> tuple[Indices, Indices]:
+        assert self.obs is not None
+        at = np.array([run.pending for run in runs], np.int64)
+        new = np.flatnonzero((at == 0) | ~self.obs.same_many(at, leaves))
+        for i in new.tolist():
+            if runs[i].pending and not runs[i].tail:
+                self._free_observation(runs[i].pending)
+            elif runs[i].pending:
+                self.obs.forget(runs[i].pending)
+        at[new] = self.obs_rows.take(len(new))
+        none = np.zeros(len(runs), np.int64)
+        if len(new):
+            self.obs.put_many(at[new], [[leaf[i] for i in new] if isinstance(leaf, list) else leaf[new] for leaf in leaves], none[new])
+        next_at = self.obs_rows.take(len(runs))
+        self.obs.put_many(next_at, next_leaves, at)
+        return at, next_at
+
+    def continues(self, env_id: Any, obs: Any) -> bool:
+        """Whether an observation equals the next observation of the newest step of this environment."""
+        run = self.running.get(env_id)
+        if run is None or self.obs is None or not run.pending:
+            return False
+        return self.obs.same(run.pending, self.obs.check(obs, "obs"))
+
+    def end(self, env_id: Any) -> None:
+        """Say that the running episode of an environment is over."""
+        run = self.running.pop(env_id, None)
+        if run is None:
+            return
+        if run.pending and self.plain is None and self.obs is not None:
+            self.obs.forget(run.pending)
+        if run.tail:
+            self.successor[run.tail] = ENDED
+        elif run.pending:
+            self._free_observation(run.pending)
+
+    def _free_observation(self, row: int) -> None:
+        assert self.obs is not None
+        self.obs.drop(row)
+        self.obs_rows.free.append(row)
+

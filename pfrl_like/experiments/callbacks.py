@@ -1,0 +1,118 @@
+"""What happens beside training: hooks, logs, evaluation, checkpoints. Each sees only the clock."""
+
+import collections
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.loggers import MetricsLogger
+from pfrl_like.utils.isolated_rng import isolated_rng
+
+
+class StepHooks:
+    """Calls every hook as `hook(env, agent, t)` for every step, with the user's own environment."""
+
+    def __init__(self, hooks: Sequence[Callable[[Any, Any, int], Any]], env: Any, agent: Any) -> None:
+        self.hooks, self.env, self.agent = hooks, env, agent
+
+    def __call__(self, clock: Clock) -> None:
+        for t in range(clock.previous_t + 1, clock.t + 1):
+            for hook in self.hooks:
+                hook(self.env, self.agent, t)
+
+
+class EpisodeLog:
+    """Writes a line for every finished episode: to the loggers, and to the logging module (serial runs).
+
+    Args:
+        agent: Asked for its statistics.
+        loggers: Where the metrics go.
+        logger: Where a line for people goes; None for none.
+        outdir: Named in that line.
+    """
+
+    def __init__(
+        self, agent: Any, loggers: Sequence[MetricsLogger], logger: logging.Logger | None, outdir: str
+    ) -> None:
+        self.agent, self.loggers, self.logger, self.outdir = agent, loggers, logger, outdir
+
+    def __call__(self, clock: Clock) -> None:
+        if not clock.ended:
+            return
+        first = clock.episodes - len(clock.ended)
+        for i, episode in enumerate(clock.ended):
+            metrics = {"episode": first + i, "return": episode.total_reward, "length": episode.length}
+            for logger in self.loggers:
+                logger.log(clock.t, metrics)
+            if self.logger is not None and self.logger.isEnabledFor(logging.INFO):
+                self.logger.info(
+                    "outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, first + i, episode.total_reward
+                )
+                self.logger.info("statistics:%s", self.agent.get_statistics())
+
+
+class IntervalLog:
+    """Logs the mean return of recent episodes every `interval` steps (batch runs)."""
+
+    def __init__(self, agent: Any, interval: int | None, window: int, logger: logging.Logger, outdir: str) -> None:
+        self.agent, self.interval, self.logger, self.outdir = agent, interval, logger, outdir
+        self.returns: collections.deque[float] = collections.deque(maxlen=window)
+
+    def __call__(self, clock: Clock) -> None:
+        self.returns.extend(episode.total_reward for episode in clock.ended)
+        if self.interval is None or clock.t // self.interval == clock.previous_t // self.interval:
+            return
+        last, mean = (self.returns[-1], np.mean(self.returns)) if self.returns else (np.nan, np.nan)
+        self.logger.info(
+            "outdir:%s step:%s episode:%s last_R:%s average_R:%s", self.outdir, clock.t, clock.episodes, last, mean
+        )
+        self.logger.info("statistics:%s", self.agent.get_statistics())
+
+
+class Evaluation:
+    """Evaluates when it is due, and ends training when the score is good enough.
+
+    Args:
+        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`.
+        agent: Asked for its statistics.
+        successful_score: Score that ends training; None for none.
+        during_episode: Whether evaluation may interrupt an episode.
+    """
+
+    def __init__(self, evaluator: Any, agent: Any, successful_score: float | None, during_episode: bool) -> None:
+        self.evaluator, self.agent = evaluator, agent
+        self.successful_score, self.during_episode = successful_score, during_episode
+        self.history: list[dict[str, Any]] = []
+
+    def __call__(self, clock: Clock) -> None:
+        if not (self.during_episode or clock.ended or clock.done):
+            return
+        score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
+        if score is not None:
+            self.history.append({**dict(self.agent.get_statistics()), "eval_score": score})
+            if self.successful_score is not None and self.evaluator.max_score >= self.successful_score:
+                clock.stop()
+
+
+class Checkpoints:
+    """Saves the agent as `<t>_checkpoint` at every multiple of `interval`; a failed save is logged, training goes on."""
+
+    def __init__(self, agent: Any, interval: int, outdir: str, logger: logging.Logger) -> None:
+        self.agent, self.interval, self.outdir, self.logger = agent, interval, outdir, logger
+
+    def __call__(self, clock: Clock) -> None:
+        due = clock.t - clock.t % self.interval
+        if due > clock.previous_t:
+            save_agent(self.agent, due, self.outdir, self.logger, suffix="_checkpoint")
+
+
+def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
+    """Save an agent as `<outdir>/<t><suffix>`, without a trace in the random streams."""
+    dirname = os.path.join(outdir, f"{t}{suffix}")
+    with isolated_rng():
+        agent.save(dirname)
+    logger.info("Saved the agent to %s", dirname)

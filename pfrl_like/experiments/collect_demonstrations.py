@@ -1,0 +1,80 @@
+"""Demonstrations: transitions of an agent that neither explores nor learns."""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pfrl_like.experiments.loop import Clock, run
+from pfrl_like.experiments.sources import SerialSource
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class _Recorder:
+    """Stands between the loop and the agent, and stores what passes."""
+
+    def __init__(self, agent: Any, append: Callable[..., None], stop: Callable[[], None]) -> None:
+        self.agent, self.append, self.stop = agent, append, stop
+
+    def act(self, obs: Any, **told: Any) -> Any:
+        self.obs, self.action = obs, self.agent.act(obs, **told)
+        return self.action
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, **told: Any) -> None:
+        self.agent.observe(obs, reward, done, reset, **told)
+        self.append(
+            state=self.obs, action=self.action, reward=reward, next_state=obs, is_state_terminal=done
+        )
+        if reset and not done:
+            self.stop()
+
+
+def collect_demonstrations(
+    agent: Any,
+    env: Any,
+    steps: int | None,
+    episodes: int | None,
+    outdir: str | os.PathLike[str],
+    max_episode_len: int | None = None,
+    logger: logging.Logger | None = None,
+) -> Any:
+    """Run an agent in evaluation mode and keep its transitions in `<outdir>/demonstrations.replay`.
+
+    Args:
+        agent: The demonstrator.
+        env: Environment of any of the forms that `as_gymnasium` takes.
+        steps: Steps to record; None with `episodes`.
+        episodes: Episodes to record; None with `steps`.
+        outdir: Where the file goes; made if it is missing.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        logger: Gets a line for every episode.
+
+    Returns:
+        The `ReplayBuffer` that was saved; `ReplayBuffer.load` reads the file.
+
+    Raises:
+        ValueError: If both or neither of `steps` and `episodes` are given.
+    """
+    from pfrl_like.replay_buffers import ReplayBuffer
+
+    if (steps is None) == (episodes is None):
+        raise ValueError(f"steps is {steps} and episodes is {episodes}, expected exactly one of them")
+    logger = logger or _LOGGER
+    buffer = ReplayBuffer()
+    recorder = _Recorder(agent, buffer.append, buffer.stop_current_episode)
+
+    def watch(clock: Clock) -> None:
+        for episode in clock.ended:
+            logger.info("demonstration episode %s length:%s R:%s", clock.episodes - 1, episode.length, episode.total_reward)
+        if episodes is not None and clock.episodes >= episodes:
+            clock.stop()
+
+    clock = Clock(2**62 if steps is None else steps)
+    with agent.eval_mode():
+        run(SerialSource(recorder, env, max_episode_len), clock, [watch])
+    if not clock.between_episodes:
+        buffer.stop_current_episode()
+    os.makedirs(outdir, exist_ok=True)
+    buffer.save(os.path.join(outdir, "demonstrations.replay"))
+    return buffer

@@ -1,0 +1,67 @@
+"""Hooks that are called after each evaluation."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from pfrl_like.errors import MissingDependencyError
+
+
+class EvaluationHook(ABC):
+    """Base of evaluation hooks.
+
+    Attributes:
+        support_train_agent: Whether it may be used with `train_agent_with_evaluation`.
+        support_train_agent_batch: Whether it may be used with `train_agent_batch_with_evaluation`.
+        support_train_agent_async: Whether it may be used with asynchronous training.
+    """
+
+    support_train_agent: bool = False
+    support_train_agent_batch: bool = False
+    support_train_agent_async: bool = False
+
+    @abstractmethod
+    def __call__(
+        self, env: Any, agent: Any, evaluator: Any, step: int, eval_stats: Any, agent_stats: Any, env_stats: Any
+    ) -> None:
+        """Act after an evaluation.
+
+        Args:
+            env: Evaluation environment.
+            agent: The agent.
+            evaluator: The evaluator, with `max_score` as it was before this evaluation.
+            step: Steps of training so far.
+            eval_stats: Dict of the evaluation's statistics ("mean", "median", ...).
+            agent_stats: The agent's statistics, (name, value) pairs.
+            env_stats: The environment's statistics, (name, value) pairs.
+        """
+
+
+class OptunaPrunerHook(EvaluationHook):
+    """Reports the mean return of every evaluation to an Optuna trial and ends the run when it is pruned.
+
+    Args:
+        trial: `optuna.trial.Trial`.
+
+    Raises:
+        MissingDependencyError: If Optuna is not installed.
+    """
+
+    support_train_agent = True
+    support_train_agent_batch = True
+    support_train_agent_async = True
+
+    def __init__(self, trial: Any) -> None:
+        try:
+            import optuna
+        except ImportError as error:
+            raise MissingDependencyError("optuna", "OptunaPrunerHook", "search") from error
+        self.trial = trial
+        self._pruned = optuna.TrialPruned
+
+    def __call__(
+        self, env: Any, agent: Any, evaluator: Any, step: int, eval_stats: Any, agent_stats: Any, env_stats: Any
+    ) -> None:
+        """Report, and raise `optuna.TrialPruned` if the trial should end."""
+        self.trial.report(eval_stats["mean"], step=step)
+        if self.trial.should_prune():
+            raise self._pruned()

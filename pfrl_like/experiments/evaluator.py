@@ -1,0 +1,334 @@
+"""Evaluation of an agent: how good its actions are when it neither explores nor learns."""
+
+import itertools
+import logging
+import os
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.env import as_gymnasium
+from pfrl_like.envs import as_vector_stream
+from pfrl_like.experiments.callbacks import save_agent
+from pfrl_like.experiments.sources import MASK, told_of
+from pfrl_like.loggers.tensorboard import TensorBoardLogger
+from pfrl_like.utils.isolated_rng import isolated_rng
+
+_LOGGER = logging.getLogger(__name__)
+BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
+
+
+def run_evaluation_episodes(
+    env: Any,
+    agent: Any,
+    n_steps: int | None,
+    n_episodes: int | None,
+    max_episode_len: int | None = None,
+    logger: logging.Logger | None = None,
+) -> tuple[list[float], list[float]]:
+    """Run an agent in evaluation mode in one environment.
+
+    Args:
+        env: Environment of any of the forms that `as_gymnasium` takes.
+        agent: Agent to evaluate.
+        n_steps: Steps to run for; an episode unfinished then counts only if it is the first. None with `n_episodes`.
+        n_episodes: Episodes to run for; None with `n_steps`.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        logger: Gets a line for every episode.
+
+    Returns:
+        Returns and lengths of the episodes.
+
+    Raises:
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given.
+    """
+    _check_extent(n_steps, n_episodes)
+    env = as_gymnasium(env)
+    scores: list[float] = []
+    lengths: list[float] = []
+    steps_left = itertools.count() if n_steps is None else reversed(range(n_steps))
+    running = False
+    total_reward, length = 0.0, 0
+    with agent.eval_mode():
+        for left in steps_left:
+            if not running:
+                obs, info = env.reset()
+                mask, total_reward, length, running = info.get(MASK), 0.0, 0, True
+            action = agent.act(obs, **({} if mask is None else {MASK: mask}))
+            obs, reward, terminated, truncated, info = env.step(action)
+            mask = info.get(MASK)
+            total_reward += float(reward)
+            length += 1
+            reset = bool(truncated) or length == max_episode_len or bool(info.get("needs_reset", False))
+            running = not (terminated or reset)
+            last = n_steps is not None and left == 0
+            agent.observe(obs, reward, bool(terminated), reset or last)  # the last step leaves no state behind
+            if not running or (last and not scores):
+                _log_episode(logger, len(scores), length, total_reward)
+                scores.append(total_reward)
+                lengths.append(float(length))
+            if n_episodes is not None and len(scores) >= n_episodes:
+                break
+    return scores, lengths
+
+
+def batch_run_evaluation_episodes(
+    env: Any,
+    agent: Any,
+    n_steps: int | None,
+    n_episodes: int | None,
+    max_episode_len: int | None = None,
+    logger: logging.Logger | None = None,
+) -> tuple[list[float], list[float]]:
+    """The same in a vector environment.
+
+    Episodes count in the order in which they were begun, not ended, so that short ones are not preferred; `n_steps` is
+    counted over the episodes that count.
+
+    Raises:
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given.
+    """
+    _check_extent(n_steps, n_episodes)
+    stream = as_vector_stream(env)
+    k = stream.num_envs
+    number = np.arange(k)  # of the episode that runs in each environment
+    finished: dict[int, tuple[float, int]] = {}
+    total_reward, length = np.zeros(k), np.zeros(k, dtype=np.int64)
+    end: Any = None
+    with agent.eval_mode():
+        while True:
+            now = stream.reset() if end is None else stream.begin(end)
+            step = stream.step(agent.batch_act(now.obs, **told_of(now)))
+            total_reward += np.where(step.active, step.reward, 0.0)
+            length += step.active
+            reset = step.truncated if max_episode_len is None else step.truncated | (length == max_episode_len)
+            end = (step.terminated | reset) & step.active
+            for i in np.flatnonzero(end):
+                finished[int(number[i])] = (float(total_reward[i]), int(length[i]))
+                number[i] = number.max() + 1
+            counted = _counted(finished, number, total_reward, length, n_steps, n_episodes)
+            total_reward[end], length[end] = 0.0, 0
+            last = counted is not None
+            agent.batch_observe(
+                step.obs, step.reward, step.terminated, np.ones_like(reset) if last else reset, **told_of(step)
+            )
+            if counted is not None:
+                break
+    for i, (score, steps) in enumerate(counted):
+        _log_episode(logger, i, steps, score)
+    return [score for score, _ in counted], [float(steps) for _, steps in counted]
+
+
+def _counted(
+    finished: dict[int, tuple[float, int]],
+    number: Any,
+    total_reward: Any,
+    length: Any,
+    n_steps: int | None,
+    n_episodes: int | None,
+) -> list[tuple[float, int]] | None:
+    """The episodes that count, once they are enough; None before."""
+    in_order = [finished[i] for i in itertools.takewhile(finished.__contains__, itertools.count())]
+    if n_steps is None:
+        assert n_episodes is not None
+        return in_order[:n_episodes] if len(in_order) >= n_episodes else None
+    ends = list(itertools.accumulate(steps for _, steps in in_order))
+    whole = [episode for episode, end in zip(in_order, ends, strict=True) if end <= n_steps]
+    if ends and ends[-1] >= n_steps:
+        return whole or in_order[:1]
+    oldest = np.flatnonzero(number == len(in_order))
+    running = int(length[oldest[0]]) if len(oldest) else 0
+    if (ends[-1] if ends else 0) + running < n_steps:
+        return None
+    return whole or [(float(total_reward[oldest[0]]), running)]
+
+
+def eval_performance(
+    env: Any,
+    agent: Any,
+    n_steps: int | None,
+    n_episodes: int | None,
+    max_episode_len: int | None = None,
+    logger: logging.Logger | None = None,
+) -> dict[str, Any]:
+    """Evaluate an agent in one or several environments.
+
+    Args:
+        env: Environment, or vector environment.
+        agent: Agent to evaluate.
+        n_steps: Steps to run for; None with `n_episodes`.
+        n_episodes: Episodes to run for; None with `n_steps`.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        logger: Gets a line for every episode.
+
+    Returns:
+        "episodes" (their number), "mean", "median", "stdev", "max" and "min" of the returns, and the last five of the
+        lengths with the prefix "length_". The deviation is that of a sample, 0 for one episode.
+
+    Raises:
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given.
+    """
+    run = batch_run_evaluation_episodes if is_vector(env) else run_evaluation_episodes
+    scores, lengths = run(env, agent, n_steps, n_episodes, max_episode_len, logger)
+    return {
+        "episodes": len(scores),
+        **_summary(scores),
+        **{f"length_{k}": v for k, v in _summary(lengths).items()},
+        "returns": scores,
+    }
+
+
+def is_vector(env: Any) -> bool:
+    """Whether this is several environments in one."""
+    return isinstance(getattr(env, "num_envs", None), int)
+
+
+def _summary(values: Sequence[float]) -> dict[str, float]:
+    return {
+        "mean": statistics.mean(values),
+        "median": statistics.median(values),
+        "stdev": statistics.stdev(values) if len(values) >= 2 else 0.0,
+        "max": max(values),
+        "min": min(values),
+    }
+
+
+class Evaluator:
+    """Evaluates an agent every so many steps, keeps the scores in `scores.txt` and the best agent in `best`.
+
+    Args:
+        agent: Agent to evaluate.
+        env: Environment, or vector environment, to evaluate in.
+        n_steps: Steps of each evaluation; None with `n_episodes`.
+        n_episodes: Episodes of each evaluation; None with `n_steps`.
+        eval_interval: Steps of training between evaluations.
+        outdir: Run directory.
+        max_episode_len: Steps after which an episode is cut off.
+        step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`.
+        evaluation_hooks: Called after every evaluation.
+        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
+        logger: Logger of this run.
+        use_tensorboard: Whether to log to TensorBoard, too.
+        success_threshold: Return from which an episode counts as a success; adds "success_rate" to the statistics.
+        env_choice: How `env` was chosen, for `run.json`. One made anew is seeded from the global NumPy stream, which
+            is left as it was.
+
+    Attributes:
+        max_score: Best mean return so far.
+
+    Raises:
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or `eval_interval` is not positive.
+        MissingDependencyError: If TensorBoard is asked for and not installed.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        env: Any,
+        n_steps: int | None,
+        n_episodes: int | None,
+        eval_interval: int,
+        outdir: str | os.PathLike[str],
+        max_episode_len: int | None = None,
+        step_offset: int = 0,
+        evaluation_hooks: Sequence[Any] = (),
+        save_best_so_far_agent: bool = True,
+        logger: logging.Logger | None = None,
+        use_tensorboard: bool = False,
+        *,
+        success_threshold: float | None = None,
+        env_choice: str = "eval_env given",
+    ) -> None:
+        _check_extent(n_steps, n_episodes)
+        if eval_interval < 1:
+            raise ValueError(f"eval_interval is {eval_interval!r}, expected a positive number of steps")
+        self.agent, self.env = agent, env
+        self.n_steps, self.n_episodes, self.eval_interval = n_steps, n_episodes, eval_interval
+        self.outdir = os.fspath(outdir)
+        self.max_episode_len, self.step_offset = max_episode_len, step_offset
+        self.evaluation_hooks = evaluation_hooks
+        self.save_best_so_far_agent = save_best_so_far_agent
+        self.logger = logger or _LOGGER
+        self.success_threshold, self.env_choice = success_threshold, env_choice
+        self.max_score = float(np.finfo(np.float32).min)
+        self.prev_eval_t = step_offset - step_offset % eval_interval
+        self.start_time = time.time()
+        os.makedirs(self.outdir, exist_ok=True)
+        self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
+        self._write_header()
+        if env_choice.startswith("fresh"):
+            with isolated_rng():
+                env.reset(seed=int(np.random.randint(2**31)))
+
+    def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
+        """Evaluate if `eval_interval` steps have passed since the last time.
+
+        Args:
+            t: Steps of training so far.
+            episodes: Training episodes finished so far.
+
+        Returns:
+            The mean return, or None if it was not necessary.
+        """
+        if t < self.prev_eval_t + self.eval_interval:
+            return None
+        score = self.evaluate_and_update_max_score(t, episodes)
+        self.prev_eval_t = t - t % self.eval_interval
+        return score
+
+    def evaluate_and_update_max_score(self, t: int, episodes: int) -> float:
+        """Evaluate now; arguments and result as `evaluate_if_necessary`."""
+        getattr(self.env, "clear_statistics", lambda: None)()
+        with isolated_rng(self.env):
+            stats = eval_performance(
+                self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger
+            )
+        returns = stats.pop("returns")
+        if self.success_threshold is not None:
+            stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
+        agent_stats, env_stats = self.agent.get_statistics(), self._env_statistics()
+        mean = float(stats["mean"])
+        row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
+        self._append([*row, *(value for _, value in agent_stats), *(value for _, value in env_stats)])
+        if self._tensorboard is not None:
+            self._tensorboard.log_evaluation(t, agent_stats, stats, env_stats)
+        for hook in self.evaluation_hooks:
+            hook(
+                env=self.env, agent=self.agent, evaluator=self, step=t,
+                eval_stats=stats, agent_stats=agent_stats, env_stats=env_stats,
+            )  # fmt: skip
+        if mean > self.max_score:
+            self.logger.info("The best score is updated %s -> %s", self.max_score, mean)
+            self.max_score = mean
+            if self.save_best_so_far_agent:
+                save_agent(self.agent, "best", self.outdir, self.logger)
+        return mean
+
+    def _env_statistics(self) -> list[tuple[str, Any]]:
+        return list(getattr(self.env, "get_statistics", list)())
+
+    def _write_header(self) -> None:
+        names = [name for name, _ in [*self.agent.get_statistics(), *self._env_statistics()]]
+        if self.step_offset and os.path.exists(self._scores_path()):
+            return  # a run that goes on keeps its scores
+        with open(self._scores_path(), "w", encoding="utf-8") as file:
+            print(*BASIC_COLUMNS, *names, sep="\t", file=file)
+
+    def _append(self, values: Sequence[Any]) -> None:
+        with open(self._scores_path(), "a", encoding="utf-8") as file:
+            print(*values, sep="\t", file=file)
+
+    def _scores_path(self) -> str:
+        return os.path.join(self.outdir, "scores.txt")
+
+
+def _check_extent(n_steps: int | None, n_episodes: int | None) -> None:
+    if (n_steps is None) == (n_episodes is None):
+        raise ValueError(f"n_steps is {n_steps} and n_episodes is {n_episodes}, expected exactly one of them")
+
+
+def _log_episode(logger: logging.Logger | None, number: int, length: int, score: float) -> None:
+    (logger or _LOGGER).info("evaluation episode %s length:%s R:%s", number, length, score)

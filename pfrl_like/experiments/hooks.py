@@ -1,0 +1,50 @@
+"""Hooks of the training loop."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+class StepHook(ABC):
+    """What a step hook looks like; any callable of (env, agent, step) does as well."""
+
+    @abstractmethod
+    def __call__(self, env: Any, agent: Any, step: int) -> Any:
+        """Act after a step.
+
+        Args:
+            env: The environment that was given to the runner.
+            agent: The agent in training.
+            step: Steps so far.
+        """
+
+
+class LinearInterpolationHook(StepHook):
+    """Feeds a value that moves in a straight line from step 1 to step `total_steps`, and then stays, to a setter.
+
+    For instance, to decay a learning rate::
+
+        def set_lr(env, agent, value):
+            for group in agent.optimizer.param_groups:
+                group["lr"] = value
+
+        hook = LinearInterpolationHook(10**6, 1e-3, 0, set_lr)
+
+    Args:
+        total_steps: Step at which `stop_value` is reached.
+        start_value: Value at step 1.
+        stop_value: Value in the end.
+        setter: Called as (env, agent, value) at every step.
+    """
+
+    def __init__(
+        self, total_steps: int, start_value: float, stop_value: float, setter: Callable[[Any, Any, Any], Any]
+    ) -> None:
+        self.total_steps, self.start_value, self.stop_value, self.setter = total_steps, start_value, stop_value, setter
+
+    def __call__(self, env: Any, agent: Any, step: int) -> None:
+        """Set the value of this step."""
+        value = np.interp(step, [1, self.total_steps], [self.start_value, self.stop_value])
+        self.setter(env, agent, float(value))

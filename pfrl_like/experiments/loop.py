@@ -1,0 +1,71 @@
+"""The one training loop: a source advances training, callbacks look at the clock."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+
+class Episode(NamedTuple):
+    """A finished training episode.
+
+    Attributes:
+        total_reward: Undiscounted return.
+        length: Steps.
+    """
+
+    total_reward: float
+    length: int
+
+
+class Clock:
+    """Where training stands; all that callbacks see of it.
+
+    Args:
+        steps: Step at which training ends.
+        step_offset: Step at which it starts.
+
+    Attributes:
+        t: Environment steps so far, of all environments together.
+        previous_t: `t` before the last tick.
+        episodes: Episodes finished so far.
+        ended: Episodes that ended in the last tick.
+        between_episodes: Whether no episode is running, so that even a shared environment may be used otherwise.
+    """
+
+    def __init__(self, steps: int, step_offset: int = 0) -> None:
+        self.steps = steps
+        self.t = self.previous_t = step_offset
+        self.episodes = 0
+        self.ended: Sequence[Episode] = ()
+        self.between_episodes = False
+        self.stopped = False
+
+    @property
+    def done(self) -> bool:
+        """Whether training is over."""
+        return self.stopped or self.t >= self.steps
+
+    def stop(self) -> None:
+        """End training after this tick."""
+        self.stopped = True
+
+
+class Source(Protocol):
+    """Where training comes from: an environment, several, a dataset."""
+
+    def tick(self, clock: Clock) -> tuple[int, Sequence[Episode]]:
+        """Advance training by at least one step; return the number of steps and the episodes that ended."""
+
+
+Callback = Callable[[Clock], None]
+
+
+def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
+    """Let a source tick until the clock says that training is over; call every callback, in order, after each tick."""
+    while not clock.done:
+        n_steps, clock.ended = source.tick(clock)
+        clock.previous_t = clock.t
+        clock.t += n_steps
+        if clock.ended:
+            clock.episodes += len(clock.ended)
+        for callback in callbacks:
+            callback(clock)

@@ -1,0 +1,106 @@
+"""The directory of a run, and a record of the circumstances in which it started."""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|credential|auth|cookie|private|session|signature|dsn", re.IGNORECASE)
+_URL_WITH_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+MASK = "********"
+
+
+def is_under_git_control() -> bool:
+    """Whether the current directory belongs to a git repository with at least one commit."""
+    return _git("rev-parse", "--verify", "HEAD") is not None
+
+
+def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -> str:
+    """Make an id that is the same for the same commit, uncommitted changes and command line.
+
+    Args:
+        prefix: First part of the id, if given.
+        argv: Command line.
+
+    Returns:
+        Text that can be a directory name.
+
+    Raises:
+        RuntimeError: If the current directory is not under git control.
+    """
+    head, diff = _git("rev-parse", "HEAD"), _git("diff", "HEAD")
+    if head is None or diff is None:
+        raise RuntimeError("an experiment id needs git, and the current directory is not in a repository with a commit")
+    parts = [] if prefix is None else [prefix]
+    parts.append(head.decode().strip())
+    parts += [f"{zlib.crc32(source):08x}" for source in (diff, json.dumps(list(argv)).encode())]
+    return "-".join(parts)
+
+
+def prepare_output_dir(
+    args: Mapping[str, Any] | argparse.Namespace,
+    basedir: str | os.PathLike[str] | None = None,
+    exp_id: str | None = None,
+    argv: Sequence[str] | None = None,
+    time_format: str = "%Y%m%dT%H%M%S.%f",
+    make_backup: bool = True,
+) -> str:
+    """Make the directory of a run.
+
+    It gets `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (values that look like secrets masked),
+    `start.txt` (the time, one line for every start) and, under git, `git-head.txt`, `git-status.txt`, `git-log.txt`
+    and `git-diff.txt`.
+
+    Args:
+        args: Arguments to record; what JSON does not know is recorded as text.
+        basedir: Where to make it; None is the current directory.
+        exp_id: Its name; None takes `generate_exp_id()` under git and the time elsewhere.
+        argv: Command line; None is that of this process.
+        time_format: Format of times in names.
+        make_backup: Whether to copy an older run of the same id to `<directory>.<time>.backup` first.
+
+    Returns:
+        Path of the directory.
+    """
+    argv = list(sys.argv if argv is None else argv)
+    under_git = is_under_git_control()
+    if exp_id is None:
+        exp_id = generate_exp_id(argv=argv) if under_git else datetime.datetime.now().strftime(time_format)
+    outdir = os.path.join(os.fspath(basedir or "."), exp_id)
+    if make_backup and os.path.exists(outdir):
+        shutil.copytree(outdir, f"{outdir}.{datetime.datetime.now().strftime(time_format)}.backup", symlinks=True)
+    os.makedirs(outdir, exist_ok=True)
+
+    def write(name: str, text: str, mode: str = "w") -> None:
+        with open(os.path.join(outdir, name), mode, encoding="utf-8") as file:
+            file.write(text)
+
+    write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
+    write("args.txt", json.dumps(vars(args) if isinstance(args, argparse.Namespace) else dict(args), default=str))
+    write("command.txt", " ".join(argv))
+    write("environ.txt", json.dumps({name: masked(name, value) for name, value in os.environ.items()}))
+    if under_git:
+        for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
+            write(f"git-{name}.txt", (_git(*command.split()) or b"").decode(errors="replace"))
+    return outdir
+
+
+def masked(name: str, value: str) -> str:
+    """The value of an environment variable without what looks secret: all of it, or the user part of a URL."""
+    return MASK if _SECRET_NAME.search(name) else _URL_WITH_PASSWORD.sub(f"{MASK}@", value)
+
+
+def _git(*arguments: str) -> bytes | None:
+    """What git prints, None if it is not there or fails."""
+    try:
+        result = subprocess.run(["git", *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return result.stdout

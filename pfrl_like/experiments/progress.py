@@ -1,0 +1,82 @@
+"""A progress bar: step, speed, latest return and score, time left."""
+
+import collections
+import sys
+import time
+from typing import Any, TextIO
+
+from pfrl_like.experiments.loop import Clock
+
+WIDTH = 24
+
+
+def wants_progress(progress: bool | None) -> bool:
+    """Whether to show progress; None means only on a terminal."""
+    return sys.stderr.isatty() if progress is None else progress
+
+
+class Progress:
+    """Draws a bar on a terminal, and prints a plain line now and then elsewhere.
+
+    Args:
+        steps: Step at which training ends.
+        step_offset: Step at which it starts.
+        evaluator: Its `max_score` is shown, if there is one.
+        stream: Where to write; None is the standard error stream.
+        clock: Gives the time in seconds.
+    """
+
+    def __init__(
+        self, steps: int, step_offset: int = 0, evaluator: Any = None, stream: TextIO | None = None, clock: Any = None
+    ) -> None:
+        self.stream = stream or sys.stderr
+        self.now = clock or time.monotonic
+        self.steps, self.first, self.evaluator = steps, step_offset, evaluator
+        self.is_terminal = self.stream.isatty()
+        self.interval = 0.2 if self.is_terminal else 10.0
+        self.returns: collections.deque[float] = collections.deque(maxlen=20)
+        self.started = self.shown = self.now()
+        self._last: Clock | None = None
+
+    def __call__(self, clock: Clock) -> None:
+        """Show the clock, unless that was done a moment ago."""
+        self._last = clock
+        if clock.ended:
+            self.returns.extend(episode.total_reward for episode in clock.ended)
+        if clock.t & 15 and not clock.done:  # looking at the time costs more than this
+            return
+        now = self.now()
+        if now - self.shown >= self.interval or clock.done:
+            self.shown = now
+            self._write(clock, now)
+
+    def close(self) -> None:
+        """Leave the last state on the screen."""
+        if self._last is not None and self.is_terminal:
+            self._write(self._last, self.now())
+            self.stream.write("\n")
+            self.stream.flush()
+
+    def _write(self, clock: Clock, now: float) -> None:
+        speed = (clock.t - self.first) / max(now - self.started, 1e-9)
+        share = min(clock.t / self.steps, 1.0) if self.steps else 1.0
+        parts = [f"{clock.t:,}/{self.steps:,} steps", f"{speed:,.0f}/s"]
+        if self.returns:
+            parts.append(f"return {sum(self.returns) / len(self.returns):.1f}")
+        if self.evaluator is not None and self.evaluator.max_score > -1e38:
+            parts.append(f"best score {self.evaluator.max_score:.1f}")
+        left = (self.steps - clock.t) / max(speed, 1e-9)
+        parts.append(f"{_duration(now - self.started)} + {_duration(left)} left")
+        text = "  ".join(parts)
+        if self.is_terminal:
+            bar = "█" * int(share * WIDTH) + "░" * (WIDTH - int(share * WIDTH))
+            self.stream.write(f"\r{bar} {share:4.0%}  {text}\x1b[K")
+        else:
+            self.stream.write(f"{share:4.0%}  {text}\n")
+        self.stream.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

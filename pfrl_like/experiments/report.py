@@ -1,0 +1,110 @@
+"""`report.html` and `learning_curve.svg`: a finished run at a glance, in files that need nothing else."""
+
+import csv
+import html
+import json
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from pfrl_like.storage import atomic_write
+
+Curve = tuple[Sequence[float], Sequence[float]]
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 380, 70, 45, 30, 20
+
+
+def write_report(outdir: str) -> None:
+    """Draw the learning curve of a run and write its report.
+
+    Args:
+        outdir: Run directory with `metrics.csv`, `run.json` and, if the run was evaluated, `scores.txt`.
+    """
+    episodes = _columns(os.path.join(outdir, "metrics.csv"), ",", "step", "return")
+    scores = _columns(os.path.join(outdir, "scores.txt"), "\t", "steps", "mean")
+    svg = learning_curve(episodes, scores)
+    with open(os.path.join(outdir, "run.json"), encoding="utf-8") as file:
+        record = json.load(file)
+    atomic_write(os.path.join(outdir, "learning_curve.svg"), svg.encode(), durable=False)
+    atomic_write(os.path.join(outdir, "report.html"), _page(svg, record, scores).encode(), durable=False)
+
+
+def learning_curve(episodes: Curve, scores: Curve) -> str:
+    """An SVG picture of training returns (their running mean as a line) and evaluation scores over the steps.
+
+    Args:
+        episodes: Steps at which training episodes ended, and their returns.
+        scores: Steps of the evaluations, and their mean returns.
+    """
+    steps = np.array([*episodes[0], *scores[0]] or [0.0, 1.0])
+    values = np.array([*episodes[1], *scores[1]] or [0.0, 1.0])
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    last = max(float(steps.max()), 1.0)
+
+    def x(step: float) -> float:
+        return LEFT + (WIDTH - LEFT - RIGHT) * step / last
+
+    def y(value: float) -> float:
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
+
+    def line(curve: Curve, style: str) -> str:
+        points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(*curve, strict=True))
+        return f'<polyline points="{points}" fill="none" {style}/>'
+
+    shown = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]
+    dots = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="1.2"/>' for a, b in zip(*shown, strict=True))
+    marks = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3"/>' for a, b in zip(*scores, strict=True))
+    ticks = "".join(
+        f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(v):.1f}" y2="{y(v):.1f}" stroke="#ddd"/>'
+        f'<text x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.4g}</text>'
+        for v in np.linspace(low, high, 5)
+    ) + "".join(
+        f'<text x="{x(s):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{s:,.0f}</text>'
+        for s in np.linspace(0, last, 5)
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+        f'font-size="12"><rect width="100%" height="100%" fill="white"/>{ticks}'
+        f'<g fill="#9bbce0">{dots}</g>{line(_running_mean(episodes), 'stroke="#3572b0" stroke-width="1.5"')}'
+        f'{line(scores, 'stroke="#c03a2b" stroke-width="2"')}<g fill="#c03a2b">{marks}</g>'
+        f'<text x="{LEFT}" y="18" fill="#3572b0">training return (mean of 20 episodes)</text>'
+        f'<text x="{WIDTH - RIGHT}" y="18" text-anchor="end" fill="#c03a2b">evaluation, mean return</text>'
+        f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">environment steps</text></svg>\n'
+    )
+
+
+def _running_mean(curve: Curve, window: int = 20) -> Curve:
+    values = np.asarray(curve[1], dtype=float)
+    if len(values) < window:
+        return curve[0], values.tolist()
+    return curve[0][window - 1 :], np.convolve(values, np.ones(window) / window, "valid").tolist()
+
+
+def _columns(path: str, delimiter: str, first: str, second: str) -> Curve:
+    if not os.path.exists(path):
+        return [], []
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file, delimiter=delimiter) if row.get(second) not in (None, "")]
+    return [float(row[first]) for row in rows], [float(row[second]) for row in rows]
+
+
+def _page(svg: str, record: dict[str, object], scores: Curve) -> str:
+    facts = "".join(
+        f"<tr><th>{html.escape(str(key))}</th><td>{html.escape(_text(value))}</td></tr>" for key, value in record.items()
+    )
+    rows = "".join(f"<tr><td>{step:,.0f}</td><td>{score:.2f}</td></tr>" for step, score in zip(*scores, strict=True))
+    table = f"<h2>Evaluations</h2><table><tr><th>steps</th><th>mean return</th></tr>{rows}</table>" if rows else ""
+    title = html.escape(f"{record.get('agent')} in {record.get('env')}")
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>body{{font-family:sans-serif;'
+        "max-width:50em;margin:2em auto}th{text-align:left;padding-right:1em;vertical-align:top}td{font-family:monospace}"
+        f"</style><h1>{title}</h1>{svg}{table}<h2>Run</h2><table>{facts}</table></html>\n"
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {item}" for key, item in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,77 @@
+"""`run.json`: what ran, on what, and how it ended."""
+
+import datetime
+import json
+import os
+import platform
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.storage import atomic_write
+
+
+class RunRecord:
+    """Writes `run.json` when a run begins and again when it ends.
+
+    Args:
+        outdir: Run directory.
+        agent: Its class is recorded.
+        env: Its specification is recorded, if it has one.
+        steps: Step at which training is to end.
+        evaluator: The environment it evaluates in is recorded.
+    """
+
+    def __init__(self, outdir: str, *, agent: Any, env: Any, steps: int, evaluator: Any) -> None:
+        self.path = os.path.join(outdir, "run.json")
+        self.started = time.monotonic()
+        self.content: dict[str, Any] = {
+            "agent": type(agent).__name__,
+            "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
+            "eval_env": getattr(evaluator, "env_choice", None),
+            "steps": steps,
+            "command": sys.argv,
+            "versions": {
+                "pfrl_like": getattr(sys.modules.get("pfrl_like"), "__version__", None),
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "gymnasium": getattr(sys.modules.get("gymnasium"), "__version__", None),
+            },
+            "seeds": {"torch": torch.initial_seed()},
+            "hardware": {
+                "machine": platform.machine(),
+                "system": platform.platform(),
+                "cores": os.cpu_count(),
+                "torch_threads": torch.get_num_threads(),
+                "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+            },
+            "device": str(getattr(agent, "device", "cpu")),
+            "start": _now(),
+            "outcome": "running",
+        }
+        self._write()
+
+    def finish(self, outcome: str, clock: Clock) -> None:
+        """Add how the run ended.
+
+        Args:
+            outcome: In words.
+            clock: Where it ended.
+        """
+        seconds = time.monotonic() - self.started
+        self.content |= {
+            "outcome": outcome, "end": _now(), "seconds": seconds, "t": clock.t, "episodes": clock.episodes
+        }  # fmt: skip
+        self._write()
+
+    def _write(self) -> None:
+        atomic_write(self.path, (json.dumps(self.content, indent=2) + "\n").encode(), durable=False)
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,145 @@
+"""Sources of the training loop: one environment, or several at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.env import as_gymnasium
+from pfrl_like.envs import as_vector_stream
+from pfrl_like.experiments.loop import Clock, Episode
+from pfrl_like.utils.checks import (
+    check_action,
+    check_actions,
+    check_finite,
+    check_observation,
+    check_observations,
+    check_reward,
+)
+
+MASK = "action_mask"
+
+
+class SerialSource:
+    """One agent in one environment.
+
+    Args:
+        agent: Anything with `act` and `observe`.
+        env: Environment of any of the forms that `as_gymnasium` takes.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+    """
+
+    def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
+        self.agent = agent
+        self.env = as_gymnasium(env)
+        self.max_episode_len = max_episode_len
+        self.observation_space = getattr(self.env, "observation_space", None)
+        self.action_space = getattr(self.env, "action_space", None)
+        self.running = False
+        check_spaces(agent, self.observation_space, self.action_space)
+
+    def tick(self, clock: Clock) -> tuple[int, Sequence[Episode]]:
+        """One step, in a new episode if the last one is over."""
+        if not self.running:
+            self._begin()
+        agent = self.agent
+        mask = self.mask
+        action = agent.act(self.obs) if mask is None else agent.act(self.obs, action_mask=mask)
+        check_action(self.action_space, action, bounds=False)
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        check_observation(self.observation_space, obs)
+        check_finite("obs", obs)
+        check_reward(reward)
+        self.obs = obs
+        self.total_reward += float(reward)
+        self.length += 1
+        reset = bool(truncated) or self.length == self.max_episode_len or bool(info.get("needs_reset", False))
+        mask = self.mask = info.get(MASK)
+        if mask is None:
+            agent.observe(obs, reward, bool(terminated), reset)
+        else:
+            agent.observe(obs, reward, bool(terminated), reset, action_mask=mask)
+        clock.between_episodes = ended = bool(terminated) or reset
+        if not ended:
+            return 1, ()
+        self.running = False
+        return 1, (Episode(self.total_reward, self.length),)
+
+    def unfinished(self) -> Sequence[Episode]:
+        """The running episode as far as it has come."""
+        return (Episode(self.total_reward, self.length),) if self.running else ()
+
+    def _begin(self) -> None:
+        self.obs, info = self.env.reset()
+        check_observation(self.observation_space, self.obs)
+        check_finite("obs", self.obs)
+        self.mask = info.get(MASK)
+        self.total_reward, self.length = 0.0, 0
+        self.running = True
+
+
+class VectorSource:
+    """One agent in several environments that are stepped together.
+
+    Args:
+        agent: Anything with `batch_act` and `batch_observe`.
+        env: Vector environment of any of the forms that `as_vector_stream` takes.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+    """
+
+    def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
+        self.agent = agent
+        self.stream = as_vector_stream(env)
+        self.max_episode_len = max_episode_len
+        self.num_envs = self.stream.num_envs
+        self.observation_space = self.stream.observation_space
+        self.action_space = self.stream.action_space
+        self.total_reward = np.zeros(self.num_envs)
+        self.length = np.zeros(self.num_envs, dtype=np.int64)
+        self.end: Any = None
+        check_spaces(agent, self.observation_space, self.action_space)
+
+    def tick(self, clock: Clock) -> tuple[int, Sequence[Episode]]:
+        """One step in every environment; those that only reset themselves are not counted."""
+        now = self.stream.reset() if self.end is None else self.stream.begin(self.end)
+        check_observations(self.observation_space, now.obs, self.num_envs)
+        if self.end is None:
+            check_finite("obs", now.obs)
+        told = told_of(now)
+        action = self.agent.batch_act(now.obs, **told)
+        check_actions(self.action_space, action, self.num_envs, bounds=False)
+        step = self.stream.step(action)
+        check_finite("obs", step.obs)
+        check_finite("reward", step.reward)
+        active = step.active
+        self.total_reward += np.where(active, step.reward, 0.0)
+        self.length += active
+        reset = step.truncated
+        if self.max_episode_len is not None:
+            reset = reset | (self.length == self.max_episode_len)
+        self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **told_of(step))
+        self.end = (step.terminated | reset) & active
+        ended = [Episode(float(self.total_reward[i]), int(self.length[i])) for i in np.flatnonzero(self.end)]
+        self.total_reward[self.end] = 0.0
+        self.length[self.end] = 0
+        clock.between_episodes = bool(self.end.all())
+        return int(np.count_nonzero(active)), ended
+
+    def unfinished(self) -> Sequence[Episode]:
+        """Nothing: episodes cut off by the end of training are not counted."""
+        return ()
+
+
+def told_of(now: Any) -> dict[str, Any]:
+    """The keywords that an agent gets only when there is something to say."""
+    told: dict[str, Any] = {} if now.action_mask is None else {MASK: now.action_mask}
+    if not now.active.all():
+        told["active"] = now.active
+    return told
+
+
+def check_spaces(agent: Any, observation_space: Any, action_space: Any) -> None:
+    """Let an agent that can tell refuse an environment that it cannot act in."""
+    check = getattr(agent, "check_spaces", None)
+    if check is not None:
+        check(observation_space, action_space)

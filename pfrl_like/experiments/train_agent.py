@@ -1,0 +1,160 @@
+"""Training in one environment."""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pfrl_like.experiments.callbacks import EpisodeLog
+from pfrl_like.experiments.evaluation_env import choose_eval_env
+from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.experiments.training import train
+from pfrl_like.loggers import MetricsLogger
+
+_LOGGER = logging.getLogger(__name__)
+StepHookLike = Callable[[Any, Any, int], Any]
+
+
+def train_agent(
+    agent: Any,
+    env: Any,
+    steps: int,
+    outdir: str | os.PathLike[str],
+    checkpoint_freq: int | None = None,
+    max_episode_len: int | None = None,
+    step_offset: int = 0,
+    evaluator: Any = None,
+    successful_score: float | None = None,
+    step_hooks: Sequence[StepHookLike] = (),
+    eval_during_episode: bool = False,
+    logger: logging.Logger | None = None,
+    *,
+    progress: bool | None = None,
+    loggers: Sequence[MetricsLogger] = (),
+) -> list[dict[str, Any]]:
+    """Train an agent in an environment.
+
+    The run directory gets `metrics.csv`, `run.json`, the agent as `<t>_finish` (`<t>_except` after an error, which is
+    raised again) and a report with the learning curve.
+
+    Args:
+        agent: Anything with `act`, `observe`, `save`, `get_statistics`; its attribute `t`, if any, is set to
+            `step_offset`.
+        env: Environment of gymnasium or gym, or an object with `reset` and `step`.
+        steps: Step at which training ends.
+        outdir: Run directory; made if it is missing.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        step_offset: Step at which training starts.
+        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`.
+        successful_score: Score of the evaluator that ends training.
+        step_hooks: Called as (env, agent, t) after every step.
+        eval_during_episode: Whether evaluation need not wait for an episode's end; needs an environment of its own.
+        logger: Logger of this run.
+        progress: Whether to show progress; None shows it on a terminal.
+        loggers: Further loggers of the metrics, beside the CSV file.
+
+    Returns:
+        The agent's statistics and "eval_score" at every evaluation.
+
+    Raises:
+        NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
+        ValueError: On an observation or action outside its space.
+        EnvError: If the environment breaks its contract.
+    """
+    logger = logger or _LOGGER
+    return train(
+        agent, env, SerialSource(agent, env, max_episode_len), steps, outdir,
+        make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, os.fspath(outdir))],
+        checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
+        successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=eval_during_episode,
+        logger=logger, progress=progress, loggers=loggers,
+    )  # fmt: skip
+
+
+def train_agent_with_evaluation(
+    agent: Any,
+    env: Any,
+    steps: int,
+    eval_n_steps: int | None,
+    eval_n_episodes: int | None,
+    eval_interval: int,
+    outdir: str | os.PathLike[str],
+    checkpoint_freq: int | None = None,
+    train_max_episode_len: int | None = None,
+    step_offset: int = 0,
+    eval_max_episode_len: int | None = None,
+    eval_env: Any = None,
+    successful_score: float | None = None,
+    step_hooks: Sequence[StepHookLike] = (),
+    evaluation_hooks: Sequence[Any] = (),
+    save_best_so_far_agent: bool = True,
+    use_tensorboard: bool = False,
+    eval_during_episode: bool = False,
+    logger: logging.Logger | None = None,
+    *,
+    progress: bool | None = None,
+    loggers: Sequence[MetricsLogger] = (),
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Train an agent in an environment and evaluate it regularly; see `train_agent` and `Evaluator`.
+
+    Args:
+        agent: Agent to train.
+        env: Environment to train in.
+        steps: Step at which training ends.
+        eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
+        eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
+        eval_interval: Steps between evaluations.
+        outdir: Run directory.
+        checkpoint_freq: Steps between checkpoints; None for none.
+        train_max_episode_len: Steps after which a training episode is cut off.
+        step_offset: Step at which training starts.
+        eval_max_episode_len: The same for evaluation; None takes `train_max_episode_len`.
+        eval_env: Environment to evaluate in; None for a fresh one of the same specification, else a deep copy, else
+            `env` itself, as `run.json` tells.
+        successful_score: Mean return in evaluation that ends training.
+        step_hooks: Called as (env, agent, t) after every step.
+        evaluation_hooks: `EvaluationHook`s, called after every evaluation.
+        save_best_so_far_agent: Whether to save the agent as `best` whenever the score is the best so far.
+        use_tensorboard: Whether to log evaluations to TensorBoard, too.
+        eval_during_episode: Whether evaluation need not wait for an episode's end; needs `eval_env`.
+        logger: Logger of this run.
+        progress: Whether to show progress; None shows it on a terminal.
+        loggers: Further loggers of the metrics.
+
+    Returns:
+        The agent, and its statistics and "eval_score" at every evaluation.
+
+    Raises:
+        ValueError: If both or neither of `eval_n_steps` and `eval_n_episodes` are given, a hook does not support this
+            runner, or `eval_during_episode` is asked for without `eval_env`. Otherwise as `train_agent`.
+    """
+    logger = logger or _LOGGER
+    if eval_during_episode and eval_env is None:
+        raise ValueError("eval_during_episode is True, which needs an eval_env independent of env, got None")
+    check_hooks(evaluation_hooks, "support_train_agent", "train_agent_with_evaluation")
+    own_env, choice = choose_eval_env(env, eval_env)
+    with own_env as chosen:
+        evaluator = Evaluator(
+            agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
+            outdir=outdir, max_episode_len=train_max_episode_len if eval_max_episode_len is None else eval_max_episode_len,
+            step_offset=step_offset, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
+            use_tensorboard=use_tensorboard, logger=logger, env_choice=choice,
+        )  # fmt: skip
+        history = train_agent(
+            agent, env, steps, outdir, checkpoint_freq, train_max_episode_len, step_offset, evaluator,
+            successful_score, step_hooks, eval_during_episode, logger, progress=progress, loggers=loggers,
+        )  # fmt: skip
+    return agent, history
+
+
+def check_hooks(hooks: Sequence[Any], flag: str, runner: str) -> None:
+    """Refuse evaluation hooks that say they do not support a runner.
+
+    Raises:
+        ValueError: Naming the hook.
+    """
+    for hook in hooks:
+        if not getattr(hook, flag, False):
+            raise ValueError(f"evaluation_hooks holds {hook}, which does not support {runner} ({flag} is not set)")

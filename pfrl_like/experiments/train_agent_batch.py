@@ -1,0 +1,134 @@
+"""Training in several environments at once."""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
+from pfrl_like.experiments.evaluation_env import choose_eval_env
+from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.sources import VectorSource
+from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
+from pfrl_like.experiments.training import train
+from pfrl_like.loggers import MetricsLogger
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def train_agent_batch(
+    agent: Any,
+    env: Any,
+    steps: int,
+    outdir: str | os.PathLike[str],
+    checkpoint_freq: int | None = None,
+    log_interval: int | None = None,
+    max_episode_len: int | None = None,
+    step_offset: int = 0,
+    evaluator: Any = None,
+    successful_score: float | None = None,
+    step_hooks: Sequence[StepHookLike] = (),
+    return_window_size: int = 100,
+    logger: logging.Logger | None = None,
+    *,
+    progress: bool | None = None,
+    loggers: Sequence[MetricsLogger] = (),
+) -> list[dict[str, Any]]:
+    """Train an agent in a vector environment.
+
+    Args:
+        agent: Anything with `batch_act`, `batch_observe`, `save`, `get_statistics`.
+        env: `SerialVectorEnv`, `MultiprocessVectorEnv`, or a `gymnasium.vector.VectorEnv` in any autoreset mode. It is
+            closed if training ends by an error.
+        steps: Step, counted over all environments, at which training ends.
+        outdir: Run directory; made if it is missing.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
+        log_interval: Steps between log lines; None for none.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        step_offset: Step at which training starts.
+        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`.
+        successful_score: Score of the evaluator that ends training.
+        step_hooks: Called as (env, agent, t) for every step.
+        return_window_size: Episodes over which the logged mean return is taken.
+        logger: Logger of this run.
+        progress: Whether to show progress; None shows it on a terminal.
+        loggers: Further loggers of the metrics, beside the CSV file.
+
+    Returns:
+        The agent's statistics and "eval_score" at every evaluation.
+
+    Raises:
+        WorkerError: If an environment in another process raised or died. Otherwise as `train_agent`.
+    """
+    logger = logger or _LOGGER
+    directory = os.fspath(outdir)
+
+    def close() -> None:
+        env.close()
+        if evaluator is not None:
+            evaluator.env.close()
+
+    return train(
+        agent, env, VectorSource(agent, env, max_episode_len), steps, outdir,
+        make_logs=lambda sinks: [
+            EpisodeLog(agent, sinks, None, directory),
+            IntervalLog(agent, log_interval, return_window_size, logger, directory),
+        ],
+        checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
+        successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True, logger=logger,
+        progress=progress, loggers=loggers, on_error=close,
+    )  # fmt: skip
+
+
+def train_agent_batch_with_evaluation(
+    agent: Any,
+    env: Any,
+    steps: int,
+    eval_n_steps: int | None,
+    eval_n_episodes: int | None,
+    eval_interval: int,
+    outdir: str | os.PathLike[str],
+    checkpoint_freq: int | None = None,
+    max_episode_len: int | None = None,
+    step_offset: int = 0,
+    eval_max_episode_len: int | None = None,
+    return_window_size: int = 100,
+    eval_env: Any = None,
+    log_interval: int | None = None,
+    successful_score: float | None = None,
+    step_hooks: Sequence[StepHookLike] = (),
+    evaluation_hooks: Sequence[Any] = (),
+    save_best_so_far_agent: bool = True,
+    use_tensorboard: bool = False,
+    logger: logging.Logger | None = None,
+    *,
+    progress: bool | None = None,
+    loggers: Sequence[MetricsLogger] = (),
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Train an agent in a vector environment and evaluate it regularly.
+
+    The arguments are those of `train_agent_batch` and `train_agent_with_evaluation`; `eval_env` may be a single
+    environment or a vector environment, and `eval_max_episode_len` defaults to `max_episode_len`.
+
+    Returns:
+        The agent, and its statistics and "eval_score" at every evaluation.
+
+    Raises:
+        ValueError: If `eval_env` is None and `env` can be neither made anew nor copied, since a vector environment
+            cannot be evaluated in while its episodes run. Otherwise as `train_agent_with_evaluation`.
+    """
+    logger = logger or _LOGGER
+    check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
+    own_env, choice = choose_eval_env(env, eval_env, vector=True)
+    with own_env as chosen:
+        evaluator = Evaluator(
+            agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
+            outdir=outdir, max_episode_len=max_episode_len if eval_max_episode_len is None else eval_max_episode_len,
+            step_offset=step_offset, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
+            use_tensorboard=use_tensorboard, logger=logger, env_choice=choice,
+        )  # fmt: skip
+        history = train_agent_batch(
+            agent, env, steps, outdir, checkpoint_freq, log_interval, max_episode_len, step_offset, evaluator,
+            successful_score, step_hooks, return_window_size, logger, progress=progress, loggers=loggers,
+        )  # fmt: skip
+    return agent, history

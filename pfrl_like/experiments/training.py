@@ -1,0 +1,117 @@
+"""A whole run: the loop, its callbacks, and what is left in the run directory however it ends."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from pfrl_like.batch import Batch, map_nested
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, save_agent
+from pfrl_like.experiments.loop import Callback, Clock, run
+from pfrl_like.experiments.progress import Progress, wants_progress
+from pfrl_like.experiments.report import write_report
+from pfrl_like.experiments.run_directory import RunRecord
+from pfrl_like.experiments.sources import SerialSource, VectorSource
+from pfrl_like.loggers import CSVLogger, MetricsLogger
+
+
+def train(
+    agent: Any,
+    env: Any,
+    source: SerialSource | VectorSource,
+    steps: int,
+    outdir: str | os.PathLike[str],
+    *,
+    make_logs: Callable[[Sequence[MetricsLogger]], Sequence[Callback]],
+    checkpoint_freq: int | None,
+    step_offset: int,
+    evaluator: Any,
+    successful_score: float | None,
+    step_hooks: Sequence[Callable[[Any, Any, int], Any]],
+    eval_during_episode: bool,
+    logger: logging.Logger,
+    progress: bool | None,
+    loggers: Sequence[MetricsLogger],
+    on_error: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Train, evaluate, save; the common body of the serial and the batch runner.
+
+    Args:
+        make_logs: Gives the callbacks that log, for the loggers of this run.
+        on_error: Called after the agent has been saved because of an error.
+
+    Returns:
+        The statistics at every evaluation.
+    """
+    outdir = os.fspath(outdir)
+    os.makedirs(outdir, exist_ok=True)
+    if hasattr(agent, "t"):
+        agent.t = step_offset
+    clock = Clock(steps, step_offset)
+    csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0)
+    evaluation = None
+    callbacks: list[Callback] = [StepHooks(step_hooks, env, agent)] if step_hooks else []
+    callbacks += make_logs([csv, *loggers])
+    if wants_progress(progress):
+        callbacks.append(Progress(steps, step_offset, evaluator))
+    if evaluator is not None:
+        evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
+        callbacks.append(evaluation)
+    if checkpoint_freq:
+        callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger))
+    record = RunRecord(outdir, agent=agent, env=env, steps=steps, evaluator=evaluator)
+    with _closing(csv, callbacks), _saved_on_error(agent, clock, outdir, logger, record, on_error):
+        run(source, clock, callbacks)
+        clock.ended = source.unfinished()
+        save_agent(agent, clock.t, outdir, logger, suffix="_finish")
+    record.finish("stopped at successful_score" if clock.stopped else "finished", clock)
+    write_report(outdir)
+    return evaluation.history if evaluation is not None else []
+
+
+@contextlib.contextmanager
+def _closing(csv: CSVLogger, callbacks: Sequence[Callback]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        csv.close()
+        for callback in callbacks:
+            close = getattr(callback, "close", None)
+            if close is not None:
+                close()
+
+
+@contextlib.contextmanager
+def _saved_on_error(
+    agent: Any, clock: Clock, outdir: str, logger: logging.Logger, record: RunRecord, on_error: Callable[[], None]
+) -> Iterator[None]:
+    """Save the agent as `<t>_except` before an error goes on; nothing that fails meanwhile hides the error."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
+        for act in (
+            lambda: record.finish(f"{type(error).__name__}: {error}", clock),
+            lambda: _dump_batch(error, clock.t, outdir, logger),
+            lambda: save_agent(agent, clock.t, outdir, logger, suffix="_except"),
+            on_error,
+        ):
+            try:
+                act()
+            except Exception:
+                logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
+        raise
+
+
+def _dump_batch(error: BaseException, t: int, outdir: str, logger: logging.Logger) -> None:
+    """Write the minibatch of a refused update, as tensors that load without unpickling code."""
+    batch = error.batch if isinstance(error, NonFiniteError) else None
+    if isinstance(batch, Batch):
+        path = os.path.join(outdir, f"bad_batch-{t}.pt")
+        names = ("obs", "action", "reward", "next_obs", "discount", "weight", "lengths")
+        torch.save({name: map_nested(torch.as_tensor, getattr(batch, name)) for name in names}, path)
+        logger.error("The minibatch of the refused update is in %s", path)

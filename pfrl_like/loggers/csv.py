@@ -1,0 +1,41 @@
+"""Metrics as a CSV file."""
+
+import csv
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+#: Seconds between writes to the file, so that short episodes do not wait for the disk.
+FLUSH_INTERVAL = 1.0
+
+
+class CSVLogger:
+    """Writes a line for every call: step, seconds since the start, and the metrics.
+
+    Args:
+        path: The file; what it held is replaced.
+        append: Whether to keep what it held and go on below.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, append: bool = False) -> None:
+        new = not (append and os.path.exists(path) and os.path.getsize(path))
+        self._file = open(path, "w" if new else "a", newline="", encoding="utf-8")  # noqa: SIM115 (closed by close)
+        self._writer = csv.writer(self._file)
+        self._needs_header = new
+        self._start = self._flushed = time.monotonic()
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Write a line; the first call of a new file sets the columns."""
+        if self._needs_header:
+            self._writer.writerow(["step", "elapsed", *metrics])
+            self._needs_header = False
+        now = time.monotonic()
+        self._writer.writerow([step, f"{now - self._start:.3f}", *metrics.values()])
+        if now - self._flushed >= FLUSH_INTERVAL:
+            self._file.flush()
+            self._flushed = now
+
+    def close(self) -> None:
+        """Write the rest and close the file."""
+        self._file.close()

@@ -1,0 +1,125 @@
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pfrl_like.explorers import AdditiveOU
+
+ZERO = np.zeros((3, 2), dtype=np.float32)
+
+
+def test_process_is_pulled_towards_its_mean() -> None:
+    explorer = AdditiveOU(mu=1.0, theta=0.5, sigma=0.0)
+    explorer.ou_state, explorer._begun = np.zeros(1, dtype=np.float32), np.ones(1, dtype=bool)
+    noise = [float(explorer.select_action(t, lambda: np.zeros(1, dtype=np.float32))[0]) for t in range(3)]
+    assert noise == [0.5, 0.75, 0.875]  # each step goes half of the way to 1
+
+
+def test_process_is_stationary_from_the_start() -> None:
+    explorer = AdditiveOU(theta=0.15, sigma=0.3)
+    actions = [explorer.select_actions(t, np.zeros((20_000, 1), dtype=np.float32)) for t in range(10)]
+    stationary = 0.3 / np.sqrt(2 * 0.15 - 0.15**2)
+    np.testing.assert_allclose([actions[0].std(), actions[-1].std()], stationary, rtol=0.02)
+
+
+def test_start_with_mu_starts_there() -> None:
+    assert (AdditiveOU(mu=0.7, start_with_mu=True).select_actions(0, ZERO) == np.float32(0.7)).all()
+
+
+def test_environments_have_processes_of_their_own() -> None:
+    assert len(np.unique(AdditiveOU().select_actions(0, ZERO))) == 6
+
+
+def test_process_of_an_inactive_environment_stands_still_without_a_draw() -> None:
+    np.random.seed(0)
+    waiting = AdditiveOU(sigma=1.0)
+    first = waiting.select_actions(0, ZERO)
+    second = waiting.select_actions(1, ZERO, active=np.array([True, False, True]))
+    third = waiting.select_actions(2, ZERO)
+    assert (second[1] == 0).all()
+    np.random.seed(0)
+    draws = np.random.normal(size=(3, 2))
+    np.testing.assert_allclose(first, draws / np.sqrt(0.2775), rtol=1e-6)  # 2 * 0.15 - 0.15**2
+    active_draws, last_draws = np.random.normal(size=(2, 2)), np.random.normal(size=(3, 2))
+    np.testing.assert_allclose(second[[0, 2]], 0.85 * first[[0, 2]] + active_draws, rtol=1e-5)
+    before = np.stack([second[0], first[1], second[2]])
+    np.testing.assert_allclose(third, 0.85 * before + last_draws, rtol=1e-5)
+
+
+def test_environment_that_becomes_active_later_starts_its_process_then() -> None:
+    explorer = AdditiveOU(mu=0.5, sigma=0.0)
+    first = explorer.select_actions(0, ZERO, active=np.array([True, False, False]))
+    second = explorer.select_actions(1, ZERO)
+    assert first.tolist() == [[0.5, 0.5], [0.0, 0.0], [0.0, 0.0]]
+    assert second.tolist() == [[0.5, 0.5]] * 3
+
+
+def test_single_and_batched_choices_share_the_process() -> None:
+    explorer = AdditiveOU(sigma=0.0, mu=1.0)
+    explorer.ou_state, explorer._begun = np.zeros(2, dtype=np.float32), np.ones(1, dtype=bool)
+    assert explorer.select_actions(0, ZERO[:1]).tolist() == [[np.float32(0.15)] * 2]
+    assert explorer.select_action(1, lambda: ZERO[0])[0] == pytest.approx(0.15 + 0.15 * 0.85)
+    assert explorer.ou_state.shape == (2,)
+
+
+def test_another_number_of_environments_starts_anew() -> None:
+    explorer = AdditiveOU(mu=0.5, start_with_mu=True)
+    explorer.select_actions(0, ZERO)
+    explorer.select_actions(1, ZERO)
+    assert (explorer.select_actions(2, ZERO[:2]) == 0.5).all()
+
+
+def test_earlier_actions_do_not_change_with_the_process() -> None:
+    explorer = AdditiveOU()
+    first = explorer.select_actions(0, ZERO)
+    kept = first.copy()
+    explorer.select_actions(1, ZERO)
+    assert (first == kept).all()
+    assert (ZERO == 0).all()
+
+
+def test_saved_process_goes_on_where_it_was() -> None:
+    explorer, other = AdditiveOU(), AdditiveOU()
+    explorer.select_actions(0, ZERO, active=np.array([True, True, False]))
+    other.load_state_dict(json.loads(json.dumps(explorer.state_dict())))
+    np.random.seed(5)
+    expected = explorer.select_actions(1, ZERO)
+    np.random.seed(5)
+    assert (other.select_actions(1, ZERO) == expected).all()
+
+
+def test_process_that_has_not_begun_can_be_saved() -> None:
+    explorer = AdditiveOU()
+    explorer.load_state_dict(AdditiveOU().state_dict())
+    assert explorer.ou_state is None
+
+
+def test_state_of_another_explorer_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected that of an AdditiveOU"):
+        AdditiveOU().load_state_dict({})
+
+
+def test_noise_is_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("noise")
+    explorer = AdditiveOU(mu=0.5, start_with_mu=True, logger=logger)
+    with caplog.at_level(logging.DEBUG, "noise"):
+        explorer.select_action(3, lambda: ZERO[0])
+    assert caplog.messages == ["t:3 noise:[[0.5 0.5]]"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"sigma": -0.1}, "sigma is -0.1, expected numbers that are not negative"),
+        ({"theta": 0.0}, "theta is 0.0, expected a number between 0 and 2 unless start_with_mu"),
+    ],
+)
+def test_values_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AdditiveOU(**arguments)
+
+
+def test_repr_names_the_arguments() -> None:
+    assert repr(AdditiveOU()) == "AdditiveOU(mu=0.0, theta=0.15, sigma=0.3)"

@@ -1,0 +1,45 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.nn import MLP
+
+
+def test_layers_follow_each_other_with_the_nonlinearity_between() -> None:
+    mlp = MLP(1, 1, [1, 1], nonlinearity=lambda x: x + 10)
+    for parameter in mlp.parameters():
+        nn.init.constant_(parameter, 2.0)
+    # 2 * 1 + 2 + 10 = 14,   2 * 14 + 2 + 10 = 40,   2 * 40 + 2 = 82
+    assert mlp(torch.ones(1, 1)).tolist() == [[82.0]]
+
+
+def test_without_hidden_layers_it_is_one_linear_layer() -> None:
+    mlp = MLP(3, 2, [], nonlinearity=lambda x: x / 0)
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(mlp(x), nn.functional.linear(x, mlp.output.weight))
+
+
+def test_parameters_have_the_names_they_have_in_pfrl() -> None:
+    hidden = [f"hidden_layers.{i}.{name}" for i in range(2) for name in ("weight", "bias")]
+    assert list(MLP(3, 2, [4, 5]).state_dict()) == [*hidden, "output.weight", "output.bias"]
+    assert list(MLP(3, 2, []).state_dict()) == ["output.weight", "output.bias"]
+
+
+def test_weights_are_lecun_normal_and_biases_zero() -> None:
+    mlp = MLP(400, 300, [400], last_wscale=0.1)
+    assert mlp.hidden_layers[0].weight.std().item() == pytest.approx(1 / 20, rel=0.02)
+    assert mlp.output.weight.std().item() == pytest.approx(0.1 / 20, rel=0.02)
+    assert mlp.hidden_layers[0].bias.abs().max() == mlp.output.bias.abs().max() == 0
+
+
+def test_nonlinearity_may_be_a_module_with_parameters() -> None:
+    assert "nonlinearity.weight" in MLP(1, 1, [1], nonlinearity=nn.PReLU()).state_dict()
+
+
+def test_it_can_be_copied_and_pickled() -> None:
+    mlp, x = MLP(3, 2, [4]), torch.randn(5, 3)
+    torch.testing.assert_close(copy.deepcopy(mlp)(x), mlp(x))
+    torch.testing.assert_close(pickle.loads(pickle.dumps(mlp))(x), mlp(x))

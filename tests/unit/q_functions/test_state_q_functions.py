@@ -1,0 +1,155 @@
+import copy
+import pickle
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue
+from pfrl_like.q_functions import (
+    DiscreteActionValueHead,
+    DistributionalFCStateQFunctionWithDiscreteAction,
+    DistributionalSingleModelStateQFunctionWithDiscreteAction,
+    FCQuadraticStateQFunction,
+    FCStateQFunctionWithDiscreteAction,
+    SingleModelStateQFunctionWithDiscreteAction,
+)
+
+BOX = gymnasium.spaces.Box(np.array([-1, 0], dtype=np.float32), np.array([1, 4], dtype=np.float32))
+HIDDEN = [f"hidden_layers.{i}.{name}" for i in range(2) for name in ("weight", "bias")]
+
+
+def test_head_makes_q_values_an_action_value() -> None:
+    value = DiscreteActionValueHead()(torch.tensor([[1.0, 2.0]]))
+    assert isinstance(value, DiscreteActionValue)
+    assert value.greedy_actions.tolist() == [1]
+
+
+def test_single_model_gives_the_values_of_its_model() -> None:
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    value = SingleModelStateQFunctionWithDiscreteAction(model)(x)
+    torch.testing.assert_close(value.q_values, model(x))
+
+
+def test_fully_connected_has_the_shape_asked_for() -> None:
+    q_function = FCStateQFunctionWithDiscreteAction(3, 2, n_hidden_channels=5, n_hidden_layers=2)
+    assert [tuple(p.shape) for p in q_function.parameters()] == [(5, 3), (5,), (5, 5), (5,), (2, 5), (2,)]
+    assert q_function(torch.zeros(7, 3)).q_values.shape == (7, 2)
+
+
+def test_fully_connected_uses_nonlinearity_and_scale() -> None:
+    q_function = FCStateQFunctionWithDiscreteAction(3, 2, 5, 1, nonlinearity=torch.zeros_like, last_wscale=0.0)
+    assert q_function.model.nonlinearity is torch.zeros_like
+    assert q_function.model.output.weight.abs().max() == 0
+
+
+def test_distributional_gives_probabilities_over_the_atoms() -> None:
+    q_function = DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -10, 10, 4, 1)
+    value = q_function(torch.randn(7, 3))
+    assert isinstance(value, DistributionalDiscreteActionValue)
+    assert value.q_dist.shape == (7, 2, 5)
+    assert value.z_values.tolist() == [-10.0, -5.0, 0.0, 5.0, 10.0]
+    torch.testing.assert_close(value.q_dist.sum(2), torch.ones(7, 2))
+
+
+def test_distributional_uses_nonlinearity_and_scale() -> None:
+    arguments: dict[str, Any] = {"nonlinearity": torch.tanh, "last_wscale": 0.0}
+    q_function = DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 4, -1, 1, 4, 1, **arguments)
+    torch.testing.assert_close(q_function(torch.randn(1, 3)).q_dist, torch.full((1, 2, 4), 0.25))
+    assert q_function.model[0].nonlinearity is torch.tanh
+
+
+@pytest.mark.parametrize("z_values", [np.array([0, 1], dtype=np.float32), torch.tensor([0.0, 1.0])])
+def test_atoms_may_be_an_array_or_a_tensor(z_values: Any) -> None:
+    model = nn.Unflatten(1, (2, 2))
+    value = DistributionalSingleModelStateQFunctionWithDiscreteAction(model, z_values)(
+        torch.tensor([[1.0, 0.0, 0.5, 0.5]])
+    )
+    assert value.q_values.tolist() == [[0.0, 0.5]]
+
+
+def test_quadratic_is_largest_at_its_greedy_action_and_within_the_bounds() -> None:
+    value = FCQuadraticStateQFunction(3, 2, 8, 2, BOX)(10 * torch.randn(100, 3))
+    greedy = value.greedy_actions
+    assert bool((greedy >= torch.tensor([-1.0, 0.0])).all() and (greedy <= torch.tensor([1.0, 4.0])).all())
+    others = torch.tensor(np.stack([BOX.sample() for _ in range(100)]))
+    assert bool((value.evaluate_actions(others) <= value.max + 1e-5).all())
+
+
+def test_quadratic_matrix_is_positive_definite() -> None:
+    mat = FCQuadraticStateQFunction(3, 2, 8, 1, BOX)(torch.randn(20, 3)).mat
+    torch.testing.assert_close(mat, mat.mT)
+    assert bool((torch.linalg.eigvalsh(mat) > 0).all())
+
+
+def test_quadratic_works_with_one_action() -> None:
+    box = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
+    value = FCQuadraticStateQFunction(3, 1, 8, 1, box)(torch.randn(5, 3))
+    assert value.mat.shape == (5, 1, 1)
+    assert value.evaluate_actions(torch.zeros(5, 1)).shape == (5,)
+
+
+def test_scale_mu_brings_mu_within_the_bounds() -> None:
+    x = 100 * torch.randn(50, 3)
+    scaled, free = (FCQuadraticStateQFunction(3, 2, 8, 1, BOX, scale_mu=scale)(x) for scale in (True, False))
+    assert bool((scaled.mu[:, 1] >= 0).all() and (scaled.mu[:, 1] <= 4).all())
+    assert bool((free.mu[:, 1] < 0).any())
+    assert bool((free.greedy_actions[:, 1] >= 0).all())
+
+
+def names(prefix: str, last: int = 2) -> list[str]:
+    return [prefix + name for name in [*HIDDEN[: 2 * last], "output.weight", "output.bias"]]
+
+
+@pytest.mark.parametrize(
+    ("q_function", "expected"),
+    [
+        (SingleModelStateQFunctionWithDiscreteAction(nn.Linear(2, 2)), ["model.weight", "model.bias"]),
+        (FCStateQFunctionWithDiscreteAction(3, 2, 4, 2), names("model.")),
+        (
+            DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -1, 1, 4, 1),
+            ["z_values", *names("model.0.", last=1)],
+        ),
+        (
+            FCQuadraticStateQFunction(3, 2, 4, 2, BOX),
+            [*HIDDEN, *(f"{part}.{name}" for part in ("v", "mu", "mat_diag", "mat_non_diag") for name in ("weight", "bias"))],
+        ),
+    ],
+)
+def test_parameters_have_the_names_they_have_in_pfrl(q_function: nn.Module, expected: list[str]) -> None:
+    assert list(q_function.state_dict()) == expected
+
+
+@pytest.mark.parametrize(
+    "q_function",
+    [
+        FCStateQFunctionWithDiscreteAction(3, 2, 4, 2),
+        DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -1, 1, 4, 1),
+        FCQuadraticStateQFunction(3, 2, 4, 2, BOX),
+    ],
+)
+def test_q_functions_can_be_copied_and_pickled(q_function: nn.Module) -> None:
+    x = torch.randn(2, 3)
+    for twin in (copy.deepcopy(q_function), pickle.loads(pickle.dumps(q_function))):
+        torch.testing.assert_close(twin(x).max, q_function(x).max)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 1, -1, 1, 4, 1), "n_atoms is 1"),
+        (lambda: DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, 1, 1, 4, 1), "expected v_min < v_max"),
+        (lambda: FCQuadraticStateQFunction(3, 2, 4, 0, BOX), "n_hidden_layers is 0"),
+        (lambda: FCQuadraticStateQFunction(3, 2, 4, 1, gymnasium.spaces.Discrete(2)), "expected a Box"),
+        (
+            lambda: FCQuadraticStateQFunction(3, 1, 4, 1, gymnasium.spaces.Box(-np.inf, np.inf, (1,))),
+            "expected finite bounds",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()

@@ -1,0 +1,200 @@
+"""Named arrays in one file."""
+
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.arrays import MAGIC, is_array_file, read_arrays, write_arrays
+
+COLUMNS = {
+    "reward": np.array([0.5, -1.0, np.nan], np.float32),
+    "obs": np.arange(24, dtype=np.uint8).reshape(3, 2, 4),
+    "done": np.array([True, False, True]),
+    "action": np.array([-(2**40), 0, 1]),
+    "name": np.array(["a", "ü", ""]),
+    "when": np.array(["2020-01-01", "NaT", "2021-01-01"], "M8[ns]"),
+    "none": np.empty((0, 5), np.float64),
+    "scalar": np.array(3.0),
+}
+
+
+def seal(content: bytes) -> bytes:
+    """A file with a right checksum, whatever else is wrong with it."""
+    return content[:-8] + struct.pack("<I", zlib.crc32(content[:-8])) + content[-4:]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "buffer"
+
+
+def test_every_column_comes_back(path: Path) -> None:
+    write_arrays(path, {"capacity": 5, "nested": {"a": [1, None]}}, COLUMNS)
+    header, arrays = read_arrays(path)
+    assert header == {"capacity": 5, "nested": {"a": [1, None]}}
+    assert list(arrays) == list(COLUMNS)
+    for name, array in arrays.items():
+        assert array.dtype == COLUMNS[name].dtype
+        np.testing.assert_array_equal(array, COLUMNS[name])
+        assert array.flags.writeable
+
+
+@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3).T, np.arange(10)[::3], np.arange(3, dtype=">i4")])
+def test_layout_in_memory_does_not_matter(array: Any, path: Path) -> None:
+    write_arrays(path, {}, {"x": array})
+    np.testing.assert_array_equal(read_arrays(path)[1]["x"], array)
+
+
+def test_a_file_without_columns_comes_back(path: Path) -> None:
+    write_arrays(path, {"a": 1}, {})
+    assert read_arrays(path) == ({"a": 1}, {})
+
+
+def test_columns_longer_than_a_piece_come_back(path: Path) -> None:
+    array = np.arange((1 << 24) + 5, dtype=np.uint8)
+    write_arrays(path, {}, {"x": array, "y": array[:3]}, durable=False)
+    arrays = read_arrays(path)[1]
+    assert np.array_equal(arrays["x"], array)
+    assert np.array_equal(arrays["y"], array[:3])
+
+
+def test_objects_are_written_and_read_only_where_pickles_are_allowed(path: Path) -> None:
+    array = np.empty(3, object)
+    array[:] = [{"a": np.arange(3)}, (1, "b", None), [np.float32(2)]]
+    with pytest.raises(CheckpointError, match="cannot hold 'x', which has objects .* allow_pickle=True"):
+        write_arrays(path, {}, {"x": array})
+    assert not path.exists()
+    write_arrays(path, {}, {"x": array}, allow_pickle=True)
+    with pytest.raises(CheckpointError, match="has columns of pickled objects; pass allow_pickle=True"):
+        read_arrays(path)
+    loaded = read_arrays(path, allow_pickle=True)[1]["x"]
+    np.testing.assert_array_equal(loaded[0]["a"], np.arange(3))
+    assert loaded[1:].tolist() == [(1, "b", None), [2.0]]
+
+
+def test_objects_of_one_shape_stay_objects(path: Path) -> None:
+    array = np.empty((2, 1), object)
+    array[0, 0], array[1, 0] = np.zeros(2), np.ones(2)
+    write_arrays(path, {}, {"x": array}, allow_pickle=True)
+    loaded = read_arrays(path, allow_pickle=True)[1]["x"]
+    assert loaded.shape == (2, 1)
+    assert loaded[1, 0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("item", [Path("x"), np.vectorize, {1: object()}], ids=["class", "function", "nested"])
+def test_an_object_that_could_not_be_read_again_is_not_written(item: Any, path: Path) -> None:
+    array = np.empty(1, object)
+    array[0] = item
+    with pytest.raises(CheckpointError, match="refused unread|cannot be written"):
+        write_arrays(path, {}, {"x": array}, allow_pickle=True)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("dtype", ["i4,f8", "V8"])
+def test_other_dtypes_are_refused(dtype: str, path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot hold 'x', which has the dtype"):
+        write_arrays(path, {}, {"x": np.zeros(2, dtype)})
+
+
+def test_a_header_that_is_no_json_is_refused(path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"state\['a'\] is a object"):
+        write_arrays(path, {"a": object()}, {})
+
+
+def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    write_arrays(path, {"old": 1}, {})
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(CheckpointError, match="buffer: cannot be written: Input/output error"):
+        write_arrays(path, {"new": 1}, {})
+    monkeypatch.undo()
+    assert read_arrays(path)[0] == {"old": 1}
+
+
+def test_a_file_of_arrays_is_known_by_its_beginning(path: Path) -> None:
+    write_arrays(path, {}, {})
+    assert is_array_file(path)
+    path.write_bytes(b"\x80\x04K\x01.")
+    assert not is_array_file(path)
+
+
+def test_every_flipped_bit_is_noticed(path: Path) -> None:
+    write_arrays(path, {"a": 1}, {"x": np.arange(5), "y": np.array([True])})
+    content = path.read_bytes()
+    for position in range(len(content)):
+        for bit in (0, 7):
+            damaged = bytearray(content)
+            damaged[position] ^= 1 << bit
+            path.write_bytes(damaged)
+            with pytest.raises(CheckpointError):
+                read_arrays(path)
+
+
+def test_every_cut_is_noticed(path: Path) -> None:
+    write_arrays(path, {"a": 1}, {"x": np.arange(5)})
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointError):
+            read_arrays(path)
+    path.write_bytes(content + b"\0")
+    with pytest.raises(CheckpointError, match="cut off or damaged"):
+        read_arrays(path)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        '[{"name": "x", "dtype": "<f8", "shape": [281474976710655]}]',
+        '[{"name": "x", "dtype": "<f8", "shape": [0, 281474976710655, 281474976710655]}]',
+        '[{"name": "x", "dtype": "<f8", "shape": [' + "1," * 99 + "1]}]",
+        '[{"name": "x", "dtype": "<f8", "shape": [-1]}]',
+        '[{"name": "x", "dtype": "<f8", "shape": [true]}]',
+        '[{"name": "x", "dtype": "<f8", "shape": [1.0]}]',
+        '[{"name": "x", "dtype": "<f8", "shape": 1}]',
+        '[{"name": "x", "dtype": "<f3", "shape": [0]}]',
+        '[{"name": "x", "dtype": "(9999999,9999999)f8", "shape": [0]}]',
+        '[{"name": "x", "dtype": "<M8[lightyears]", "shape": [0]}]',
+        '[{"name": "x", "dtype": "|O8", "shape": [0]}]',
+        '[{"name": "x", "dtype": "|O", "shape": [0]}]',
+        '[{"name": "x", "dtype": "|O", "shape": [0], "pickled": -1}]',
+        '[{"name": "x", "dtype": "|O", "shape": [0], "pickled": 0}]',
+        '[{"name": 3, "dtype": "<f8", "shape": [0]}]',
+        '[{"dtype": "<f8", "shape": [0]}]',
+        '[{"name": "x", "dtype": "<f8", "shape": [0]}, {"name": "x", "dtype": "<f8", "shape": [0]}]',
+        "[3]",
+        '{"x": 3}',
+        "null",
+    ],
+)
+@pytest.mark.parametrize("allow_pickle", [False, True])
+def test_a_header_that_lies_is_refused(columns: str, allow_pickle: bool, path: Path) -> None:
+    head = f'{{"header": {{}}, "columns": {columns}}}'.encode()
+    start = MAGIC + struct.pack("<Q", len(head)) + head
+    path.write_bytes(seal(start + bytes(-len(start) % 64) + bytes(4) + b"END1"))
+    with pytest.raises(CheckpointError):
+        read_arrays(path, allow_pickle=allow_pickle)
+
+
+@pytest.mark.parametrize("length", [1 << 20, 1 << 40, (1 << 64) - 1])
+def test_an_endless_header_is_refused(length: int, path: Path) -> None:
+    path.write_bytes(MAGIC + struct.pack("<Q", length) + b"{}")
+    with pytest.raises(CheckpointError, match="announces a header|cut off|JSON"):
+        read_arrays(path)
+
+
+def test_values_that_do_not_exist_are_refused(path: Path) -> None:
+    for array, value in ((np.array([True]), 2), (np.array(["a"]), 255)):
+        write_arrays(path, {}, {"x": array})
+        content = bytearray(path.read_bytes())
+        content[-72 + (3 if value == 255 else 0)] = value
+        path.write_bytes(seal(bytes(content)))
+        with pytest.raises(CheckpointError, match="neither 0 nor 1|characters that do not exist"):
+            read_arrays(path)

@@ -1,0 +1,343 @@
+"""Directories that change at one instant. What failing system calls do: test_faults.py; what SIGKILL does: test_kill.py."""
+
+import hashlib
+import json
+import os
+import re
+import stat
+import threading
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory, save_directory
+
+
+def save(folder: Path, number: int, **options: Any) -> None:
+    """A save in which everything says which one it is."""
+    files = {"model.pt": b"model %d" % number, "inner.model.pt": b"inner %d" % number}
+    aliases = {"model.pt": "model.pt", "inner/model.pt": "inner.model.pt"}
+    options = {"kind": "agent", "class_name": "test.Agent", "aliases": aliases, "info": {"t": number}} | options
+    save_directory(folder, files, {"t": number}, **options)
+
+
+def number_of(snapshot: Snapshot) -> int:
+    """Which save a snapshot is, once all of it agrees."""
+    number: int = snapshot.state["t"]
+    assert Path(snapshot.open("model.pt")).read_bytes() == b"model %d" % number
+    assert Path(snapshot.open("inner.model.pt")).read_bytes() == b"inner %d" % number
+    return number
+
+
+def load(folder: Path) -> int:
+    return number_of(load_directory(folder, kind="agent"))
+
+
+def named(folder: Path, manifest: str = "manifest.json") -> dict[str, Path]:
+    fields = json.loads((folder / manifest).read_text())
+    return {key: folder / entry["name"] for key, entry in fields["files"].items()}
+
+
+def edit(folder: Path, change: Any, manifest: str = "manifest.json") -> None:
+    fields = json.loads((folder / manifest).read_text())
+    change(fields)
+    (folder / manifest).write_text(json.dumps(fields))
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+    save(tmp_path / "new" / "agent", 1)
+    snapshot = load_directory(tmp_path / "new" / "agent")
+    assert number_of(snapshot) == 1
+    assert snapshot.keys == ["model.pt", "inner.model.pt"]
+
+
+def test_the_manifest_says_what_the_directory_is(tmp_path: Path) -> None:
+    save(tmp_path, 7)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert (manifest["format"], manifest["format_version"], manifest["kind"]) == ("pfrl_like", 1, "agent")
+    assert (manifest["class"], manifest["t"]) == ("test.Agent", 7)
+    assert set(manifest["versions"]) == {"pfrl_like", "torch", "numpy", "python"}
+    entry = manifest["files"]["model.pt"]
+    assert re.fullmatch(r"model-[0-9a-f]{8}\.pt", entry["name"])
+    assert entry["size"] == 7
+    assert entry["sha256"] == hashlib.sha256(b"model 7").hexdigest()
+
+
+def test_the_save_before_is_kept_and_the_one_before_that_is_not(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    first = set(named(tmp_path).values())
+    save(tmp_path, 2)
+    second = set(named(tmp_path).values())
+    assert all(path.exists() for path in first | second)
+    save(tmp_path, 3)
+    assert not any(path.exists() for path in first)
+    assert set(named(tmp_path, "previous.json").values()) == second
+    ours = {"manifest.json", "previous.json", "model.pt", "inner"}
+    assert {path.name for path in tmp_path.iterdir()} - {path.name for path in named(tmp_path).values()} == ours | {
+        path.name for path in second
+    }
+
+
+def test_files_that_no_save_made_are_left_alone(tmp_path: Path) -> None:
+    names = ["notes.txt", "model-20240131.pt", "model-old.pt", "other-7f3a91c2.pt", "model-7f3a91c2.pt.bak", ".tmp-x"]
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "model-aaaaaaaa.pt").mkdir()
+    for number in range(3):
+        save(tmp_path, number)
+    assert all((tmp_path / name).read_text() == "mine" for name in names)
+    assert (tmp_path / "model-aaaaaaaa.pt").is_dir()
+
+
+def test_what_killed_saves_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    left = ["model-7f3a91c2.pt", "state-7f3a91c2.json", ".tmp-model-7f3a91c2.pt-12-0011aabb"]
+    left += [".tmp-manifest.json-12-0011aabb", ".tmp-model.pt-12-0011aabb"]
+    for name in left:
+        (tmp_path / name).touch()
+    save(tmp_path, 1)
+    assert not [name for name in left if (tmp_path / name).exists()]
+
+
+def test_copies_have_the_old_names_and_are_files_of_their_own(tmp_path: Path) -> None:
+    for number in (1, 2):
+        save(tmp_path, number)
+        assert (tmp_path / "model.pt").read_bytes() == b"model %d" % number
+        assert (tmp_path / "inner" / "model.pt").read_bytes() == b"inner %d" % number
+    assert not (tmp_path / "model.pt").samefile(named(tmp_path)["model.pt"])
+    (tmp_path / "model.pt").unlink()
+    assert load(tmp_path) == 2
+
+
+def test_a_foreign_newer_copy_is_reported_and_not_loaded(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "model.pt").write_bytes(b"model X")
+    with pytest.warns(UserWarning, match=r"model\.pt is newer than the last save and differs"):
+        assert load(tmp_path) == 1
+
+
+def test_an_old_copy_or_an_equal_one_is_not_reported(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "inner" / "model.pt").write_bytes(b"inner 1")
+    (tmp_path / "model.pt").write_bytes(b"model 0")
+    os.utime(tmp_path / "model.pt", (0, 0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load(tmp_path) == 1
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "cut", "link", "directory", "version", "format"])
+def test_without_a_usable_manifest_the_one_before_is_used_with_a_warning(kind: str, tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    manifest = tmp_path / "manifest.json"
+    content = manifest.read_bytes()
+    if kind in ("version", "format"):
+        edit(tmp_path, lambda fields: fields.update({"version": {"format_version": 2}, "format": {"format": "x"}}[kind]))
+    else:
+        manifest.unlink()
+    if kind == "empty":
+        manifest.touch()
+    elif kind == "cut":
+        manifest.write_bytes(content[:-20])
+    elif kind == "link":
+        (tmp_path / "elsewhere").write_bytes(content)
+        manifest.symlink_to(tmp_path / "elsewhere")
+    elif kind == "directory":
+        manifest.mkdir()
+    with pytest.warns(UserWarning, match=r"the last save is not usable \(.*manifest\.json.*; using the one before it"):
+        assert load(tmp_path) == 1
+
+
+@pytest.mark.parametrize("key", ["model.pt", "state.json"])
+@pytest.mark.parametrize("kind", ["missing", "cut", "changed", "link"])
+def test_a_damaged_file_makes_its_whole_save_unusable(kind: str, key: str, tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    path = named(tmp_path)[key]
+    content = path.read_bytes()
+    path.unlink()
+    if kind == "cut":
+        path.write_bytes(content[:-1])
+    elif kind == "changed":
+        path.write_bytes(content.replace(b"2", b"3"))
+    elif kind == "link":
+        (tmp_path / "elsewhere").write_bytes(content)
+        path.symlink_to(tmp_path / "elsewhere")
+    with pytest.warns(UserWarning, match=re.escape(path.name)):
+        assert load(tmp_path) == 1
+
+
+def test_a_save_repairs_a_directory_without_losing_its_good_state(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    (tmp_path / "manifest.json").write_text("{")
+    save(tmp_path, 3)
+    assert load(tmp_path) == 3
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.warns(UserWarning, match="using the one before"):
+        assert load(tmp_path) == 1
+
+
+def test_an_error_lists_what_was_looked_for(tmp_path: Path) -> None:
+    assert not has_manifest(tmp_path)
+    with pytest.raises(CheckpointError, match="manifest.json is missing; previous.json is missing"):
+        load_directory(tmp_path)
+    save(tmp_path, 1)
+    assert has_manifest(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(CheckpointError, match="manifest.json: is not valid JSON.*; previous.json is missing"):
+        load_directory(tmp_path)
+
+
+def test_a_directory_of_another_kind_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, 1, kind="dataset")
+    with pytest.raises(CheckpointError, match="describes a 'dataset'; expected 'agent'"):
+        load_directory(tmp_path, kind="agent")
+
+
+def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    with pytest.raises(CheckpointError, match=r"holds no 'x', only model.pt, inner.model.pt"):
+        load_directory(tmp_path).open("x")
+
+
+@pytest.mark.parametrize("key", ["", "a/b", "..", ".hidden", "ü", "manifest.json", "state.json", "x" * 200, "a b"])
+def test_a_file_needs_a_plain_name(key: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot hold a file called"):
+        save_directory(tmp_path / "new", {key: b""}, {}, kind="agent", class_name="x")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("alias", ["", "/model.pt", "../model.pt", "a/../model.pt", "manifest.json", "a//b"])
+def test_a_copy_stays_in_the_directory(alias: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot hold a copy called"):
+        save(tmp_path / "new", 1, aliases={alias: "model.pt"})
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_copy_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "inner").symlink_to(tmp_path / "outside")
+    with pytest.raises(CheckpointError, match="inner: is a symbolic link"):
+        save(tmp_path / "agent", 1)
+    assert not list((tmp_path / "outside").iterdir())
+
+
+def test_a_state_that_is_no_json_touches_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"state\['t'\] is nan"):
+        save_directory(tmp_path / "new", {}, {"t": float("nan")}, kind="agent", class_name="x")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_writer_that_fails_leaves_the_old_save(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    before = sorted(tmp_path.iterdir())
+
+    def fail(file: Any) -> None:
+        file.write(b"part")
+        raise RuntimeError("no")
+
+    with pytest.raises(CheckpointError, match="cannot be written: RuntimeError: no"):
+        save_directory(tmp_path, {"model.pt": b"x", "second.pt": fail}, {}, kind="agent", class_name="x")
+    assert sorted(tmp_path.iterdir()) == before
+    assert load(tmp_path) == 1
+
+
+def test_a_copy_that_cannot_be_renewed_is_an_error_after_a_complete_save(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    (tmp_path / "model.pt").unlink()
+    (tmp_path / "model.pt").mkdir()
+    with pytest.raises(CheckpointError, match="could not be renewed, the save itself is complete"):
+        save(tmp_path, 2)
+    assert load(tmp_path) == 2
+
+
+def test_everything_is_on_the_disk_before_the_manifest_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of a disk that keeps only what was synced: at the commit, the manifest's files are among it."""
+    synced: set[int] = set()
+    names_synced = threading.Event()
+    fsync, replace = os.fsync, os.replace
+    commits = []
+
+    def record_fsync(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        synced.add(status.st_ino)
+        if stat.S_ISDIR(status.st_mode):
+            names_synced.set()
+        fsync(descriptor)
+
+    def record_replace(source: str, target: str) -> None:
+        if os.path.basename(target) == "manifest.json":
+            fields = json.loads(Path(source).read_text())
+            files = [tmp_path / entry["name"] for entry in fields["files"].values()]
+            commits.append(names_synced.is_set() and all(path.stat().st_ino in synced for path in files))
+            assert os.stat(source).st_ino in synced
+        elif re.search(r"-[0-9a-f]{8}\.\w+$", target):
+            names_synced.clear()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    assert commits == [True, True]
+
+
+def test_saves_of_several_threads_do_not_mix(tmp_path: Path) -> None:
+    def work(first: int) -> None:
+        for number in range(first, first + 5):
+            save(tmp_path, number)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in (10, 20, 30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert load(tmp_path) in (14, 24, 34)
+
+
+def bad_manifests() -> dict[str, Any]:
+    def entry(**fields: Any) -> Any:
+        return lambda manifest: manifest["files"]["model.pt"].update(fields)
+
+    def top(**fields: Any) -> Any:
+        return lambda manifest: manifest.update(fields)
+
+    return {
+        "parent": entry(name="../model-7f3a91c2.pt"),
+        "absolute": entry(name="/etc/model-7f3a91c2.pt"),
+        "other stem": entry(name="secret-7f3a91c2.pt"),
+        "plain": entry(name="model.pt"),
+        "newline": entry(name="model-7f3a91c2.pt\n"),
+        "name type": entry(name=3),
+        "size": entry(size=-1),
+        "size type": entry(size=7.0),
+        "huge size": entry(size=10**30),
+        "sha": entry(sha256=None),
+        "no entry": lambda manifest: manifest["files"].update({"model.pt": None}),
+        "files": top(files=[]),
+        "no state": lambda manifest: manifest["files"].pop("state.json"),
+        "key": lambda manifest: manifest["files"].update({"../x.pt": manifest["files"]["model.pt"]}),
+        "alias": top(aliases={"../x": "model.pt"}),
+        "alias key": top(aliases={"x": "absent"}),
+        "aliases": top(aliases=None),
+        "kind": top(kind=None),
+        "format": top(format=None),
+        "version": top(format_version="1"),
+        "later version": top(format_version=2),
+    }
+
+
+@pytest.mark.parametrize("case", bad_manifests())
+def test_a_crafted_manifest_is_refused(case: str, tmp_path: Path) -> None:
+    save(tmp_path / "agent", 1)
+    (tmp_path / "model-7f3a91c2.pt").write_bytes(b"model 1")
+    edit(tmp_path / "agent", bad_manifests()[case])
+    with pytest.raises(CheckpointError, match="holds no complete save"):
+        load_directory(tmp_path / "agent")

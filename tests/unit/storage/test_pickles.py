@@ -1,0 +1,77 @@
+"""The one door for pickles. PFRL's own files: tests/golden/test_pfrl_buffers.py."""
+
+import io
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.pickles import dump_objects, load_objects, read_pickle
+
+
+class Trap:
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+def test_arrays_and_containers_come_back() -> None:
+    value = [np.arange(3), np.float32(1.5), np.bool_(True), {"a": (1, {2}, frozenset([3]), b"b", "ü", 1j, None)}]
+    loaded = load_objects(dump_objects(value, "file"), "file")
+    np.testing.assert_array_equal(loaded[0], value[0])
+    assert loaded[1:] == value[1:]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_of_every_protocol_are_read(protocol: int) -> None:
+    content = pickle.dumps([np.arange(3.0), np.int64(4), "text"], protocol)
+    loaded = load_objects(content, "file")
+    np.testing.assert_array_equal(loaded[0], np.arange(3.0))
+    assert loaded[1:] == [4, "text"]
+
+
+@pytest.mark.parametrize(
+    "trap",
+    [
+        Trap(os.system, "touch trapped"),
+        Trap(eval, "1"),
+        Trap(exec, "1"),
+        Trap(getattr, str, "join"),
+        Trap(__import__, "antigravity"),
+        Trap(np.load, "x.npy"),
+        Trap(np.memmap, "x"),
+        Trap(open, "trapped", "w"),
+        Trap(io.open_code, "x"),
+        Trap(pickle.loads, b"."),
+    ],
+    ids=lambda trap: trap.call[0].__name__,
+)
+def test_a_function_is_refused_unread(trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CheckpointError, match="file: holds a pickle that cannot be read: it names .* refused unread"):
+        load_objects(pickle.dumps([trap]), "file")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_name_below_an_allowed_one_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="refused unread"):
+        load_objects(b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93.", "file")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", b"junk", b"\x80\x04]", b"\x80\x04K", b"0", b"\x80\x04\x94."])
+def test_damage_is_an_error_that_names_the_file(content: bytes) -> None:
+    with pytest.raises(CheckpointError, match="file: holds a pickle that cannot be read"):
+        load_objects(content, "file")
+
+
+def test_a_pickle_is_not_opened_unless_allowed(tmp_path: Path) -> None:
+    (tmp_path / "old").write_bytes(pickle.dumps([1]))
+    with pytest.raises(CheckpointError, match="allow_pickle=True .* can exhaust the memory"):
+        read_pickle(str(tmp_path / "old"))
+    assert read_pickle(str(tmp_path / "old"), allow_pickle=True) == [1]

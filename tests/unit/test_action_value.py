@@ -1,0 +1,289 @@
+import copy
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import (
+    ActionValue,
+    DiscreteActionValue,
+    DistributionalDiscreteActionValue,
+    QuadraticActionValue,
+    QuantileDiscreteActionValue,
+    SingleActionValue,
+)
+
+Q = torch.tensor([[1.0, 3.0, 2.0], [6.0, 4.0, 5.0]])
+Z = torch.tensor([0.0, 1.0])
+
+
+def discrete() -> DiscreteActionValue:
+    return DiscreteActionValue(Q.clone())
+
+
+def distributional() -> DiscreteActionValue:
+    """Means are Q / 10: with atoms 0 and 1 the mean is the probability of 1."""
+    return DistributionalDiscreteActionValue(torch.stack([1 - Q / 10, Q / 10], dim=2), Z)
+
+
+def quantile() -> DiscreteActionValue:
+    """Means are Q: the two quantiles lie 1 below and above."""
+    return QuantileDiscreteActionValue(torch.stack([Q - 1, Q + 1], dim=1))
+
+
+FORMS = {"discrete": (discrete, 1.0), "distributional": (distributional, 10.0), "quantile": (quantile, 1.0)}
+
+
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest) -> tuple[DiscreteActionValue, float]:
+    make, factor = FORMS[request.param]
+    return make(), factor
+
+
+def close(actual: Tensor, expected: Any) -> None:
+    torch.testing.assert_close(actual, torch.tensor(expected))
+
+
+def test_greedy_action_has_the_largest_value(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    assert value.greedy_actions.tolist() == [1, 0]
+    assert value.greedy_actions.dtype == torch.int64
+    close(value.max * factor, [3.0, 6.0])
+
+
+def test_evaluate_actions_picks_one_value_a_row(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    close(value.evaluate_actions(torch.tensor([2, 1])) * factor, [2.0, 4.0])
+    close(value.evaluate_actions(torch.tensor([2, 1], dtype=torch.int32)) * factor, [2.0, 4.0])
+
+
+def test_q_values_are_the_means(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    torch.testing.assert_close(value.q_values * factor, Q)
+    assert value.n_actions == 3
+    assert value.device == Q.device
+
+
+def test_advantage_is_relative_to_the_best_action(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    close(value.compute_advantage(torch.tensor([2, 1])) * factor, [-1.0, -2.0])
+
+
+def test_double_advantage_is_relative_to_given_actions(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    close(value.compute_double_advantage(torch.tensor([2, 1]), torch.tensor([0, 2])) * factor, [1.0, -1.0])
+
+
+def test_expectation_goes_from_the_mean_to_the_maximum_with_beta(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    close(value.compute_expectation(0.0) * factor, [2.0, 5.0])
+    close(value.compute_expectation(1000.0) * factor, [3.0, 6.0])
+
+
+def test_expectation_weighs_by_softmax() -> None:
+    value = DiscreteActionValue(torch.tensor([[0.0, 1.0]]))
+    # softmax(2 * (0, 1))[1] = 1 / (1 + e**-2)
+    close(value.compute_expectation(2.0), [1 / (1 + math.exp(-2.0))])
+
+
+def test_mask_forbids_actions(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    masked = value.masked(np.array([[True, False, True], [False, True, True]]))
+    assert masked.greedy_actions.tolist() == [2, 2]
+    close(masked.max * factor, [2.0, 5.0])
+    close(masked.compute_expectation(0.0) * factor, [1.5, 4.5])
+    torch.testing.assert_close(masked.q_values, value.q_values)
+
+
+def test_masking_leaves_the_original_alone(form: tuple[DiscreteActionValue, float]) -> None:
+    value, _ = form
+    value.masked([False, False, True])
+    assert value.action_mask is None
+    assert value.greedy_actions.tolist() == [1, 0]
+
+
+def test_one_mask_serves_all_rows(form: tuple[DiscreteActionValue, float]) -> None:
+    assert form[0].masked([False, False, True]).greedy_actions.tolist() == [2, 2]
+
+
+def test_row_that_allows_nothing_counts_as_allowing_everything(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    masked = value.masked([[False, False, False], [False, True, False]])
+    close(masked.max * factor, [3.0, 4.0])
+    assert masked.greedy_actions.tolist() == [1, 1]
+
+
+def test_mask_of_another_shape_is_refused(form: tuple[DiscreteActionValue, float]) -> None:
+    with pytest.raises(ValueError, match=r"action_mask has shape \(2,\), expected \(2, 3\) or \(3,\)"):
+        form[0].masked([True, False])
+
+
+def test_index_gives_some_rows_with_their_mask(form: tuple[DiscreteActionValue, float]) -> None:
+    value, factor = form
+    masked = value.masked([[True, True, True], [False, True, True]])
+    assert masked[1:].greedy_actions.tolist() == [2]
+    assert masked[torch.tensor([1, 0])].greedy_actions.tolist() == [2, 1]
+    close(value[-1].max * factor, [6.0])
+    close(value[0].max * factor, [3.0])
+
+
+def test_gradient_of_the_maximum_reaches_the_best_action_only() -> None:
+    q = Q.clone().requires_grad_()
+    DiscreteActionValue(q).max.sum().backward()  # type: ignore[no-untyped-call]
+    assert q.grad is not None
+    close(q.grad, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+
+
+def test_greedy_actions_carry_no_graph() -> None:
+    assert not DiscreteActionValue(Q.clone().requires_grad_()).greedy_actions.requires_grad
+
+
+def test_repr_applies_the_formatter() -> None:
+    value = DiscreteActionValue(Q[:1], q_values_formatter=lambda q: (10 * q).tolist())
+    assert repr(value) == "DiscreteActionValue greedy_actions:[1] q_values:[[10.0, 30.0, 20.0]]"
+    assert repr(value[0]).endswith("q_values:[[10.0, 30.0, 20.0]]")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_params_are_what_the_value_is_made_of(form: str) -> None:
+    value = FORMS[form][0]()
+    attribute = {"discrete": "q_values", "distributional": "q_dist", "quantile": "quantiles"}[form]
+    assert len(value.params) == 1
+    assert value.params[0] is getattr(value, attribute)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_can_be_copied(form: str) -> None:
+    assert copy.deepcopy(FORMS[form][0]()).greedy_actions.tolist() == [1, 0]
+
+
+def test_distribution_of_given_and_greedy_actions() -> None:
+    value = DistributionalDiscreteActionValue(torch.stack([1 - Q / 10, Q / 10], dim=2), Z)
+    close(value.evaluate_actions_as_distribution(torch.tensor([2, 1])), [[0.8, 0.2], [0.6, 0.4]])
+    close(value.max_as_distribution, [[0.7, 0.3], [0.4, 0.6]])
+    close(value.masked([True, False, False]).max_as_distribution, [[0.9, 0.1], [0.4, 0.6]])
+
+
+def test_quantiles_of_given_actions() -> None:
+    value = QuantileDiscreteActionValue(torch.stack([Q - 1, Q + 1], dim=1))
+    close(value.evaluate_actions_as_quantiles(torch.tensor([2, 1])), [[1.0, 3.0], [3.0, 5.0]])
+
+
+def test_taus_follow_the_rows() -> None:
+    taus = torch.tensor([[0.1, 0.9], [0.2, 0.8]])
+    value = QuantileDiscreteActionValue(torch.stack([Q - 1, Q + 1], dim=1), taus=taus)
+    assert value.masked([True, True, True])[1:].taus is not None
+    close(value.masked([True, True, True])[1:].taus, [[0.2, 0.8]])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: DiscreteActionValue(torch.zeros(3)), r"q_values has shape \(3,\), expected \[B, n_actions\]"),
+        (lambda: DiscreteActionValue(np.zeros((1, 3))), "q_values is a ndarray, expected a tensor"),  # type: ignore[arg-type]
+        (lambda: DistributionalDiscreteActionValue(torch.zeros(1, 3, 5), torch.zeros(4)), r"z_values \(4,\)"),
+        (lambda: DistributionalDiscreteActionValue(torch.zeros(3, 5), torch.zeros(5)), r"q_dist has shape \(3, 5\)"),
+        (lambda: DistributionalDiscreteActionValue(torch.zeros(1, 3, 5), np.zeros(5)), "expected tensors"),  # type: ignore[arg-type]
+        (lambda: QuantileDiscreteActionValue(torch.zeros(1, 3)), r"quantiles has shape \(1, 3\)"),
+        (lambda: QuantileDiscreteActionValue(np.zeros((1, 3, 3))), "quantiles is a ndarray"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+def quadratic(**bounds: Any) -> QuadraticActionValue:
+    """Q(a) = v - (a0**2 * 2 + a1**2 * 4) / 2 around mu."""
+    mat = torch.tensor([[[2.0, 0.0], [0.0, 4.0]]]).expand(2, 2, 2)
+    return QuadraticActionValue(torch.tensor([[1.0, 0.0], [0.0, 3.0]]), mat, torch.tensor([[5.0], [6.0]]), **bounds)
+
+
+def test_quadratic_value_falls_with_the_distance_from_mu() -> None:
+    # (2, 1) - (1, 0) = (1, 1): 5 - (2 + 4) / 2 = 2;   (0, 1) - (0, 3) = (0, -2): 6 - 4 * 4 / 2 = -2
+    close(quadratic().evaluate_actions(torch.tensor([[2.0, 1.0], [0.0, 1.0]])), [2.0, -2.0])
+
+
+def test_quadratic_value_has_off_diagonal_terms() -> None:
+    mat = torch.tensor([[[2.0, 1.0], [1.0, 2.0]]])
+    value = QuadraticActionValue(torch.zeros(1, 2), mat, torch.zeros(1))
+    # (1, 1) P (1, 1) = 2 + 1 + 1 + 2 = 6
+    close(value.evaluate_actions(torch.ones(1, 2)), [-3.0])
+
+
+def test_quadratic_maximum_lies_at_mu() -> None:
+    value = quadratic()
+    close(value.greedy_actions, [[1.0, 0.0], [0.0, 3.0]])
+    close(value.max, [5.0, 6.0])
+
+
+def test_quadratic_greedy_action_is_clipped_to_the_bounds() -> None:
+    value = quadratic(min_action=np.array([-1.0, 0.5]), max_action=2.0)
+    close(value.greedy_actions, [[1.0, 0.5], [0.0, 2.0]])
+    close(value.max, [4.5, 4.0])  # 5 - 4 * 0.5**2 / 2,   6 - 4 * 1**2 / 2
+    close(value.compute_advantage(value.greedy_actions), [0.0, 0.0])
+
+
+def test_quadratic_rows_keep_the_bounds() -> None:
+    value = quadratic(max_action=[2.0, 2.0])
+    close(value[1].greedy_actions, [[0.0, 2.0]])
+    assert len(value.params) == 3
+
+
+def test_quadratic_repr_names_action_and_value() -> None:
+    assert repr(quadratic()[0]) == "QuadraticActionValue greedy_actions:[[1. 0.]] v:[[5.]]"
+
+
+def test_single_value_is_whatever_the_evaluator_says() -> None:
+    value = SingleActionValue(lambda action: -action.sum(1), lambda: torch.tensor([[0.5, 0.5]]))
+    close(value.evaluate_actions(torch.tensor([[1.0, 2.0]])), [-3.0])
+    close(value.max, [-1.0])
+    close(value.greedy_actions, [[0.5, 0.5]])
+    close(value.compute_advantage(torch.tensor([[1.0, 2.0]])), [-2.0])
+    assert value.params == ()
+    assert repr(value) == "SingleActionValue"
+
+
+def test_single_value_without_maximizer_says_so_when_asked() -> None:
+    value = SingleActionValue(lambda action: -action.sum(1))
+    with pytest.raises(ValueError, match="maximizer is None"):
+        _ = value.max
+
+
+def test_single_value_cannot_be_indexed() -> None:
+    with pytest.raises(TypeError, match="SingleActionValue cannot be indexed"):
+        SingleActionValue(lambda action: action)[0]
+
+
+def test_a_form_of_the_users_own_inherits_the_loss() -> None:
+    class Constant(ActionValue):
+        """The same value for every action."""
+
+        def __init__(self, value: float) -> None:
+            self.value = torch.tensor([value])
+
+        greedy_actions = property(lambda self: torch.tensor([0]))  # type: ignore[assignment]
+        max = property(lambda self: self.value)  # type: ignore[assignment]
+        params = property(lambda self: (self.value,))  # type: ignore[assignment]
+
+        def evaluate_actions(self, actions: Tensor) -> Tensor:
+            return self.value
+
+    _, error, _ = Constant(1.0).td_loss(torch.tensor([0]), torch.tensor([2.0]), torch.tensor([0.5]), Constant(4.0))
+    close(error, [3.0])  # 2 + 0.5 * 4 - 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_loss_can_be_traced_without_a_break(form: str) -> None:
+    value = FORMS[form][0]()
+    arguments = torch.tensor([0, 1]), torch.ones(2), torch.ones(2)
+
+    def loss(values: Tensor) -> Tensor:
+        made = value._copy(values, None)
+        return made.td_loss(*arguments, made)[0].sum()
+
+    compiled = torch.compile(loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(value.params[0]), loss(value.params[0]))

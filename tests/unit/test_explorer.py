@@ -1,0 +1,58 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.explorer import Explorer, select_actions
+
+
+class OneUp(Explorer):
+    """The action after the greedy one; notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        self.asked.append((t, None if action_value is None else action_value.q_values.tolist()))
+        return greedy_action_func() + 1
+
+
+class NoBase:
+    """An explorer by its looks only."""
+
+    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+        return greedy_action_func() + 1
+
+
+VALUE = DiscreteActionValue(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+
+
+@pytest.mark.parametrize("explorer", [OneUp(), NoBase()])
+def test_select_action_alone_serves_a_batch(explorer: Any) -> None:
+    assert select_actions(explorer, 0, np.array([1, 5, 7])).tolist() == [2, 6, 8]
+
+
+def test_each_environment_is_asked_with_its_own_value() -> None:
+    explorer = OneUp()
+    select_actions(explorer, 7, np.zeros(3), VALUE)
+    assert explorer.asked == [(7, [[1.0, 2.0]]), (7, [[3.0, 4.0]]), (7, [[5.0, 6.0]])]
+
+
+def test_inactive_environment_is_not_asked_and_gets_the_greedy_action() -> None:
+    explorer = OneUp()
+    actions = select_actions(explorer, 0, np.array([1, 5, 7]), VALUE, np.array([True, False, True]))
+    assert actions.tolist() == [2, 5, 8]
+    assert len(explorer.asked) == 2
+
+
+def test_continuous_actions_keep_their_shape() -> None:
+    assert select_actions(OneUp(), 0, np.zeros((3, 2))).tolist() == [[1.0, 1.0]] * 3
+
+
+def test_explorer_without_state_has_an_empty_one() -> None:
+    OneUp().load_state_dict(OneUp().state_dict())
+    with pytest.raises(ValueError, match=r"state has \['x'\], but a OneUp has no state"):
+        OneUp().load_state_dict({"x": 1})

@@ -1,0 +1,138 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.nn import MLP, Branched, Lambda, RecurrentBranched, RecurrentSequential
+from pfrl_like.q_functions import (
+    DiscreteActionValueHead,
+    DistributionalFCStateQFunctionWithDiscreteAction,
+    FCStateQFunctionWithDiscreteAction,
+)
+from pfrl_like.utils.contexts import evaluating, ignores_training, reads_training
+
+
+class OwnForward(nn.Module):
+    """A user's module: nobody knows what it reads."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + float(self.training)
+
+
+class OwnSequential(nn.Sequential):
+    """A user's class that only composes."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(2, 2), nn.ReLU())
+
+
+def hooked() -> nn.Module:
+    layer = nn.Linear(1, 1)
+    layer.register_forward_hook(lambda *arguments: None)
+    return layer
+
+
+def patched() -> nn.Module:
+    layer = nn.Linear(1, 1)
+    layer.forward = lambda x: x  # type: ignore[method-assign, assignment]
+    return layer
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.Conv2d(1, 1, 1), nn.ReLU(), nn.Flatten(), nn.Linear(1, 1), nn.LayerNorm(1), nn.Softmax(1)),
+        nn.LSTM(2, 2),
+        nn.ModuleList([nn.Tanh()]),
+        OwnSequential(),
+        MLP(2, 2, [2]),
+        Branched(nn.Linear(2, 2), Lambda(torch.tanh)),
+        RecurrentSequential(nn.GRU(2, 2), DiscreteActionValueHead()),
+        RecurrentBranched(nn.GRU(2, 2), nn.RNN(2, 2)),
+        FCStateQFunctionWithDiscreteAction(2, 2, 2, 1),
+        DistributionalFCStateQFunctionWithDiscreteAction(2, 2, 3, -1, 1, 2, 1),
+    ],
+)
+def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module) -> None:
+    assert not reads_training(module)
+    with evaluating(module) as same:
+        assert same is module
+        assert module.training
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Dropout(0.5),
+        nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)),
+        nn.LSTM(2, 2, num_layers=2, dropout=0.1),
+        nn.RReLU(),
+        nn.MultiheadAttention(2, 1),
+        OwnForward(),
+        MLP(2, 2, [2], nonlinearity=OwnForward()),
+        nn.utils.parametrizations.spectral_norm(nn.Linear(2, 2)),
+        hooked(),
+        patched(),
+    ],
+)
+def test_modules_that_may_read_the_mode_are_switched(module: nn.Module) -> None:
+    assert reads_training(module)
+    with evaluating(module):
+        assert not any(part.training for part in module.modules())
+    assert module.training
+
+
+def test_mode_is_restored_after_an_error() -> None:
+    module = nn.Dropout()
+    with pytest.raises(KeyError), evaluating(module):
+        raise KeyError
+    assert module.training
+
+
+def test_every_part_comes_back_to_its_own_mode() -> None:
+    frozen = nn.Sequential(nn.BatchNorm1d(2).eval(), nn.Dropout())
+    with evaluating(frozen):
+        pass
+    assert [part.training for part in frozen.modules()] == [True, False, True]
+
+
+def test_module_in_evaluation_mode_stays_there() -> None:
+    module = nn.Sequential(nn.Dropout(), nn.Dropout()).eval()
+    module[1].train()
+    with evaluating(module):
+        assert not module[1].training
+    assert [part.training for part in module.modules()] == [False, False, True]
+
+
+def test_train_and_eval_of_the_users_own_are_called() -> None:
+    modes: list[bool] = []
+
+    class Notes(nn.Linear):
+        """Notes its modes."""
+
+        def train(self, mode: bool = True) -> Any:
+            modes.append(mode)
+            return super().train(mode)
+
+    with evaluating(Notes(1, 1)):
+        assert modes == [False]
+    assert modes == [False, True]
+
+
+def test_marked_class_is_known_and_its_subclass_with_another_forward_is_not() -> None:
+    @ignores_training
+    class Marked(nn.Module):
+        """Says that it does not read the mode."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x
+
+    class Other(Marked):
+        """Does something else."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * float(self.training)
+
+    assert not reads_training(Marked())
+    assert reads_training(Other())
