@@ -11,8 +11,14 @@ class Explorer(ABC):
     """Chooses the actions of an agent in training.
 
     `select_action` is all that a new explorer has to define; one that can choose for many environments at once
-    overrides `select_actions` as well.
+    overrides `select_actions` as well. A class that inherits both and overrides `select_action` alone gets the
+    `select_actions` of this class again, so that its own choice counts everywhere.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "select_action" in vars(cls) and "select_actions" not in vars(cls):
+            cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
 
     @abstractmethod
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:

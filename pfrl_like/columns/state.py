@@ -45,7 +45,7 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
         part, extra_arrays = extra.dump(rows, f"extra/{i}")
         header["extras"].append(part)
         arrays |= extra_arrays
-    header["names"] = None if columns._names is None else sorted(columns._names)
+    header["names"] = None if columns.names is None else sorted(columns.names)
     header["lacks_next"] = columns.lacks_next
     header["running"] = [
         [int(new_step[run.tail]), int(new_obs[run.pending]), new_step[run.waiting].tolist() if run.waiting else []]
@@ -84,7 +84,7 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Colu
     columns.alive[steps] = ~expect(arrays, "terminal", (n_steps,), np.bool_)
     columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
     if header["obs"] is not None:
-        columns._set_fields(
+        columns.set_fields(
             Field.restore(columns.obs_rows, header["obs"], arrays, "obs", obs),
             Field.restore(columns.steps, header["action"], arrays, "action", steps),
         )
@@ -92,8 +92,8 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Colu
         raise ValueError("there are steps, but no observations")
     for i, part in enumerate(header["extras"]):
         extra = columns.extras[part["name"]] = Extra(columns.steps, part["name"])
-        extra.restore(part["field"], arrays, f"extra/{i}", steps)
-    columns._names = None if header["names"] is None else set(header["names"])
+        extra.restore(part, arrays, f"extra/{i}", steps)
+    columns.names = None if header["names"] is None else set(header["names"])
     columns.lacks_next = bool(header["lacks_next"])
     columns.running = dict(zip(_env_ids(header, arrays), map(_running, header["running"]), strict=True))
     tails = sorted(run.tail for run in columns.running.values() if run.tail)

@@ -52,6 +52,7 @@ class Steps:
             `next_row` equals `obs_row` where no next observation was given.
         obs, action: Fields of nested values, None before the first step.
         extras: Further columns by name.
+        names: Those that every step has to bring, None before the first step.
         plain, plain_action: The arrays of observations and actions where each is a single array or number.
     """
 
@@ -65,11 +66,12 @@ class Steps:
         self.successor: Indices = self.steps.array((), np.int64)
         self.running: dict[Any, Running] = {}
         self.extras: dict[str, Extra] = {}
-        self._names: set[str] | None = None  # of the extras that every step has to bring
+        self.names: set[str] | None = None
         self.lacks_next = False  # whether a step without next observation and without end was ever stored
-        self._set_fields(None, None)
+        self.set_fields(None, None)
 
-    def _set_fields(self, obs: Field | None, action: Field | None) -> None:
+    def set_fields(self, obs: Field | None, action: Field | None) -> None:
+        """Say what observations and actions are made of."""
         self.obs, self.action = obs, action
         self.plain = obs.plain if obs else None
         self.plain_action = action.plain if action else None
@@ -90,8 +92,8 @@ class Steps:
             action_field = Field.like(self.steps, action, strict=False)
         action_leaves = action_field.check(action, "action")
         if self.obs is None:
-            self._set_fields(obs_field, action_field)
-            self._names = set(extra) - _OPTIONAL
+            self.set_fields(obs_field, action_field)
+            self.names = set(extra) - _OPTIONAL
         return (
             leaves[0] if self.plain is not None else leaves,
             action_leaves[0] if self.plain_action is not None else action_leaves,
@@ -99,11 +101,11 @@ class Steps:
         )
 
     def _check_names(self, extra: Mapping[str, Any]) -> None:
-        if self._names is None:
+        if self.names is None:
             if bad := [name for name in extra if name in _RESERVED]:
                 raise ValueError(f"extra keywords: got {bad}, expected names other than {list(_RESERVED)}")
-        elif extra.keys() - _OPTIONAL != self._names:
-            raise ValueError(f"extra keywords: got {sorted(extra)}, expected {sorted(self._names)} as in the first step")
+        elif extra.keys() - _OPTIONAL != self.names:
+            raise ValueError(f"extra keywords: got {sorted(extra)}, expected {sorted(self.names)} as in the first step")
 
     def _checked_extras(self, extra: Mapping[str, Any]) -> dict[str, Any]:
         self._check_names(extra)

@@ -55,7 +55,7 @@ class GymnasiumStream(VectorStream):
         terminated = as_bools(terminated, self.num_envs, "terminated")
         truncated = as_bools(truncated, self.num_envs, "truncated")
         ended = terminated | truncated
-        if self.mode is AutoresetMode.SAME_STEP and ended.any():
+        if self.mode is AutoresetMode.SAME_STEP and np.count_nonzero(ended):
             obs = merge_rows(ended, self._final_obs(info, ended), obs)
             mask = merge_masks(ended, self._action_mask(info.get("final_info", {})), mask)
         active = self._all_active
@@ -69,16 +69,17 @@ class GymnasiumStream(VectorStream):
     def begin(self, end: Any) -> VectorObs:
         """Begin new episodes where `end`."""
         end = as_bools(end, self.num_envs, "end")
-        if (self._must_begin > end).any():
+        if np.count_nonzero(self._must_begin > end):
             raise ValueError(f"end is {end}, but these episodes have ended: {self._must_begin}")
-        to_reset = end if self.mode is AutoresetMode.DISABLED else end & ~self._ended
-        if to_reset.any():
-            self._reset_some(to_reset)
         active = self._all_active
-        if self.mode is AutoresetMode.NEXT_STEP and self._ended.any():
-            self._resetting = self._ended
-            active = ~self._ended
-        self._ended = self._must_begin = np.zeros(self.num_envs, dtype=np.bool_)
+        if np.count_nonzero(end):
+            to_reset = end if self.mode is AutoresetMode.DISABLED else end & ~self._ended
+            if np.count_nonzero(to_reset):
+                self._reset_some(to_reset)
+            if self.mode is AutoresetMode.NEXT_STEP and np.count_nonzero(self._ended):
+                self._resetting = self._ended
+                active = ~self._ended
+            self._ended = self._must_begin = np.zeros(self.num_envs, dtype=np.bool_)
         return VectorObs(self._next_obs, active, self._next_mask)
 
     def _start(self, obs: Any, mask: BoolArray | None) -> None:
@@ -101,7 +102,7 @@ class GymnasiumStream(VectorStream):
     def _rows(self, obs: Any) -> Any:
         """The observations as an array [k, ...], or as a list of k where one of them is no single array."""
         if not self._gives_copies:
-            obs = copy.deepcopy(obs)  # may be written to by the next step
+            obs = obs.copy() if isinstance(obs, np.ndarray) else copy.deepcopy(obs)  # may be written to by the next step
         if self._kind in ("dict", "tuple"):
             return [_row(self.observation_space, obs, i) for i in range(self.num_envs)]
         return obs if isinstance(obs, np.ndarray) and obs.dtype != object else list(obs)

@@ -51,8 +51,10 @@ class PfrlStream(VectorStream):
             truncated = self._flags(infos, "TimeLimit.truncated")
             terminated &= ~truncated
         self._obs = self._stacked(obs)
-        self._mask = self._action_mask(infos)
-        truncated |= self._flags(infos, "needs_reset")
+        self._mask = None
+        if any(infos):
+            self._mask = self._action_mask(infos)
+            truncated |= self._flags(infos, "needs_reset")
         self._ended = terminated | truncated
         reward = as_rewards(result[1], self.num_envs)
         return VectorStep(self._obs, reward, terminated, truncated, self._all_active, self._mask, infos)
@@ -60,9 +62,9 @@ class PfrlStream(VectorStream):
     def begin(self, end: Any) -> VectorObs:
         """Begin new episodes where `end`."""
         end = as_bools(end, self.num_envs, "end")
-        if (self._ended > end).any():
+        if np.count_nonzero(self._ended > end):
             raise ValueError(f"end is {end}, but these episodes have ended: {self._ended}")
-        if end.any():
+        if np.count_nonzero(end):
             self._obs, infos = self._reset_values(self.env.reset(~end))
             self._mask = merge_masks(end, self._action_mask(infos), self._mask)
             self._ended = np.zeros(self.num_envs, dtype=np.bool_)

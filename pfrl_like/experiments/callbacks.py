@@ -99,7 +99,7 @@ class Evaluation:
 
 
 class Checkpoints:
-    """Saves the agent as `<t>_checkpoint` at every multiple of `interval`; a failed save is logged, training goes on."""
+    """Saves the agent as `<t>_checkpoint` at every multiple of `interval`."""
 
     def __init__(self, agent: Any, interval: int, outdir: str, logger: logging.Logger) -> None:
         self.agent, self.interval, self.outdir, self.logger = agent, interval, outdir, logger

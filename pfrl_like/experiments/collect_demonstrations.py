@@ -66,7 +66,8 @@ def collect_demonstrations(
 
     def watch(clock: Clock) -> None:
         for episode in clock.ended:
-            logger.info("demonstration episode %s length:%s R:%s", clock.episodes - 1, episode.length, episode.total_reward)
+            number = clock.episodes - 1
+            logger.info("demonstration episode %s length:%s R:%s", number, episode.length, episode.total_reward)
         if episodes is not None and clock.episodes >= episodes:
             clock.stop()
 

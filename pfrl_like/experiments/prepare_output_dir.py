@@ -12,7 +12,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_SECRET_NAME = re.compile(r"key|token|secret|pass|pwd|credential|auth|cookie|private|session|signature|dsn", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    "key|token|secret|pass|pwd|credential|auth|cookie|private|session|signature|dsn", re.IGNORECASE
+)
 _URL_WITH_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 MASK = "********"
 

@@ -11,6 +11,10 @@ import numpy as np
 from pfrl_like.storage import atomic_write
 
 Curve = tuple[Sequence[float], Sequence[float]]
+STYLE = (
+    "body{font-family:sans-serif;max-width:50em;margin:2em auto}"
+    "th{text-align:left;padding-right:1em;vertical-align:top}td{font-family:monospace}"
+)
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 380, 70, 45, 30, 20
 
 
@@ -49,9 +53,9 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
 
-    def line(curve: Curve, style: str) -> str:
+    def line(curve: Curve, colour: str) -> str:
         points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(*curve, strict=True))
-        return f'<polyline points="{points}" fill="none" {style}/>'
+        return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
     shown = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]
     dots = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="1.2"/>' for a, b in zip(*shown, strict=True))
@@ -67,8 +71,8 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
         f'font-size="12"><rect width="100%" height="100%" fill="white"/>{ticks}'
-        f'<g fill="#9bbce0">{dots}</g>{line(_running_mean(episodes), 'stroke="#3572b0" stroke-width="1.5"')}'
-        f'{line(scores, 'stroke="#c03a2b" stroke-width="2"')}<g fill="#c03a2b">{marks}</g>'
+        f'<g fill="#9bbce0">{dots}</g>{line(_running_mean(episodes), "#3572b0")}'
+        f'{line(scores, "#c03a2b")}<g fill="#c03a2b">{marks}</g>'
         f'<text x="{LEFT}" y="18" fill="#3572b0">training return (mean of 20 episodes)</text>'
         f'<text x="{WIDTH - RIGHT}" y="18" text-anchor="end" fill="#c03a2b">evaluation, mean return</text>'
         f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">environment steps</text></svg>\n'
@@ -91,16 +95,14 @@ def _columns(path: str, delimiter: str, first: str, second: str) -> Curve:
 
 
 def _page(svg: str, record: dict[str, object], scores: Curve) -> str:
-    facts = "".join(
-        f"<tr><th>{html.escape(str(key))}</th><td>{html.escape(_text(value))}</td></tr>" for key, value in record.items()
-    )
+    cells = [(html.escape(str(key)), html.escape(_text(value))) for key, value in record.items()]
+    facts = "".join(f"<tr><th>{key}</th><td>{value}</td></tr>" for key, value in cells)
     rows = "".join(f"<tr><td>{step:,.0f}</td><td>{score:.2f}</td></tr>" for step, score in zip(*scores, strict=True))
     table = f"<h2>Evaluations</h2><table><tr><th>steps</th><th>mean return</th></tr>{rows}</table>" if rows else ""
     title = html.escape(f"{record.get('agent')} in {record.get('env')}")
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>body{{font-family:sans-serif;'
-        "max-width:50em;margin:2em auto}th{text-align:left;padding-right:1em;vertical-align:top}td{font-family:monospace}"
-        f"</style><h1>{title}</h1>{svg}{table}<h2>Run</h2><table>{facts}</table></html>\n"
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+        f"<h1>{title}</h1>{svg}{table}<h2>Run</h2><table>{facts}</table></html>\n"
     )
 
 

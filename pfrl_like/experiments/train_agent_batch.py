@@ -120,10 +120,11 @@ def train_agent_batch_with_evaluation(
     logger = logger or _LOGGER
     check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
     own_env, choice = choose_eval_env(env, eval_env, vector=True)
+    eval_limit = max_episode_len if eval_max_episode_len is None else eval_max_episode_len
     with own_env as chosen:
         evaluator = Evaluator(
             agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
-            outdir=outdir, max_episode_len=max_episode_len if eval_max_episode_len is None else eval_max_episode_len,
+            outdir=outdir, max_episode_len=eval_limit,
             step_offset=step_offset, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
             use_tensorboard=use_tensorboard, logger=logger, env_choice=choice,
         )  # fmt: skip

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -95,9 +96,9 @@ def _saved_on_error(
     except (Exception, KeyboardInterrupt) as error:
         logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
         for act in (
-            lambda: record.finish(f"{type(error).__name__}: {error}", clock),
-            lambda: _dump_batch(error, clock.t, outdir, logger),
-            lambda: save_agent(agent, clock.t, outdir, logger, suffix="_except"),
+            partial(record.finish, f"{type(error).__name__}: {error}", clock),
+            partial(_dump_batch, error, clock.t, outdir, logger),
+            partial(save_agent, agent, clock.t, outdir, logger, suffix="_except"),
             on_error,
         ):
             try:

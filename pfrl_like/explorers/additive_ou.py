@@ -61,18 +61,19 @@ class AdditiveOU(RandomExplorer):
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
         """The greedy action with the noise of the only process."""
-        action = np.asarray(greedy_action_func())
-        noisy = self.select_actions(t, action[None])[0]
-        assert self.ou_state is not None
-        self.ou_state = self.ou_state[0]
-        return noisy
+        noisy, noise = self._disturbed(t, np.asarray(greedy_action_func())[None], None)
+        self.ou_state = noise[0]
+        return noisy[0]
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
         """The greedy actions with the noise of a process each, [k, ...].
 
         Another number of environments, or another shape of action, starts all processes anew.
         """
-        actions = np.asarray(greedy_actions)
+        noisy, self.ou_state = self._disturbed(t, np.asarray(greedy_actions), active)
+        return noisy
+
+    def _disturbed(self, t: int, actions: NDArray[Any], active: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
         noise = self._noise_of(actions.shape)
         rows = active_rows(active, len(actions))
         begun = self._begun[rows]
@@ -82,9 +83,9 @@ class AdditiveOU(RandomExplorer):
             self.logger.debug("t:%s noise:%s", t, noise)
         noisy = actions + noise
         if len(rows) < len(actions):
-            idle = np.setdiff1d(np.arange(len(actions)), rows)
+            idle = ~np.asarray(active, dtype=bool)
             noisy[idle] = actions[idle]
-        return noisy
+        return noisy, noise
 
     def _noise_of(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
         state = self.ou_state
@@ -93,7 +94,6 @@ class AdditiveOU(RandomExplorer):
         if state is None or state.shape != shape:
             state = np.zeros(shape, dtype=np.float32)
             self._begun = np.zeros(shape[0], dtype=bool)
-        self.ou_state = state
         return state
 
     def _begin(self, noise: NDArray[np.float32], rows: NDArray[np.int64]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.explorers.random_explorer import RandomExplorer
 from pfrl_like.utils.random import RandomSource
 
 _LOGGER = logging.getLogger(__name__)
@@ -56,8 +56,10 @@ class EpsilonGreedy(RandomExplorer):
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
         """The same for each of k environments: one draw each, and a random action only where it is needed."""
         self.epsilon = self.compute_epsilon(t)
-        rows = active_rows(active, len(greedy_actions))
-        explores = rows[self.source.random(len(rows)) < self.epsilon]
+        n_draws = len(greedy_actions) if active is None else np.count_nonzero(active)
+        explores = (self.source.random(n_draws) < self.epsilon).nonzero()[0]
+        if active is not None:
+            explores = np.flatnonzero(active)[explores]
         actions = greedy_actions
         if len(explores):
             actions = np.array(greedy_actions)

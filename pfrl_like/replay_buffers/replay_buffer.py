@@ -1,6 +1,6 @@
-"""Experience replay (Lin 1992, doi:10.1007/BF00992699; Mnih et al. 2015, doi:10.1038/nature14236), uniform, n-step."""
+"""Experience replay (Lin 1992, doi:10.1007/BF00992699; Mnih et al. 2015, doi:10.1038/nature14236), one- and n-step."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,25 +8,25 @@ import torch
 from numpy import ndarray
 from numpy.typing import NDArray
 
-from pfrl_like import replay_buffer
 from pfrl_like.batch import Batch
-from pfrl_like.columns import ENDED, Columns, Indices, dump, restore, rows_of
-from pfrl_like.errors import CheckpointError
-from pfrl_like.storage import read_arrays, write_arrays
+from pfrl_like.columns import ENDED, Columns, Indices, rows_of
+from pfrl_like.replay_buffers.saved import SavedBuffer
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
-_WHOLE_EPISODE = -1
+Item = list[dict[str, Any]]
 
 
-class ReplayBuffer(replay_buffer.AbstractReplayBuffer):
-    """A store of the last `capacity` transitions, sampled uniformly.
+class ReplayBuffer(SavedBuffer):
+    """The last `capacity` transitions, drawn uniformly.
 
-    An item is a transition and up to `num_steps` - 1 transitions after it in its episode; it can be sampled once all of
-    them are there or the episode has ended. Items have sequence numbers that grow by one and leave in the same order.
+    An item is a transition with up to `num_steps` - 1 transitions after it; it can be sampled as soon as they are there
+    or its episode has ended. Items carry sequence numbers, which grow by one, and leave in the same order.
+
+    A buffer is not safe for threads: who appends in one thread and samples in another holds a lock.
 
     Args:
-        capacity: Largest number of items; the oldest leave first. None: unbounded.
-        num_steps: Transitions per item, for n-step returns.
+        capacity: Largest number of items, beyond which the oldest leave; None if unbounded.
+        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
@@ -35,28 +35,38 @@ class ReplayBuffer(replay_buffer.AbstractReplayBuffer):
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
         if capacity is not None and capacity < 1:
-            raise ValueError(f"capacity: got {capacity}, expected a positive number of transitions, or None")
+            raise ValueError(f"capacity: got {capacity}, expected at least 1 transition, or None")
         if num_steps < 1:
             raise ValueError(f"num_steps: got {num_steps}, expected at least 1")
         self._capacity = capacity
         self.num_steps = num_steps
-        self.rng = rng
-        self._horizon = num_steps  # steps after which an item is complete
+        self._rng = rng
+        self._horizon: float = num_steps  # how many transitions complete an item
         self._columns = Columns()
-        self._first = self._next = 0  # sequence numbers: of the oldest item, of the item to come
-        self._origin = 0  # sequence number of the item in slot 0 of the ring below
-        self._ring: Indices = np.zeros(1024, np.int64)  # row of each item
-        self._restored: set[Any] = set()  # environments whose running episode came from a file
+        self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
+        self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items; that of item i is in slot i - origin
+        self._origin = 0
+        self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
 
     @property
     def capacity(self) -> int | None:
         """Largest number of items, None if unbounded."""
         return self._capacity
 
+    @property
+    def memory(self) -> Sequence[Item]:
+        """The items, oldest first, as lists of transition dicts; each is made when it is looked at."""
+        return _Items(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the buffer occupies."""
+        return self._columns.nbytes + self._ring.nbytes
+
     def __len__(self) -> int:
         return self._next - self._first
 
-    # ------------------------------------------------------------------------------------------------------- append
+    # Storing
 
     def append(
         self,
@@ -69,10 +79,10 @@ class ReplayBuffer(replay_buffer.AbstractReplayBuffer):
         env_id: Any = 0,
         **kwargs: Any,
     ) -> None:
-        """Store one transition; errors call `state` and `next_state` obs and next_obs."""
-        if next_action is not None:
-            kwargs["next_action"] = next_action
+        """Store one transition; error messages call `state` obs and `next_state` next_obs."""
         extra = {name: [value] for name, value in kwargs.items()}
+        if next_action is not None:
+            extra["next_action"] = [next_action]
         self.append_batch([state], [action], [reward], [next_state], [is_state_terminal], [False], [env_id], **extra)
 
     def append_batch(
@@ -88,44 +98,199 @@ class ReplayBuffer(replay_buffer.AbstractReplayBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        Observations come as a list of k or stacked (nested: every leaf stacked, or a list of k nests); a tuple of length
-        k counts as a list, unless the observations themselves are tuples.
+        Observations come as a list, a tuple or a stacked array of length k; nested ones also as a nest of such.
 
         Raises:
             ValueError: If something does not fit the first transition; nothing is stored.
         """
-        if self._restored:
-            self._end_if_interrupted(obs, env_ids, len(reward))
+        if self._resumed:
+            self._end_interrupted(obs, env_ids, len(reward))
         if len(reward) != 1:
             self._append_many(obs, action, reward, next_obs, terminated, truncated, env_ids, extra)
             return
-        columns = self._columns
-        env_id = 0 if env_ids is None else env_ids[0]
-        terminal = bool(terminated[0])
+        columns, env_id, terminal = self._columns, 0 if env_ids is None else env_ids[0], bool(terminated[0])
         row = columns.append(
-            obs[0] if type(obs) is list or type(obs) is ndarray else rows_of(obs, 1)[0],
-            action[0] if type(action) is list or type(action) is ndarray else rows_of(action, 1)[0],
+            obs[0] if type(obs) is ndarray or type(obs) is list else rows_of(obs, 1)[0],
+            action[0] if type(action) is ndarray or type(action) is list else rows_of(action, 1)[0],
             reward[0],
-            next_obs[0] if type(next_obs) is list or type(next_obs) is ndarray else rows_of(next_obs, 1)[0],
+            next_obs[0] if type(next_obs) is ndarray or type(next_obs) is list else rows_of(next_obs, 1)[0],
             terminal,
             env_id,
             {name: rows_of(values, 1)[0] for name, values in extra.items()} if extra else extra,
         )
         if self._horizon != 1:
             self._wait(env_id, row)
-        else:
-            slot = self._next - self._origin
-            if self._next - self._first == len(self._ring):
+        else:  # what _add_items([row]) does
+            item = self._next
+            if item - self._first == len(self._ring):
                 self._grow_ring(1)
-                slot = self._next - self._origin
-            self._ring[slot % len(self._ring)] = row
-            self._next += 1
+            self._ring[(item - self._origin) % len(self._ring)] = row
+            self._next = item + 1
             if self.prioritized:
-                self._items_added(self._next - 1, 1)
-            if self._next - self._first == self._overfull:
+                self._items_added(item, 1)
+            if self._capacity is not None and self._next - self._first > self._capacity:
                 columns.release(self._ring.item((self._first - self._origin) % len(self._ring)))
                 self._first += 1
                 if self.prioritized:
                     self._items_dropped(self._first - 1, 1)
         if terminal or truncated[0]:
             self.stop_current_episode(env_id)
+
+    def _append_many(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        env_ids: Sequence[Any] | None,
+        extra: Mapping[str, Any],
+    ) -> None:
+        ids = range(len(reward)) if env_ids is None else env_ids
+        if len(ids) != len(reward):
+            raise ValueError(f"env_ids: got {len(ids)} of them for {len(reward)} rewards, expected one for each")
+        if not len(ids):
+            return
+        terminal, cut = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
+        for name, flags in (("terminated", terminal), ("truncated", cut)):
+            if flags.shape != (len(ids),):
+                raise ValueError(f"{name}: got shape {flags.shape}, expected ({len(ids)},) as for reward")
+        rows = self._columns.append_many(obs, action, reward, next_obs, terminal, ids, extra)
+        if self._horizon == 1:
+            self._add_items(rows)
+        for env_id, row, ended in zip(ids, rows.tolist(), (terminal | cut).tolist(), strict=True):
+            if self._horizon != 1:
+                self._wait(env_id, row)
+            if ended:
+                self.stop_current_episode(env_id)
+
+    def stop_current_episode(self, env_id: Any = 0) -> None:
+        """Say that the running episode of `env_id` was cut off, so that the next step starts a new one."""
+        run = self._columns.running.get(env_id)
+        if run is not None:
+            self._columns.end(env_id)
+            if run.waiting:
+                self._add_items(run.waiting)
+
+    def _wait(self, env_id: Any, row: int) -> None:
+        waiting = self._columns.running[env_id].waiting
+        waiting.append(row)
+        if len(waiting) == self._horizon:
+            self._add_items([waiting.pop(0)])
+
+    def _add_items(self, rows: Sequence[int] | Indices) -> None:
+        first, count = self._next, len(rows)
+        if first + count - self._first > len(self._ring):
+            self._grow_ring(count)
+        self._ring[np.arange(first - self._origin, first - self._origin + count) % len(self._ring)] = rows
+        self._next += count
+        if self.prioritized:
+            self._items_added(first, count)
+        self._evict()
+
+    def _evict(self) -> None:
+        if self._capacity is not None and len(self) > self._capacity:
+            self._drop_items(len(self) - self._capacity)
+
+    def _drop_items(self, count: int) -> None:
+        first = self._first
+        for row in self._rows(np.arange(first, first + count)).tolist():
+            self._columns.release(row)
+        self._first += count
+        if self.prioritized:
+            self._items_dropped(first, count)
+
+    def _grow_ring(self, count: int) -> None:
+        rows = self._rows(np.arange(self._first, self._next))
+        self._ring = np.zeros(2 * (len(rows) + count), np.int64)
+        self._ring[: len(rows)] = rows
+        self._origin = self._first
+
+    def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
+        """End loaded episodes that this step does not go on with: the process they ran in is gone."""
+        for env_id, own in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count), strict=True):
+            if env_id in self._resumed:
+                if not self._columns.continues(env_id, own):
+                    self.stop_current_episode(env_id)
+                self._resumed.discard(env_id)
+
+    # Hooks of prioritised buffers, called only where `prioritized` is set
+
+    def _items_added(self, first: int, count: int) -> None:
+        """Items `first` to `first + count - 1` can be sampled from now on."""
+
+    def _items_dropped(self, first: int, count: int) -> None:
+        """Items `first` to `first + count - 1`, the oldest, are gone."""
+
+    # Sampling
+
+    def _draw(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
+        """Sequence numbers of n distinct items, and their importance weights if there are such; n has been checked."""
+        return sample_n_k(len(self), n, self._rng) + self._first, None
+
+    def sample(self, num_experiences: int) -> Any:
+        """Draw distinct items, each a list of one to `num_steps` transition dicts.
+
+        Raises:
+            ValueError: If more are asked for than the buffer holds.
+        """
+        if not 0 <= num_experiences <= len(self):
+            raise ValueError(f"num_experiences: got {num_experiences}, expected at most {len(self)}, the items held")
+        index, weight = self._draw(num_experiences)
+        items = self._items(index)
+        if weight is not None:
+            for item, own in zip(items, weight.tolist(), strict=True):
+                item[0]["weight"] = own
+        return items
+
+    def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu") -> Batch:
+        """Make the same draw as `sample` and gather it as tensors.
+
+        Raises:
+            ValueError: If `n` is larger than the buffer.
+        """
+        size = self._next - self._first
+        if not 0 <= n <= size:
+            raise ValueError(f"n: got {n}, expected at most {size}, the number of items held")
+        weight = None
+        if self.prioritized:
+            index, weight = self._draw(n)
+        else:  # what _draw does, without the call
+            index = sample_n_k(size, n, self._rng)
+            if self._first:
+                index += self._first
+        # Slots counted from the oldest item's, so that "wrap" has to subtract the length once at most.
+        shift = self._first - (self._first - self._origin) % len(self._ring)
+        rows = self._ring.take(index - shift if shift else index, 0, None, "wrap")
+        return self._columns.batch(rows, index, weight, self.num_steps, gamma, device)
+
+    def _rows(self, index: Indices) -> Indices:
+        """Rows of items, by sequence number."""
+        rows: Indices = self._ring[(index - self._origin) % len(self._ring)]
+        return rows
+
+    def _items(self, index: Indices) -> list[Item]:
+        """Items as PFRL gives them, by sequence number."""
+        steps = [self._rows(index)]
+        for _ in range(1, self.num_steps):
+            steps.append(self._columns.successor.take(steps[-1]))
+        windows = np.stack(steps, axis=1)
+        there = windows > ENDED
+        transitions = iter(self._columns.transitions(windows[there]))
+        return [[next(transitions) for _ in range(length)] for length in there.sum(axis=1).tolist()]
+
+
+class _Items(Sequence[Item]):
+    """A view of a buffer's items."""
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self._buffer = buffer
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def __getitem__(self, i: Any) -> Any:
+        index = self._buffer._first + np.arange(len(self))[i]
+        items = self._buffer._items(np.atleast_1d(index))
+        return items if isinstance(i, slice) else items[0]

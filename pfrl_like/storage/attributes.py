@@ -4,6 +4,7 @@ An attribute that itself has saved attributes is flattened (`obs_normalizer.mode
 holds the whole; PFRL's folders (`obs_normalizer/model.pt`) are among the copies.
 """
 
+import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -165,7 +166,7 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
     try:
         _put(parts, loaded, states)
     except BaseException as error:
-        _put(parts, before, states_before)
+        _put_back(parts, before, states_before)
         if isinstance(error, PfrlLikeError) or not isinstance(error, Exception):
             raise
         raise CheckpointError(parts.path, f"was refused by the agent: {type(error).__name__}: {error}") from error
@@ -174,8 +175,18 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
 def _put(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
     for name, leaf in parts.leaves.items():
         leaf.load_state_dict(loaded[name])
-    for name, owner in parts.owners.items() if states is not None else ():
-        owner.restore_state(states[name])  # type: ignore[index]
+    for name, state in (states or {}).items():
+        parts.owners[name].restore_state(state)
+
+
+def _put_back(parts: _Parts, before: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
+    # What refuses even the state that it had has not taken another one; the rest is put back all the same.
+    for name, leaf in parts.leaves.items():
+        with contextlib.suppress(Exception):
+            leaf.load_state_dict(before[name])
+    for name, state in (states or {}).items():
+        with contextlib.suppress(Exception):
+            parts.owners[name].restore_state(state)
 
 
 def _fitted(leaf: Any, loaded: Any, path: str) -> Any:

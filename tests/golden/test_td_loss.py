@@ -57,16 +57,16 @@ def test_discrete_leaves_out_forbidden_next_actions() -> None:
 def test_weights_multiply_the_loss_of_their_row() -> None:
     q = Q.clone().requires_grad_()
     loss, _, _ = DiscreteActionValue(q).td_loss(ACTION, REWARD, DISCOUNT, DiscreteActionValue(NEXT_Q))
-    weighted_mean(loss, torch.tensor([1.0, 0.5, 0.0])).backward()  # type: ignore[no-untyped-call]
+    weighted_mean(loss, torch.tensor([1.0, 0.5, 0.0])).backward()
     # d loss / d q = -clip(error, -1, 1) * weight / 3 = -1 / 3,   -1 * 0.5 / 3,   0
     assert q.grad is not None
-    close(q.grad, [[-1 / 3, 0.0], [0.0, -0.5 / 3], [0.0, 0.0]])  # type: ignore[list-item]
+    close(q.grad, [[-1 / 3, 0.0], [0.0, -0.5 / 3], [0.0, 0.0]])
 
 
 def test_targets_take_no_gradient() -> None:
     q, next_q = Q.clone().requires_grad_(), NEXT_Q.clone().requires_grad_()
     loss, error, value = DiscreteActionValue(q).td_loss(ACTION, REWARD, DISCOUNT, DiscreteActionValue(next_q))
-    loss.sum().backward()  # type: ignore[no-untyped-call]
+    loss.sum().backward()
     assert q.grad is not None and next_q.grad is None
     assert not error.requires_grad and not value.requires_grad
 
@@ -96,7 +96,7 @@ def test_distributional_takes_the_next_action_it_is_given() -> None:
     next_value = DistributionalDiscreteActionValue(torch.tensor([[[0.0, 1.0], [1.0, 0.0]]]), z)
     arguments = torch.tensor([0]), torch.tensor([0.0]), torch.tensor([1.0]), next_value, torch.tensor([1])
     probs = value.q_dist.requires_grad_()
-    value.td_loss(*arguments)[0].sum().backward()  # type: ignore[no-untyped-call]
+    value.td_loss(*arguments)[0].sum().backward()
     assert probs.grad is not None
     close(probs.grad[0, 0], [-2.0, 0.0])  # all of the target lies on atom 0: d(-ln p)/dp = -1 / 0.5
 

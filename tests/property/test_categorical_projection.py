@@ -11,9 +11,7 @@ def slow_projection(z: list[float], target_values: list[float], probs: list[floa
     """arXiv:1707.06887, eq. 7, atom by atom: the share of atom i in the mass at y is max(0, 1 - |y - z_i| / dz)."""
     spacing = (z[-1] - z[0]) / (len(z) - 1)
     clipped = [min(max(value, z[0]), z[-1]) for value in target_values]
-    return [
-        sum(p * max(0.0, 1 - abs(y - atom) / spacing) for y, p in zip(clipped, probs, strict=True)) for atom in z
-    ]
+    return [sum(p * max(0.0, 1 - abs(y - atom) / spacing) for y, p in zip(clipped, probs, strict=True)) for atom in z]
 
 
 @given(st.lists(values, min_size=1, max_size=8), st.integers(2, 60), values, st.floats(0.125, 20, width=32))

@@ -132,7 +132,7 @@ def test_index_gives_some_rows_with_their_mask(form: tuple[DiscreteActionValue, 
 
 def test_gradient_of_the_maximum_reaches_the_best_action_only() -> None:
     q = Q.clone().requires_grad_()
-    DiscreteActionValue(q).max.sum().backward()  # type: ignore[no-untyped-call]
+    DiscreteActionValue(q).max.sum().backward()
     assert q.grad is not None
     close(q.grad, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
 
@@ -176,19 +176,19 @@ def test_taus_follow_the_rows() -> None:
     taus = torch.tensor([[0.1, 0.9], [0.2, 0.8]])
     value = QuantileDiscreteActionValue(torch.stack([Q - 1, Q + 1], dim=1), taus=taus)
     assert value.masked([True, True, True])[1:].taus is not None
-    close(value.masked([True, True, True])[1:].taus, [[0.2, 0.8]])  # type: ignore[arg-type]
+    close(value.masked([True, True, True])[1:].taus, [[0.2, 0.8]])
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: DiscreteActionValue(torch.zeros(3)), r"q_values has shape \(3,\), expected \[B, n_actions\]"),
-        (lambda: DiscreteActionValue(np.zeros((1, 3))), "q_values is a ndarray, expected a tensor"),  # type: ignore[arg-type]
+        (lambda: DiscreteActionValue(np.zeros((1, 3))), "q_values is a ndarray, expected a tensor"),
         (lambda: DistributionalDiscreteActionValue(torch.zeros(1, 3, 5), torch.zeros(4)), r"z_values \(4,\)"),
         (lambda: DistributionalDiscreteActionValue(torch.zeros(3, 5), torch.zeros(5)), r"q_dist has shape \(3, 5\)"),
-        (lambda: DistributionalDiscreteActionValue(torch.zeros(1, 3, 5), np.zeros(5)), "expected tensors"),  # type: ignore[arg-type]
+        (lambda: DistributionalDiscreteActionValue(torch.zeros(1, 3, 5), np.zeros(5)), "expected tensors"),
         (lambda: QuantileDiscreteActionValue(torch.zeros(1, 3)), r"quantiles has shape \(1, 3\)"),
-        (lambda: QuantileDiscreteActionValue(np.zeros((1, 3, 3))), "quantiles is a ndarray"),  # type: ignore[arg-type]
+        (lambda: QuantileDiscreteActionValue(np.zeros((1, 3, 3))), "quantiles is a ndarray"),
     ],
 )
 def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
@@ -265,9 +265,9 @@ def test_a_form_of_the_users_own_inherits_the_loss() -> None:
         def __init__(self, value: float) -> None:
             self.value = torch.tensor([value])
 
-        greedy_actions = property(lambda self: torch.tensor([0]))  # type: ignore[assignment]
-        max = property(lambda self: self.value)  # type: ignore[assignment]
-        params = property(lambda self: (self.value,))  # type: ignore[assignment]
+        greedy_actions = property(lambda self: torch.tensor([0]))
+        max = property(lambda self: self.value)
+        params = property(lambda self: (self.value,))
 
         def evaluate_actions(self, actions: Tensor) -> Tensor:
             return self.value

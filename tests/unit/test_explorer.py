@@ -7,6 +7,7 @@ import torch
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.explorer import Explorer, select_actions
+from pfrl_like.explorers import ConstantEpsilonGreedy
 
 
 class OneUp(Explorer):
@@ -33,6 +34,16 @@ VALUE = DiscreteActionValue(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
 @pytest.mark.parametrize("explorer", [OneUp(), NoBase()])
 def test_select_action_alone_serves_a_batch(explorer: Any) -> None:
     assert select_actions(explorer, 0, np.array([1, 5, 7])).tolist() == [2, 6, 8]
+
+
+def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -> None:
+    class AlwaysFive(ConstantEpsilonGreedy):
+        """Inherits a batched form that knows nothing of this one."""
+
+        def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+            return 5
+
+    assert AlwaysFive(0.0, lambda: 0).select_actions(0, np.zeros(3)).tolist() == [5, 5, 5]
 
 
 def test_each_environment_is_asked_with_its_own_value() -> None:

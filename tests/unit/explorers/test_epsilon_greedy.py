@@ -117,7 +117,7 @@ def test_saved_generator_goes_on_where_it_was(make: Any) -> None:
     explorer, other = (ConstantEpsilonGreedy(0.5, always_7, rng=make(seed)) for seed in (1, 2))
     explorer.select_actions(0, np.zeros(9))
     other.load_state_dict(explorer.state_dict())
-    assert explorer.rng.random() == other.rng.random()  # type: ignore[union-attr]
+    assert explorer.rng.random() == other.rng.random()
 
 
 def test_state_of_an_explorer_with_another_kind_of_stream_is_refused() -> None:
@@ -154,4 +154,4 @@ def test_values_out_of_range_are_refused(make: Any, message: str) -> None:
 
 def test_random_action_that_is_no_function_is_refused() -> None:
     with pytest.raises(TypeError, match="random_action_func is 3"):
-        ConstantEpsilonGreedy(0.1, 3)  # type: ignore[arg-type]
+        ConstantEpsilonGreedy(0.1, 3)

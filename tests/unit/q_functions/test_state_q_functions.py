@@ -115,7 +115,10 @@ def names(prefix: str, last: int = 2) -> list[str]:
         ),
         (
             FCQuadraticStateQFunction(3, 2, 4, 2, BOX),
-            [*HIDDEN, *(f"{part}.{name}" for part in ("v", "mu", "mat_diag", "mat_non_diag") for name in ("weight", "bias"))],
+            [
+                *HIDDEN,
+                *(f"{part}.{name}" for part in ("v", "mu", "mat_diag", "mat_non_diag") for name in ("weight", "bias")),
+            ],
         ),
     ],
 )

@@ -46,7 +46,9 @@ def test_initial_state_may_be_none() -> None:
     gru = nn.GRU(2, 3)
     rest = burn_in(gru, batch(), 1)
     expected, _ = forward(gru, ROWS, None, LENGTHS)
-    torch.testing.assert_close(forward(gru, rest.obs, rest.recurrent_state, rest.lengths)[0], expected[[3, 4, 2, 5, 6, 7]])
+    torch.testing.assert_close(
+        forward(gru, rest.obs, rest.recurrent_state, rest.lengths)[0], expected[[3, 4, 2, 5, 6, 7]]
+    )
 
 
 def test_states_take_no_gradient() -> None:

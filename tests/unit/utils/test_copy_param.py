@@ -46,8 +46,8 @@ def test_soft_update_reaches_both_ends(tau: float, expected: float) -> None:
 def test_buffers_follow_and_counters_are_copied() -> None:
     src, dst = filled(4.0, nn.BatchNorm1d(2)), filled(0.0, nn.BatchNorm1d(2))
     synchronize_parameters(src, dst, "soft", 0.25)
-    assert dst.running_mean.tolist() == [1.0, 1.0]  # type: ignore[union-attr, operator]
-    assert dst.num_batches_tracked.item() == 4  # type: ignore[union-attr, operator]
+    assert dst.running_mean.tolist() == [1.0, 1.0]
+    assert dst.num_batches_tracked.item() == 4
     synchronize_parameters(src, dst, "hard")
     assert numbers(dst) == {4.0}
 
@@ -78,11 +78,11 @@ def test_parameters_stay_the_same_objects() -> None:
 def test_tensors_bound_anew_are_noticed() -> None:
     src, dst = filled(4.0, nn.BatchNorm1d(2)), filled(0.0, nn.BatchNorm1d(2))
     copy_param(dst, src)
-    dst.running_mean = torch.zeros(2)  # type: ignore[assignment]
-    src.weight = nn.Parameter(torch.full((2,), 9.0))  # type: ignore[assignment]
+    dst.running_mean = torch.zeros(2)
+    src.weight = nn.Parameter(torch.full((2,), 9.0))
     copy_param(dst, src)
-    assert dst.running_mean.tolist() == [4.0, 4.0]  # type: ignore[union-attr, operator]
-    assert dst.weight.tolist() == [9.0, 9.0]  # type: ignore[union-attr, operator]
+    assert dst.running_mean.tolist() == [4.0, 4.0]
+    assert dst.weight.tolist() == [9.0, 9.0]
 
 
 def test_modules_cast_to_another_dtype_are_noticed() -> None:
@@ -90,7 +90,7 @@ def test_modules_cast_to_another_dtype_are_noticed() -> None:
     copy_param(dst, src)
     src.double()
     dst.double()
-    src.weight.data.fill_(7.0)  # type: ignore[union-attr, operator]
+    src.weight.data.fill_(7.0)
     copy_param(dst, src)
     assert numbers(dst) == {4.0, 7.0}
 
@@ -163,8 +163,8 @@ def test_values_out_of_range_are_refused(method: str, tau: float | None, message
 def test_gradients_are_copied() -> None:
     src, dst = filled(1.0), filled(2.0)
     src(torch.ones(1, 2)).sum().backward()
-    src.bias.grad = None  # type: ignore[union-attr, assignment]
+    src.bias.grad = None
     copy_grad(dst, src)
-    assert dst.weight.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]  # type: ignore[union-attr, operator]
-    assert dst.bias.grad is None  # type: ignore[union-attr]
-    assert dst.weight.grad is not src.weight.grad  # type: ignore[union-attr]
+    assert dst.weight.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert dst.bias.grad is None
+    assert dst.weight.grad is not src.weight.grad

@@ -101,7 +101,7 @@ def test_nested_inputs_are_packed_part_by_part() -> None:
             self.gru = nn.GRU(2, 3)
 
         def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
-            return self.gru(packed_input["x"][0], recurrent_state)  # type: ignore[no-any-return]
+            return self.gru(packed_input["x"][0], recurrent_state)
 
     module = Parts()
     output, _ = recurrent.forward(module, {"x": (ROWS,), "y": ROWS}, None, LENGTHS)
@@ -132,7 +132,7 @@ def test_lengths_that_are_not_falling_are_refused(lengths: list[int]) -> None:
 def test_flattened_sequences_are_in_packed_order() -> None:
     flat = recurrent.flatten_sequences_time_first([["a0", None, "a2"], ["b0", "b1"], ["c0"]])
     assert flat == ["a0", "b0", "c0", None, "b1", "a2"]
-    torch.testing.assert_close(torch.stack(recurrent.flatten_sequences_time_first(sequences())), ROWS)  # type: ignore[arg-type]
+    torch.testing.assert_close(torch.stack(recurrent.flatten_sequences_time_first(sequences())), ROWS)
 
 
 def test_packing_and_unwrapping_give_the_packed_rows() -> None:
@@ -147,7 +147,7 @@ def test_wrapping_undoes_unwrapping() -> None:
     assert info is not None
     wrapped = recurrent.wrap_packed_sequences_recursive(({"x": packed.data},), *info)[0]["x"]
     assert isinstance(wrapped, PackedSequence)
-    assert torch.equal(wrapped.unsorted_indices, packed.unsorted_indices)  # type: ignore[arg-type]
+    assert torch.equal(wrapped.unsorted_indices, packed.unsorted_indices)
 
 
 def test_other_objects_pass_through() -> None:

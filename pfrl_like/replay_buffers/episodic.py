@@ -1,0 +1,192 @@
+"""Replay of whole episodes and of parts of them, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pfrl_like.batch import Batch
+from pfrl_like.collections.random_access_queue import RandomAccessQueue
+from pfrl_like.columns import Indices
+from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
+from pfrl_like.replay_buffers.replay_buffer import Item, ReplayBuffer
+from pfrl_like.replay_buffers.samplers import subsequences
+from pfrl_like.utils.random import RandomSource, sample_n_k
+
+
+class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
+    """The last finished episodes, with at most `capacity` transitions together.
+
+    An episode can be sampled once it has ended; whole episodes leave, the oldest first. Items are transitions.
+
+    Args:
+        capacity: Largest number of transitions, None if unbounded. An episode longer than this is not kept.
+        rng: Source of randomness; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If `capacity` is less than 1.
+    """
+
+    _kind = "episodic replay buffer"
+
+    def __init__(self, capacity: int | None = None, *, rng: RandomSource = None) -> None:
+        super().__init__(capacity, rng=rng)
+        self._horizon = math.inf
+        self._first_episode = self._next_episode = 0  # sequence numbers, as of items
+        self._episodes: RandomAccessQueue[tuple[int, int]] = RandomAccessQueue()  # first item, length
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of finished episodes that can be sampled."""
+        return self._next_episode - self._first_episode
+
+    @property
+    def episodic_memory(self) -> list[Item]:
+        """The episodes, oldest first, as lists of transition dicts."""
+        return [self._episode(index) for index in range(self._first_episode, self._next_episode)]
+
+    # Storing
+
+    def _add_items(self, rows: Sequence[int] | Indices) -> None:
+        self._episodes.append((self._next, len(rows)))
+        self._next_episode += 1
+        super()._add_items(rows)
+
+    def _evict(self) -> None:
+        items = episodes = 0
+        while self._capacity is not None and len(self) - items > self._capacity:
+            items += self._episodes.popleft()[1]
+            episodes += 1
+        if episodes:
+            self._drop_items(items)
+            self._drop_episodes(episodes)
+
+    def _drop_episodes(self, count: int) -> None:
+        self._first_episode += count
+        if self.prioritized:
+            self._episodes_dropped(self._first_episode - count, count)
+
+    # Hooks of prioritised buffers, called only where `prioritized` is set
+
+    def _items_added(self, first: int, count: int) -> None:
+        self._episodes_added(self._next_episode - 1, 1)
+
+    def _episodes_added(self, first: int, count: int) -> None:
+        """Episodes `first` to `first + count - 1` can be sampled from now on."""
+
+    def _episodes_dropped(self, first: int, count: int) -> None:
+        """Episodes `first` to `first + count - 1`, the oldest, are gone."""
+
+    # Sampling
+
+    def _draw_episodes(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
+        """Sequence numbers of n distinct episodes, and their weights if there are such; n has been checked."""
+        return sample_n_k(self.n_episodes, n, self._rng) + self._first_episode, None
+
+    def _episode(self, index: int) -> Item:
+        """The transitions of an episode, by sequence number."""
+        first, length = self._episodes[index - self._first_episode]
+        return self._columns.transitions(self._rows(np.arange(first, first + length)))
+
+    def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
+        """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
+
+        Where transitions hold a `recurrent_state`, parts begin only at such, see `samplers.subsequences`.
+
+        Returns:
+            The episodes, in a tuple with their weights if this buffer is prioritised and gives such.
+
+        Raises:
+            ValueError: If more are asked for than the buffer holds, or `max_len` is less than 1.
+        """
+        _, weight, first, lengths = self._draw_parts(n_episodes, max_len)
+        transitions = iter(self._columns.transitions(self._rows(_ranges(first, lengths))))
+        episodes = [[next(transitions) for _ in range(length)] for length in lengths.tolist()]
+        return episodes if weight is None else (episodes, weight)
+
+    def sample_sequences(
+        self, n: int, max_len: int | None = None, gamma: float = 1.0, device: torch.device | str = "cpu"
+    ) -> Batch:
+        """Make the same draw as `sample_episodes` and gather it as sequences, the longest first, packed time first.
+
+        `Batch.index` holds a number for each sequence; weights are repeated for each of its rows.
+
+        Raises:
+            ValueError: If more are asked for than the buffer holds, or `max_len` is less than 1.
+        """
+        index, weight, first, lengths = self._draw_parts(n, max_len)
+        order = np.argsort(-lengths, kind="stable")
+        index, first, lengths = index[order], first[order], lengths[order]
+        time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
+        rows = self._rows(first[sequence] + time)
+        row_weight = None if weight is None else weight[order][sequence]
+        return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths)
+
+    def _draw_parts(
+        self, n: int, max_len: int | None
+    ) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
+        """Episodes drawn: their sequence numbers and weights; first item and length of the part of each to be taken."""
+        if not 0 <= n <= self.n_episodes:
+            raise ValueError(f"n_episodes: got {n}, expected at most {self.n_episodes}, the number of episodes held")
+        if max_len is not None and max_len < 1:
+            raise ValueError(f"max_len: got {max_len}, expected at least 1 step, or None")
+        index, weight = self._draw_episodes(n)
+        bounds = [self._episodes[i] for i in (index - self._first_episode).tolist()]
+        first, lengths = np.array(bounds, np.int64).reshape(-1, 2).T
+        held = None
+        states = self._columns.extras.get("recurrent_state")
+        if states is not None and states.field is not None:
+            held = states.present(self._rows(_ranges(first, lengths)))
+        begin, part = subsequences(lengths, max_len, held, self._rng)
+        return index, weight, first + begin, part
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        state["header"]["first_episode"] = self._first_episode
+        state["arrays"]["episode_lengths"] = np.array([length for _, length in self._episodes], np.int64)
+        return state
+
+    def _load_order(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
+    ) -> None:
+        lengths, first_episode = arrays["episode_lengths"], int(header["first_episode"])
+        if lengths.ndim != 1 or lengths.dtype != np.int64 or (lengths < 1).any() or lengths.sum() != n:
+            raise ValueError("its episodes do not fit its number of items")
+        self._load_own_state(header["own"], own, first_episode, len(lengths))
+        starts = first + np.cumsum(lengths) - lengths
+        self._episodes = RandomAccessQueue(zip(starts.tolist(), lengths.tolist(), strict=True))
+        self._first_episode, self._next_episode = first_episode, first_episode + len(lengths)
+
+    def _append_pfrl(self, content: Any) -> None:
+        if not isinstance(content, tuple):
+            # PFRL before 0.3 kept transitions only.
+            steps = [step for item in content for step in (item if isinstance(item, list) else [item])]
+            for step in steps:
+                self._append_pfrl_step(step, 0)
+            self.stop_current_episode(0)
+            return
+        episodes = content[1]
+        prioritized = hasattr(episodes, "priority_sums")
+        for episode in episodes.data if prioritized else episodes.items():
+            for step in episode:
+                self._append_pfrl_step(step, 0)
+            self.stop_current_episode(0)
+        if prioritized and self.prioritized:
+            self._load_pfrl_priorities(episodes, self._first_episode, self.n_episodes)
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._episodes = RandomAccessQueue()
+        self._drop_episodes(self.n_episodes)
+
+
+def _ranges(first: Indices, lengths: Indices) -> Indices:
+    """The numbers first[0], first[0] + 1, ..., lengths[0] of them, then those from first[1], and so on."""
+    skipped = np.cumsum(lengths) - lengths
+    ranges: Indices = np.arange(lengths.sum()) + np.repeat(first - skipped, lengths)
+    return ranges

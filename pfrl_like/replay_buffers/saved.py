@@ -1,0 +1,198 @@
+"""The state of a replay buffer, and its file."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns import Columns, Indices, dump, restore
+from pfrl_like.errors import CheckpointError
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.storage import is_array_file, read_arrays, read_pickle, write_arrays
+from pfrl_like.utils.random import RandomSource
+
+
+class SavedBuffer(AbstractReplayBuffer):
+    """What `ReplayBuffer` does with files; the fields are described there."""
+
+    num_steps: int
+    _kind = "replay buffer"
+    _rng: RandomSource
+    _columns: Columns
+    _ring: Indices
+    _origin: int
+    _first: int
+    _next: int
+    _resumed: set[Any]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
+
+        Running episodes are part of it. An environment whose next step does not begin with the observation that its
+        running episode waits for begins a new episode.
+        """
+        waiting = [row for run in self._columns.running.values() for row in run.waiting]
+        items = self._rows(np.arange(self._first, self._next))
+        columns, arrays = dump(self._columns, np.concatenate([items, np.array(waiting, np.int64)]))
+        own, own_arrays = self._own_state()
+        header = {
+            "kind": self._kind,
+            "num_steps": self.num_steps,
+            "first": self._first,
+            "n_items": len(items),
+            "columns": columns,
+            "own": own,
+        }
+        arrays |= {f"own/{name}": array for name, array in own_arrays.items()}
+        return {"header": header, "arrays": arrays, "rng": _get_rng_state(self._rng)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state_dict` gave; items beyond this buffer's capacity leave, the oldest first.
+
+        Raises:
+            ValueError: If it is of another kind of buffer or does not fit together; the old content stays.
+        """
+        header, arrays = state["header"], state["arrays"]
+        for name, mine in (("kind", self._kind), ("num_steps", self.num_steps)):
+            if header.get(name) != mine:
+                raise ValueError(f"its {name} is {header.get(name)!r}, expected {mine!r} as in this buffer")
+        columns, first, n = restore(header["columns"], arrays), int(header["first"]), int(header["n_items"])
+        waiting = sorted(row for run in columns.running.values() for row in run.waiting)
+        if first < 0 or n < 0 or waiting != list(range(n + 1, len(arrays["reward"]) + 1)):
+            raise ValueError("its number of items does not fit its steps")
+        own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
+        self._load_order(header, arrays, own, first, n)
+        # Nothing below can fail: the content is the old one up to here, the new one from here on.
+        self._columns = columns
+        self._ring = np.arange(1, max(n, 1023) + 2)
+        self._origin = self._first = first
+        self._next = first + n
+        self._resumed = set(columns.running)
+        if state.get("rng") is not None:
+            _set_rng_state(self._rng, state["rng"])
+        self._evict()
+
+    def save(self, filename: str, *, allow_pickle: bool = False) -> None:
+        """Write the content to one file, atomically.
+
+        Args:
+            filename: The file; an old one of this name is replaced.
+            allow_pickle: Pickle what is no array: object observations, actions, extras, names of environments.
+
+        Raises:
+            CheckpointError: If it cannot be written, for instance because it needs `allow_pickle`.
+        """
+        state = self.state_dict()
+        write_arrays(filename, state["header"], state["arrays"], allow_pickle=allow_pickle)
+
+    def load(self, filename: str, *, allow_pickle: bool = False) -> None:
+        """Replace the content by that of a file.
+
+        Args:
+            filename: What `save` wrote or, with `allow_pickle`, what PFRL wrote.
+            allow_pickle: Read pickled objects. They can run no code, but say it only of files whose origin is known.
+
+        Raises:
+            CheckpointError: If the file is damaged or holds no buffer that fits; the old content stays.
+        """
+        try:
+            if is_array_file(filename):
+                header, arrays = read_arrays(filename, allow_pickle=allow_pickle)
+                self.load_state_dict({"header": header, "arrays": arrays})
+            else:
+                self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
+        except CheckpointError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CheckpointError(filename, f"holds no buffer that fits this one: {error}") from error
+
+    def _load_pfrl(self, content: Any) -> None:
+        """Replace the content by that of PFRL's pickle: a queue of items, or a prioritised one."""
+        before = self.state_dict()
+        self._clear()
+        try:
+            self._append_pfrl(content)
+        except BaseException:
+            self._clear()
+            self.load_state_dict(before)
+            raise
+
+    def _append_pfrl(self, content: Any) -> None:
+        prioritized = hasattr(content, "priority_sums")
+        self._append_windows(content.data if prioritized else content.items())
+        if prioritized and self.prioritized:
+            self._load_pfrl_priorities(content, self._first, len(self))
+
+    def _load_pfrl_priorities(self, content: Any, first: int, n: int) -> None:
+        header = {**self._own_state()[0], "max_priority": content.max_priority}
+        priority = np.array(content.priority_sums.values(), np.float64)
+        self._load_own_state(header, {"priority": priority[len(priority) - n :]}, first, n)
+
+    def _append_windows(self, windows: Iterable[list[dict[str, Any]]]) -> None:
+        """Append PFRL's items; windows that share a transition object are of one episode."""
+        episode_of: dict[int, int] = {}
+        for window in windows:
+            if not 1 <= len(window) <= self.num_steps:
+                raise ValueError(f"an item has {len(window)} steps, expected at most num_steps={self.num_steps}")
+            episode = 0 if self.num_steps == 1 else episode_of.get(id(window[0]), len(episode_of))
+            for step in window:
+                if id(step) not in episode_of:
+                    episode_of[id(step)] = episode
+                    self._append_pfrl_step(step, ("pfrl", episode))
+            if len(window) < self.num_steps:
+                self.stop_current_episode(("pfrl", episode))
+        if self.num_steps == 1:
+            self.stop_current_episode(("pfrl", 0))
+
+    def _append_pfrl_step(self, step: Mapping[str, Any], env_id: Any) -> None:
+        self.append(**{name: value for name, value in step.items() if name != "weight"}, env_id=env_id)
+
+    def _clear(self) -> None:
+        for env_id in list(self._columns.running):
+            self.stop_current_episode(env_id)
+        self._drop_items(len(self))
+        self._columns = Columns()
+        self._resumed = set()
+
+    # What the buffers fill in
+
+    @abstractmethod
+    def _rows(self, index: Indices) -> Indices:
+        """Rows of items, by sequence number."""
+
+    @abstractmethod
+    def _evict(self) -> None:
+        """Drop what is beyond the capacity."""
+
+    @abstractmethod
+    def _drop_items(self, count: int) -> None:
+        """Drop the oldest items."""
+
+    def _load_order(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
+    ) -> None:
+        """Check and take up what belongs to the order of the items; refuse before anything is changed."""
+        self._load_own_state(header["own"], own, first, n)
+
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a subclass adds to `state_dict`: values for JSON, and arrays."""
+        return {}, {}
+
+    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+        """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
+
+
+def _get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
+    if rng is None:
+        return None
+    state = rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state(legacy=False)
+    return dict(state)
+
+
+def _set_rng_state(rng: RandomSource, state: Any) -> None:
+    if isinstance(rng, np.random.Generator):
+        rng.bit_generator.state = state
+    elif rng is not None:
+        rng.set_state(state)

@@ -1,0 +1,71 @@
+"""Agents in environments for a few steps, as the runners drive them but without files and logs."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from pfrl_like.env import as_gymnasium
+
+MASK = "action_mask"
+
+
+class Episodes:
+    """One environment with the episode that runs in it.
+
+    Args:
+        env: Environment of any form; it is copied.
+        seed: Seed of its first episode, used if it takes one.
+    """
+
+    def __init__(self, env: Any, seed: int) -> None:
+        self.env = as_gymnasium(copy.deepcopy(env))
+        try:
+            self._begin(seed=seed)
+        except ValueError:  # it takes no seed
+            self._begin()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
+        """Act; returns the true next observation, reward, terminated, truncated and its action mask."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        mask = info.get(MASK)
+        self.obs, self.mask = obs, mask
+        truncated = bool(truncated or info.get("needs_reset", False))
+        if terminated or truncated:
+            self._begin()
+        return obs, float(reward), bool(terminated), truncated, mask
+
+    def _begin(self, **seed: int) -> None:
+        self.obs, info = self.env.reset(**seed)
+        self.mask = info.get(MASK)
+
+
+def play_one(agent: Any, env: Any, n_steps: int, seed: int = 0) -> list[Any]:
+    """Let an agent act and learn by `act` and `observe`; returns its actions."""
+    episodes, actions = Episodes(env, seed), []
+    for _ in range(n_steps):
+        action = agent.act(episodes.obs, **_told(episodes.mask))
+        obs, reward, terminated, truncated, mask = episodes.step(action)
+        agent.observe(obs, reward, terminated, truncated, **_told(mask))
+        actions.append(action)
+    return actions
+
+
+def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0) -> list[Any]:
+    """Let an agent act and learn by `batch_act` and `batch_observe`; returns the actions of each step."""
+    several = [Episodes(env, seed + i) for i in range(n_envs)]
+    all_actions = []
+    for _ in range(n_steps):
+        actions = agent.batch_act([one.obs for one in several], **_all_told([one.mask for one in several]))
+        steps = [one.step(action) for one, action in zip(several, actions, strict=True)]
+        obs, reward, terminated, truncated, masks = (list(column) for column in zip(*steps, strict=True))
+        agent.batch_observe(obs, reward, terminated, truncated, **_all_told(masks))
+        all_actions.append(list(actions))
+    return all_actions
+
+
+def _told(mask: Any) -> dict[str, Any]:
+    return {} if mask is None else {MASK: mask}
+
+
+def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
+    return {} if any(mask is None for mask in masks) else {MASK: list(masks)}

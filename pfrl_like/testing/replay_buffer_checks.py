@@ -1,0 +1,323 @@
+"""`check_replay_buffer`: the contracts that every replay buffer keeps."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.batch import Batch
+from pfrl_like.testing.requirement import difference, require
+from pfrl_like.utils.experiences import batch_of_experiences
+from pfrl_like.utils.isolated_rng import isolated_rng
+
+MakeBuffer = Callable[..., Any]
+Step = dict[str, Any]
+Episode = list[Step]
+GAMMA = 0.9
+
+
+def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
+    """Check that a replay buffer keeps the contracts of `pfrl_like.replay_buffer`.
+
+    Episodes of two environments are stored alternately, whose observations are their own numbers; what can be sampled
+    is compared with the windows of steps that it ought to be. What else is checked is found in the names of this
+    module's functions.
+
+    Args:
+        make_buffer: Makes an empty buffer; called with `capacity`, and with nothing else. A class will do, or
+            `functools.partial(ReplayBuffer, num_steps=3)`. A buffer with several steps per item needs the attribute
+            `num_steps`.
+        seed: Seed of the global random streams, which are left as they were.
+
+    Raises:
+        AssertionError: Naming the contract that is broken.
+    """
+    with isolated_rng():
+        for check in CHECKS:
+            np.random.seed(seed)
+            torch.manual_seed(seed)
+            check(make_buffer)
+
+
+# What is stored
+
+
+def episodes_of(env_id: int, lengths: Iterable[int]) -> list[Episode]:
+    """Episodes in which everything can be told apart: every second one is cut off, the others are terminated."""
+    episodes, number = [], 1000 * env_id
+    for count, length in enumerate(lengths):
+        episode = []
+        for i in range(length):
+            state, next_state = (np.array([number + i, env_id], dtype=np.float32) for i in (0, 1))
+            terminal = i == length - 1 and count % 2 == 0
+            step = {"state": state, "action": number % 7, "reward": 0.5 * number, "next_state": next_state}
+            episode.append({**step, "is_state_terminal": terminal, "env_id": env_id})
+            number += 1
+        episodes.append(episode)
+        number += 1
+    return episodes
+
+
+def fill(buffer: Any, several: list[list[Episode]]) -> None:
+    """Append the steps of several environments in turn, telling the buffer where episodes are cut off."""
+    queues = [[(step, step is episode[-1]) for episode in episodes for step in episode] for episodes in several]
+    while any(queues):
+        for queue in filter(None, queues):
+            step, is_last = queue.pop(0)
+            buffer.append(**step)
+            if is_last and not step["is_state_terminal"]:
+                buffer.stop_current_episode(env_id=step["env_id"])
+
+
+def filled(make_buffer: MakeBuffer, capacity: int | None = None) -> Any:
+    """A buffer with 20 steps of two environments."""
+    buffer = make_buffer(capacity=capacity)
+    fill(buffer, two_environments())
+    return buffer
+
+
+def two_environments() -> list[list[Episode]]:
+    """The episodes in `filled`."""
+    return [episodes_of(0, (5, 1, 4)), episodes_of(1, (3, 6, 1))]
+
+
+def windows(several: list[list[Episode]], num_steps: int) -> list[tuple[int, ...]]:
+    """The first numbers of the states in every item that these episodes make, sorted."""
+    found = []
+    for episode in (episode for episodes in several for episode in episodes):
+        numbers = [int(step["state"][0]) for step in episode]
+        found += [tuple(numbers[i : i + num_steps]) for i in range(len(numbers))]
+    return sorted(found)
+
+
+def numbers_of(items: Any) -> list[tuple[int, ...]]:
+    """The same of sampled items."""
+    return sorted(tuple(int(step["state"][0]) for step in item) for item in items)
+
+
+def num_steps_of(buffer: Any) -> int:
+    """Steps per item."""
+    return int(getattr(buffer, "num_steps", 1))
+
+
+# The contracts
+
+
+def check_unknown_keywords_are_refused(make_buffer: MakeBuffer) -> None:
+    """A misspelt argument raises `TypeError`."""
+    try:
+        make_buffer(capacity=10, not_an_argument=0)
+    except TypeError:
+        return
+    raise AssertionError("the constructor took the unknown keyword not_an_argument, expected a TypeError")
+
+
+def check_every_window_is_sampled_once(make_buffer: MakeBuffer) -> None:
+    """A draw of everything holds each item once; no item joins two episodes or two environments."""
+    buffer = filled(make_buffer)
+    expected = windows(two_environments(), num_steps_of(buffer))
+    require(len(buffer) == len(expected), f"len is {len(buffer)} after {len(expected)} steps of ended episodes")
+    items = numbers_of(buffer.sample(len(buffer)))
+    require(items == expected, f"sampling everything gave items with the steps {items}, expected {expected}")
+
+
+def check_draws_are_distinct(make_buffer: MakeBuffer) -> None:
+    """No item comes twice in one draw."""
+    for _ in range(20):
+        items = numbers_of(filled(make_buffer).sample(10))
+        require(len(set(items)) == 10, f"a draw of 10 items holds one twice: {items}")
+
+
+def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
+    """`sample_batch` makes the draw of `sample`, with n-step sums, discounts and weights."""
+    buffers = [filled(make_buffer) for _ in range(2)]
+    state = np.random.get_state()
+    items = buffers[0].sample(8)
+    after = np.random.get_state()
+    np.random.set_state(state)
+    batch = buffers[1].sample_batch(8, GAMMA)
+    found = difference(after, np.random.get_state(), "the NumPy stream")
+    require(found is None, f"sample and sample_batch draw different random numbers: {found}")
+    _require_same(batch_of_experiences(items, GAMMA), batch, "sample_batch and sample")
+
+
+def check_n_step_sums(make_buffer: MakeBuffer) -> None:
+    """Sums of discounted rewards and discounts, computed here once more from the stored steps."""
+    buffer = filled(make_buffer)
+    n = num_steps_of(buffer)
+    batch = buffer.sample_batch(len(buffer), GAMMA)
+    steps = {int(s["state"][0]): (e, i) for es in two_environments() for e in es for i, s in enumerate(e)}
+    for row, number in enumerate(batch.obs[:, 0].int().tolist()):
+        episode, i = steps[number]
+        window = episode[i : i + n]
+        reward = sum(GAMMA**j * step["reward"] for j, step in enumerate(window))
+        discount = 0.0 if window[-1]["is_state_terminal"] else GAMMA ** len(window)
+        came = (batch.reward[row].item(), batch.discount[row].item(), batch.next_obs[row, 0].item())
+        expected = (reward, discount, window[-1]["next_state"][0])
+        require(
+            np.allclose(came, expected, rtol=1e-5),
+            f"the item that begins with step {number} has (reward, discount, next_obs) {came}, expected {expected}",
+        )
+
+
+def check_more_than_held_is_refused(make_buffer: MakeBuffer) -> None:
+    """Asking for more items than there are raises `ValueError`, in an empty buffer as in a filled one."""
+    for buffer in (make_buffer(capacity=None), filled(make_buffer)):
+        for method in (buffer.sample, buffer.sample_batch):
+            try:
+                method(len(buffer) + 1)
+            except ValueError:
+                continue
+            raise AssertionError(f"{method.__name__} gave {len(buffer) + 1} of {len(buffer)} items, expected a ValueError")
+
+
+def check_capacity(make_buffer: MakeBuffer) -> None:
+    """Never more than `capacity` items are held; the oldest leave first."""
+    buffer = make_buffer(capacity=10)
+    require(buffer.capacity == 10, f"capacity is {buffer.capacity} of a buffer made with capacity=10")
+    episodes = episodes_of(0, (4, 3, 5, 1, 6))
+    for i in range(len(episodes)):
+        fill(buffer, [episodes[i : i + 1]])
+        require(len(buffer) <= 10, f"len is {len(buffer)} of a buffer made with capacity=10")
+    items = numbers_of(buffer.sample(len(buffer)))
+    expected = windows([episodes], num_steps_of(buffer))
+    require(
+        len(items) > 0 and items == expected[-len(items) :],
+        f"a full buffer holds items with the steps {items}, expected the last ones of {expected}",
+    )
+
+
+def check_append_batch_is_append(make_buffer: MakeBuffer) -> None:
+    """Storing columns of several environments is storing their steps one by one."""
+    one, many = make_buffer(capacity=None), make_buffer(capacity=None)
+    several = [episodes_of(0, (4, 3)), episodes_of(1, (2, 5))]
+    fill(one, several)
+    streams = [[(step, step is episode[-1]) for episode in episodes for step in episode] for episodes in several]
+    for rows in zip(*streams, strict=True):
+        steps = [step for step, _ in rows]
+        many.append_batch(
+            obs=np.stack([step["state"] for step in steps]),
+            action=np.array([step["action"] for step in steps]),
+            reward=np.array([step["reward"] for step in steps]),
+            next_obs=np.stack([step["next_state"] for step in steps]),
+            terminated=np.array([step["is_state_terminal"] for step in steps]),
+            truncated=np.array([is_last and not step["is_state_terminal"] for step, is_last in rows]),
+        )
+    state = np.random.get_state()
+    batch = one.sample_batch(len(one), GAMMA)
+    np.random.set_state(state)
+    require(len(one) == len(many), f"append gave {len(one)} items, append_batch {len(many)}")
+    _require_same(batch, many.sample_batch(len(many), GAMMA), "append and append_batch")
+
+
+def check_a_loaded_buffer_is_the_saved_one(make_buffer: MakeBuffer) -> None:
+    """After `load` the same numbers are drawn, and the capacity still holds."""
+    buffer, other = filled(make_buffer, capacity=100), make_buffer(capacity=100)
+    with tempfile.TemporaryDirectory() as dirname:
+        path = os.path.join(dirname, "buffer")
+        buffer.save(path)
+        other.load(path)
+    require(len(other) == len(buffer), f"len is {len(buffer)} before saving and {len(other)} after loading")
+    more = [episodes_of(2, (5, 4))]
+    for each in (buffer, other):
+        fill(each, more)
+    state = np.random.get_state()
+    batch = buffer.sample_batch(len(buffer), GAMMA)
+    np.random.set_state(state)
+    _require_same(batch, other.sample_batch(len(other), GAMMA), "the saved and the loaded buffer")
+
+
+def check_priorities(make_buffer: MakeBuffer) -> None:
+    """Items of large errors come more often and weigh less; a buffer without priorities takes none."""
+    buffer = filled(make_buffer)
+    if not buffer.prioritized:
+        try:
+            buffer.update_priorities(buffer.sample_batch(2).index, torch.ones(2))
+        except TypeError:
+            return
+        raise AssertionError("update_priorities did nothing in a buffer without priorities, expected a TypeError")
+    draw = buffer.sample_sequences if hasattr(buffer, "sample_sequences") else buffer.sample_batch
+    n = buffer.n_episodes if hasattr(buffer, "sample_sequences") else len(buffer)
+    batch = draw(n)
+    favourite = int(batch.index[0])
+    buffer.update_priorities(batch.index, torch.tensor([1.0] + [0.0] * (n - 1)))
+    count = 0
+    for _ in range(200):
+        batch = draw(1)
+        count += int(batch.index[0]) == favourite
+        buffer.update_priorities(batch.index, torch.tensor([float(batch.index[0] == favourite)]))
+    require(count > 300 / n, f"the item of {n} with the only large error came {count} times in 200 draws")
+    batch = draw(n)
+    if batch.weight is not None:
+        lengths = [1] * n if batch.lengths is None else batch.lengths.tolist()
+        weight = dict(zip(batch.index.tolist(), batch.weight[: len(lengths)].tolist(), strict=True))
+        smallest = min(weight, key=weight.__getitem__)
+        require(smallest == favourite, f"the item that comes most often has the weight {weight[favourite]} of {weight}")
+
+
+def check_sequences(make_buffer: MakeBuffer) -> None:
+    """Sequences are parts of one episode, at most as long as asked, and the same draw in both forms."""
+    if not hasattr(make_buffer(capacity=None), "sample_sequences"):
+        return
+    episodes = {tuple(w) for w in windows(two_environments(), 100)}
+    for max_len in (None, 3):
+        buffers = [filled(make_buffer) for _ in range(2)]
+        n = buffers[0].n_episodes
+        require(n == 6, f"n_episodes is {n} after 6 episodes")
+        state = np.random.get_state()
+        drawn = buffers[0].sample_episodes(n, max_len)
+        np.random.set_state(state)
+        batch = buffers[1].sample_sequences(n, max_len, GAMMA)
+        sequences = drawn[0] if isinstance(drawn, tuple) else drawn
+        for numbers in numbers_of(sequences):
+            whole = any(numbers == w[: len(numbers)] for w in episodes)
+            require(whole, f"the steps {numbers} are no part of one episode")
+            require(max_len is None or len(numbers) <= max_len, f"{len(numbers)} steps came with max_len={max_len}")
+        expected = batch_of_experiences(sequences, GAMMA, sequences=True)
+        require(
+            batch.lengths is not None and batch.lengths.tolist() == expected.lengths.tolist(),  # type: ignore[union-attr]
+            f"sequences of the lengths {batch.lengths} came, expected {expected.lengths}, longest first",
+        )
+        for batch_or_expected in (batch, expected):
+            require(len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are no steps")
+        _require_same(_in_order(expected), _in_order(batch), "sample_sequences and sample_episodes")
+        for method in (buffers[0].sample_episodes, buffers[1].sample_sequences):
+            try:
+                method(n + 1)
+            except (ValueError, RuntimeError):  # the latter where errors have to be written back first
+                continue
+            raise AssertionError(f"{method.__name__} gave {n + 1} of {n} episodes, expected a ValueError")
+
+
+CHECKS: tuple[Callable[[MakeBuffer], None], ...] = (
+    check_unknown_keywords_are_refused,
+    check_every_window_is_sampled_once,
+    check_draws_are_distinct,
+    check_sample_batch_is_sample,
+    check_n_step_sums,
+    check_more_than_held_is_refused,
+    check_capacity,
+    check_append_batch_is_append,
+    check_a_loaded_buffer_is_the_saved_one,
+    check_priorities,
+    check_sequences,
+)
+
+
+def _require_same(expected: Batch, batch: Batch, what: str) -> None:
+    for name in ("obs", "action", "next_obs"):
+        found = difference(getattr(expected, name), getattr(batch, name), name)
+        require(found is None, f"{what} differ: {found}")
+    for name in ("reward", "discount", "weight"):
+        one, other = getattr(expected, name), getattr(batch, name)
+        require((one is None) == (other is None), f"{what} differ: only one of them has a {name}")
+        require(one is None or torch.allclose(one, other, rtol=1e-5), f"{what} differ: {name} is {one} and {other}")
+
+
+def _in_order(batch: Batch) -> Batch:
+    """Rows of sequences sorted by their numbers, since the order among sequences of one length is free."""
+    order = batch.obs[:, 0].argsort()
+    return batch.replace(lengths=None, recurrent_state=None, next_recurrent_state=None, weight=None, index=None)[order]

@@ -1,0 +1,54 @@
+"""How a check fails, and when two states are the same."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def require(holds: Any, sentence: str) -> None:
+    """Fail with a sentence, under `python -O` too.
+
+    Raises:
+        AssertionError: If `holds` is false.
+    """
+    if not holds:
+        raise AssertionError(sentence)
+
+
+def difference(first: Any, second: Any, name: str = "") -> str | None:
+    """Where two nested states differ, bit for bit; None if they are the same.
+
+    Args:
+        first: Dicts, lists and tuples of tensors, arrays, numbers, text and None.
+        second: Likewise.
+        name: What the states are called in the answer.
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        if first.keys() != second.keys():
+            return f"{name} has {sorted(map(str, first.keys() ^ second.keys()))} in one of the two only"
+        pairs = [(f"{name}[{key!r}]", first[key], second[key]) for key in first]
+    elif isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        if len(first) != len(second):
+            return f"{name} has the lengths {len(first)} and {len(second)}"
+        pairs = [(f"{name}[{i}]", one, other) for i, (one, other) in enumerate(zip(first, second, strict=True))]
+    elif _same_leaf(first, second):
+        return None
+    else:
+        return f"{name} is {_brief(first)} and {_brief(second)}"
+    return next((found for label, one, other in pairs if (found := difference(one, other, label)) is not None), None)
+
+
+def _same_leaf(first: Any, second: Any) -> bool:
+    if isinstance(first, torch.Tensor | np.ndarray | np.generic | float):
+        one, other = (np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for x in (first, second))
+        if one.dtype == object or other.dtype == object:
+            return type(first) is type(second) and bool(np.all(one == other))
+        return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+    return type(first) is type(second) and bool(first == second)
+
+
+def _brief(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) < 100 else text[:97] + "..."

@@ -1,0 +1,100 @@
+"""Small agents and what they are made of, for tests that need one."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pfrl_like.action_value import DistributionalDiscreteActionValue
+from pfrl_like.agents import DQN, CategoricalDoubleDQN, CategoricalDQN, DoubleDQN
+from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.q_functions import (
+    DiscreteActionValueHead,
+    DistributionalFCStateQFunctionWithDiscreteAction,
+    FCStateQFunctionWithDiscreteAction,
+)
+from pfrl_like.replay_buffers import (
+    EpisodicReplayBuffer,
+    PrioritizedEpisodicReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+)
+
+AGENTS: dict[str, type[DQN]] = {
+    "DQN": DQN,
+    "DoubleDQN": DoubleDQN,
+    "CategoricalDQN": CategoricalDQN,
+    "CategoricalDoubleDQN": CategoricalDoubleDQN,
+}
+BUFFERS: dict[str, Callable[..., Any]] = {
+    "uniform": ReplayBuffer,
+    "3-step": functools.partial(ReplayBuffer, num_steps=3),
+    "prioritized": PrioritizedReplayBuffer,
+    "3-step prioritized": functools.partial(PrioritizedReplayBuffer, num_steps=3),
+}
+RECURRENT_BUFFERS: dict[str, Callable[..., Any]] = {
+    "episodic": EpisodicReplayBuffer,
+    "prioritized episodic": PrioritizedEpisodicReplayBuffer,
+}
+#: Every agent with every buffer that fits: (agent, buffer, recurrent).
+COMBINATIONS = [(agent, buffer, False) for agent in AGENTS for buffer in (*BUFFERS, "episodic")] + [
+    (agent, buffer, True) for agent in AGENTS for buffer in RECURRENT_BUFFERS
+]
+MAKE_BUFFER = BUFFERS | RECURRENT_BUFFERS
+
+
+class DistributionalHead(nn.Module):
+    """Turns rows of numbers into return distributions over 7 atoms from 0 to 12."""
+
+    def __init__(self, n_actions: int) -> None:
+        super().__init__()
+        self.n_actions = n_actions
+        self.register_buffer("z_values", torch.linspace(0.0, 12.0, 7))
+
+    def forward(self, x: torch.Tensor) -> DistributionalDiscreteActionValue:
+        return DistributionalDiscreteActionValue(x.view(-1, self.n_actions, 7).softmax(2), self.z_values)
+
+
+def make_q_function(agent: str = "DQN", recurrent: bool = False, obs_size: int = 5, n_actions: int = 2) -> nn.Module:
+    """A small Q-function of the kind that an agent needs."""
+    distributional = agent.startswith("Categorical")
+    if not recurrent and distributional:
+        return DistributionalFCStateQFunctionWithDiscreteAction(obs_size, n_actions, 7, 0.0, 12.0, 16, 1)
+    if not recurrent:
+        return FCStateQFunctionWithDiscreteAction(obs_size, n_actions, 16, 1)
+    head = DistributionalHead(n_actions) if distributional else DiscreteActionValueHead()
+    outputs = n_actions * 7 if distributional else n_actions
+    return RecurrentSequential(nn.Linear(obs_size, 8), nn.Tanh(), nn.LSTM(8, 8), nn.Linear(8, outputs), head)
+
+
+def make_agent(
+    agent: str = "DQN",
+    buffer: str | None = None,
+    recurrent: bool = False,
+    *,
+    capacity: int | None = 1_000,
+    q_function: nn.Module | None = None,
+    optimizer: Callable[..., torch.optim.Optimizer] = functools.partial(torch.optim.Adam, lr=1e-2),
+    n_actions: int = 2,
+    **options: Any,
+) -> DQN:
+    """An agent for observations of 5 numbers that begins to learn after 10 steps; options go to its constructor."""
+    model = make_q_function(agent, recurrent, n_actions=n_actions) if q_function is None else q_function
+    arguments: dict[str, Any] = {
+        "q_function": model,
+        "optimizer": optimizer(model.parameters()),
+        "replay_buffer": MAKE_BUFFER[buffer or ("episodic" if recurrent else "uniform")](capacity=capacity),
+        "gamma": 0.9,
+        "explorer": ConstantEpsilonGreedy(0.3, lambda: np.random.randint(n_actions)),
+        "replay_start_size": 10,
+        "minibatch_size": 4,
+        "target_update_interval": 5,
+        "recurrent": recurrent,
+    }
+    if recurrent:
+        arguments["episodic_update_len"] = 4
+    return AGENTS[agent](**{**arguments, **options})

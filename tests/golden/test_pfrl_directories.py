@@ -1,0 +1,113 @@
+"""Agents that PFRL 0.4.0 saved: parameters and optimisers load, and the networks give the values that PFRL gave."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.agent import AttributeSavingMixin
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+class Holder(AttributeSavingMixin):
+    """The three attributes of PFRL's DQN, with a network written in plain PyTorch."""
+
+    saved_attributes = ("model", "target_model", "optimizer")
+
+    def __init__(self, make: Any, optimizer: type[torch.optim.Optimizer]) -> None:
+        self.model, self.target_model = make(), make()
+        self.optimizer = optimizer(self.model.parameters(), lr=0.5)  # type: ignore[call-arg]
+
+
+class Prefixed(nn.Module):
+    """A module under another name, where PFRL's classes wrap one."""
+
+    def __init__(self, prefix: str, module: nn.Module) -> None:
+        super().__init__()
+        self.inner = prefix
+        setattr(self, prefix, module)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return getattr(self, self.inner)(x)
+
+
+class Mlp(nn.Module):
+    """Two layers under the names of PFRL's MLP."""
+
+    def __init__(self, n_hidden: int, n_out: int) -> None:
+        super().__init__()
+        self.hidden_layers = nn.ModuleList([nn.Linear(4, n_hidden)])
+        self.output = nn.Linear(n_hidden, n_out)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.output(torch.relu(self.hidden_layers[0](x)))
+
+
+class Categorical(nn.Module):
+    """Mean of five atoms from -2 to 2, under the names of PFRL's distributional Q-function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("z_values", torch.zeros(5))
+        self.model = nn.Sequential(Mlp(8, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.model(x).reshape(-1, 2, 5).softmax(2) * self.z_values).sum(2)
+
+
+class Recurrent(nn.Sequential):
+    """One sequence through linear, ReLU, LSTM, linear."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(4, 8), nn.ReLU(), nn.LSTM(8, 8), nn.Linear(8, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden, _ = self[2](self[1](self[0](x)))
+        return self[3](hidden)
+
+
+CASES = {
+    "dqn": (lambda: Prefixed("model", Mlp(16, 2)), torch.optim.Adam),
+    "categorical_dqn": (Categorical, torch.optim.Adam),
+    "recurrent_dqn": (Recurrent, torch.optim.RMSprop),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_and_actions_are_those_of_pfrl(case: str) -> None:
+    expected = json.loads((DATA / f"pfrl_0_4_{case}.json").read_text())
+    agent = Holder(*CASES[case])
+    agent.load(DATA / f"pfrl_0_4_{case}")
+    with torch.no_grad():
+        q_values = agent.model(torch.tensor(expected["observations"])).numpy()
+    np.testing.assert_allclose(q_values, expected["q_values"], rtol=1e-5, atol=1e-6)
+    assert q_values.argmax(1).tolist() == expected["greedy_actions"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_optimiser_goes_on_where_it_was(case: str) -> None:
+    agent = Holder(*CASES[case])
+    agent.load(DATA / f"pfrl_0_4_{case}")
+    assert agent.optimizer.param_groups[0]["lr"] in (1e-2, 1e-3)
+    steps = {int(state["step"]) for state in agent.optimizer.state.values()}
+    assert len(steps) == 1
+    agent.model(torch.zeros(8, 4)).sum().backward()
+    agent.optimizer.step()
+    assert {int(state["step"]) for state in agent.optimizer.state.values()} == {steps.pop() + 1}
+
+
+def test_what_was_loaded_from_pfrl_is_saved_for_pfrl(tmp_path: Path) -> None:
+    agent = Holder(*CASES["dqn"])
+    agent.load(DATA / "pfrl_0_4_dqn")
+    agent.save(tmp_path)
+    for name in ("model", "target_model"):
+        ours, theirs = (
+            torch.load(folder / f"{name}.pt", weights_only=True) for folder in (tmp_path, DATA / "pfrl_0_4_dqn")
+        )
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours)

@@ -1,0 +1,108 @@
+import json
+import subprocess
+
+import pytest
+from experiment_fakes import Counting
+
+from pfrl_like.experiments import LinearInterpolationHook, collect_demonstrations, generate_exp_id, prepare_output_dir
+from pfrl_like.experiments.prepare_output_dir import MASK, masked
+from pfrl_like.replay_buffers import ReplayBuffer
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+    (tmp_path / "file").write_text("1")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
+        subprocess.run([*run, *command], check=True)
+    return tmp_path
+
+
+def test_id_follows_commit_changes_arguments_and_prefix(repository):
+    first = generate_exp_id(argv=["a"])
+    assert first == generate_exp_id(argv=["a"]) != generate_exp_id(argv=["b"])
+    assert generate_exp_id("run", ["a"]) == "run-" + first
+    (repository / "file").write_text("2")
+    assert generate_exp_id(argv=["a"]) != first
+
+
+def test_id_without_git_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RuntimeError, match="git"):
+        generate_exp_id()
+
+
+def test_files_of_a_run_under_git(repository):
+    outdir = prepare_output_dir({"lr": 1}, basedir="runs", argv=["train.py", "--lr", "1"])
+    files = {path.name: path.read_text() for path in (repository / outdir).iterdir()}
+    assert json.loads(files["args.txt"]) == {"lr": 1} and files["command.txt"] == "train.py --lr 1"
+    assert set(files) == {"args.txt", "command.txt", "environ.txt", "start.txt"} | {
+        f"git-{name}.txt" for name in ("head", "status", "log", "diff")
+    }
+
+
+def test_older_run_of_the_same_id_is_kept_aside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        prepare_output_dir({}, exp_id="x", time_format="T")
+    assert len((tmp_path / "x" / "start.txt").read_text().splitlines()) == 2
+    assert (tmp_path / "x.T.backup" / "start.txt").exists()
+    prepare_output_dir({}, exp_id="x", time_format="U", make_backup=False)
+    assert not (tmp_path / "x.U.backup").exists()
+
+
+def test_time_names_a_run_without_git(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert prepare_output_dir({}, time_format="now") == "./now"
+
+
+def test_secrets_are_masked(tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_API_TOKEN", "abc")
+    monkeypatch.setenv("PROXY", "https://me:pw@host/x")
+    monkeypatch.setenv("PLAIN", "seen")
+    environ = json.loads(open(prepare_output_dir({}, basedir=tmp_path, exp_id="x") + "/environ.txt").read())
+    assert environ["MY_API_TOKEN"] == MASK and environ["PLAIN"] == "seen"
+    assert environ["PROXY"] == f"https://{MASK}@host/x"
+    assert all(masked(name, "v") == MASK for name in ("aws_secret_key", "DbPassword", "GH_AUTH"))
+
+
+def test_linear_interpolation_reaches_and_keeps_its_end():
+    seen = []
+    hook = LinearInterpolationHook(5, 1.0, 0.0, lambda env, agent, value: seen.append(value))
+    for step in (1, 3, 5, 7):
+        hook(None, None, step)
+    assert seen == [1.0, 0.5, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("extent, n", [((4, None), 4), ((None, 2), 6)])
+def test_demonstrations_can_be_loaded_again(agent, tmp_path, extent, n):
+    collect_demonstrations(agent, Counting(3), *extent, tmp_path)
+    loaded = ReplayBuffer()
+    loaded.load(tmp_path / "demonstrations.replay")
+    assert len(loaded) == n and not agent.observed and len(agent.evaluated) == n
+
+
+def test_demonstrations_need_one_extent(agent, tmp_path):
+    with pytest.raises(ValueError, match="exactly one"):
+        collect_demonstrations(agent, Counting(), None, None, tmp_path)
+
+
+def test_pruned_trial_ends_the_run(agent, tmp_path):
+    optuna = pytest.importorskip("optuna")
+    from pfrl_like.experiments import OptunaPrunerHook, train_agent_with_evaluation
+
+    class Trial:
+        reported = []
+
+        def report(self, value, step):
+            self.reported.append((step, value))
+
+        def should_prune(self):
+            return len(self.reported) == 2
+
+    with pytest.raises(optuna.TrialPruned):
+        train_agent_with_evaluation(
+            agent, Counting(3), 30, None, 1, 3, tmp_path, evaluation_hooks=[OptunaPrunerHook(Trial())]
+        )
+    assert Trial.reported == [(3, 3.0), (6, 3.0)]

@@ -1,0 +1,308 @@
+import csv
+import json
+import logging
+import os
+import random
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from experiment_fakes import Counting, Recorder
+
+from pfrl_like.batch import Batch
+from pfrl_like.errors import EnvError, NonFiniteError
+from pfrl_like.experiments import EvaluationHook, Evaluator, train_agent, train_agent_with_evaluation
+
+
+def names(agent):
+    return [os.path.basename(path) for path in agent.saved]
+
+
+def test_agent_observes_every_step_with_termination_and_truncation_apart(agent, tmp_path):
+    train_agent(agent, Counting(3), 6, tmp_path)
+    assert agent.observed == [(1, 1, False, False), (2, 1, False, False), (3, 1, True, False)] * 2
+    agent.observed.clear()
+    train_agent(agent, Counting(2, truncate=True), 2, tmp_path)
+    assert agent.observed == [(1, 1, False, False), (2, 1, False, True)]
+
+
+def test_episode_limit_resets_without_termination(agent, tmp_path):
+    train_agent(agent, Counting(10), 4, tmp_path, max_episode_len=2)
+    assert agent.observed == [(1, 1, False, False), (2, 1, False, True)] * 2
+
+
+def test_needs_reset_of_info_cuts_the_episode_off(agent, tmp_path):
+    train_agent(agent, Counting(10, needs_reset_at=2), 4, tmp_path)
+    assert [row[3] for row in agent.observed] == [False, True, False, True]
+
+
+def test_no_episode_begins_after_the_last_step(agent, tmp_path):
+    env = Counting(3)
+    train_agent(agent, env, 6, tmp_path)
+    assert env.n_resets == 2
+
+
+def test_step_offset_sets_the_agents_clock_and_shortens_training(agent, tmp_path):
+    train_agent(agent, Counting(), 10, tmp_path, step_offset=7)
+    assert agent.t == 7 and len(agent.observed) == 3
+
+
+def test_hooks_get_the_users_own_environment_at_every_step(agent, tmp_path):
+    class OldForm:
+        observation_space = action_space = None
+
+        def reset(self):
+            return np.zeros(1, np.float32)
+
+        def step(self, action):
+            return np.zeros(1, np.float32), 0.0, True, {}
+
+    env, calls = OldForm(), []
+    train_agent(agent, env, 3, tmp_path, step_hooks=[lambda *args: calls.append(args)])
+    assert calls == [(env, agent, 1), (env, agent, 2), (env, agent, 3)]
+
+
+def test_checkpoints_and_finish_are_saved(agent, tmp_path):
+    train_agent(agent, Counting(), 5, tmp_path, checkpoint_freq=2)
+    assert names(agent) == ["2_checkpoint", "4_checkpoint", "5_finish"]
+
+
+def test_metrics_hold_every_episode(agent, tmp_path):
+    train_agent(agent, Counting(2), 4, tmp_path)
+    rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
+    assert [(row["step"], row["episode"], row["return"], row["length"]) for row in rows] == [
+        ("2", "0", "2.0", "2"),
+        ("4", "1", "2.0", "2"),
+    ]
+
+
+def test_further_loggers_get_the_same_metrics(agent, tmp_path):
+    seen = []
+
+    class Sink:
+        def log(self, step, metrics):
+            seen.append((step, dict(metrics)))
+
+        def close(self):
+            pass
+
+    train_agent(agent, Counting(2), 2, tmp_path, loggers=[Sink()])
+    assert seen == [(2, {"episode": 0, "return": 2.0, "length": 2})]
+
+
+def test_run_record_and_report_tell_the_outcome(agent, tmp_path):
+    train_agent(agent, Counting(2), 4, tmp_path)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["outcome"] == "finished" and record["t"] == 4 and record["episodes"] == 2
+    assert "<svg" in (tmp_path / "report.html").read_text() and "http" not in _without_namespace(tmp_path)
+
+
+def _without_namespace(path):
+    return (path / "report.html").read_text().replace("http://www.w3.org/2000/svg", "")
+
+
+def test_masks_reach_an_agent_only_if_there_are_some(tmp_path):
+    mask = np.array([True, False])
+    agent = Recorder()
+    train_agent(agent, Counting(2, mask=mask), 2, tmp_path)
+    assert all(seen is mask for seen in agent.masks)
+    agent = Recorder()
+    train_agent(agent, Counting(2), 2, tmp_path)
+    assert agent.masks == [None, None]
+
+
+def test_unknown_keyword_is_refused(agent, tmp_path):
+    with pytest.raises(TypeError, match="evaluater"):
+        train_agent(agent, Counting(), 5, tmp_path, evaluater=None)
+
+
+@pytest.mark.parametrize(
+    "spoil, error, message",
+    [
+        (lambda env, agent: setattr(env, "reward", float("nan")), NonFiniteError, "reward is nan"),
+        (lambda env, agent: setattr(env, "bad_obs", np.array([np.inf], np.float32)), NonFiniteError, "obs has inf"),
+        (lambda env, agent: setattr(env, "bad_obs", np.zeros(2, np.float32)), ValueError, r"shape \(2,\)"),
+        (lambda env, agent: setattr(agent, "action", 5), ValueError, "action is 5, expected an integer from 0 to 1"),
+        (lambda env, agent: setattr(env, "step", lambda action: (1, 2, 3)), EnvError, "3 values"),
+    ],
+)
+def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_path, caplog, spoil, error, message):
+    class Plain:  # not a gymnasium env, so that the number of values is looked at
+        def __init__(self):
+            self.env = Counting(3)
+            self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
+            self.reset, self.step = self.env.reset, self.env.step
+
+    env = Plain()
+    hooks = [lambda *_: spoil(env if error is EnvError else env.env, agent)]
+    with pytest.raises(error, match=message):
+        train_agent(agent, env, 10, tmp_path, step_hooks=hooks)
+    assert names(agent) == ["1_except"]
+    assert "training ended by" in caplog.text
+    assert error.__name__ in json.loads((tmp_path / "run.json").read_text())["outcome"]
+
+
+def test_error_of_the_environment_is_raised_as_it_is_though_saving_fails(agent, tmp_path, caplog):
+    env = Counting()
+
+    def broken(action):
+        raise KeyError("lost")
+
+    env.step = broken
+    agent.save = lambda dirname: 1 / 0
+    with pytest.raises(KeyError, match="lost"):
+        train_agent(agent, env, 10, tmp_path)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_minibatch_of_a_refused_update_is_kept(agent, tmp_path):
+    def refuse(*_):
+        rows = torch.zeros(2)
+        raise NonFiniteError("loss", "the loss is nan", Batch(rows, rows, rows, rows, rows))
+
+    agent.observe = refuse
+    with pytest.raises(NonFiniteError):
+        train_agent(agent, Counting(), 10, tmp_path)
+    loaded = torch.load(tmp_path / "bad_batch-0.pt", weights_only=True)
+    assert set(loaded) >= {"obs", "action", "reward"}
+
+
+class TestWithEvaluation:
+    def run(self, agent, outdir, steps=6, **changes):
+        arguments = dict(eval_n_steps=None, eval_n_episodes=2, eval_interval=3, outdir=outdir)
+        return train_agent_with_evaluation(agent, changes.pop("env", Counting(3)), steps, **{**arguments, **changes})
+
+    def test_returns_agent_and_history(self, agent, tmp_path):
+        trained, history = self.run(agent, tmp_path)
+        assert trained is agent
+        assert history == [{"n_observed": 3, "eval_score": 3.0}, {"n_observed": 6, "eval_score": 3.0}]
+
+    def test_scores_have_pfrls_columns(self, agent, tmp_path):
+        self.run(agent, tmp_path)
+        header, first, second = (tmp_path / "scores.txt").read_text().splitlines()
+        assert header.split("\t") == "steps episodes elapsed mean median stdev max min n_observed".split()
+        assert [first.split("\t")[i] for i in (0, 1, 3, 4, 5, 6, 7, 8)] == "3 1 3.0 3.0 0.0 3.0 3.0 3".split()
+        assert second.startswith("6\t2\t")
+
+    def test_best_agent_is_saved_once_for_equal_scores(self, agent, tmp_path):
+        self.run(agent, tmp_path)
+        assert names(agent) == ["best", "6_finish"]
+        agent.saved.clear()
+        self.run(agent, tmp_path, save_best_so_far_agent=False)
+        assert names(agent) == ["6_finish"]
+
+    def test_successful_score_ends_training(self, agent, tmp_path):
+        self.run(agent, tmp_path, steps=30, successful_score=3.0)
+        assert names(agent) == ["best", "3_finish"]
+        assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "stopped at successful_score"
+
+    def test_evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise(self, agent, tmp_path):
+        self.run(agent, tmp_path, env=Counting(4), eval_interval=2, steps=8)
+        assert [line.split("\t")[0] for line in (tmp_path / "scores.txt").read_text().splitlines()[1:]] == ["4", "8"]
+        self.run(agent, tmp_path, env=Counting(4), eval_interval=2, eval_env=Counting(), eval_during_episode=True, steps=8)
+        steps = [line.split("\t")[0] for line in (tmp_path / "scores.txt").read_text().splitlines()[1:]]
+        assert steps == ["2", "4", "6", "8"]
+
+    def test_evaluation_during_an_episode_needs_an_environment_of_its_own(self, agent, tmp_path):
+        with pytest.raises(ValueError, match="eval_during_episode"):
+            self.run(agent, tmp_path, eval_during_episode=True)
+
+    @pytest.mark.parametrize("extent", [dict(eval_n_steps=1, eval_n_episodes=1), dict(eval_n_steps=None, eval_n_episodes=None)])
+    def test_exactly_one_extent_is_needed(self, agent, tmp_path, extent):
+        with pytest.raises(ValueError, match="exactly one"):
+            self.run(agent, tmp_path, **extent)
+
+    def test_limit_of_evaluation_episodes_defaults_to_that_of_training(self, agent, tmp_path):
+        _, history = self.run(agent, tmp_path, train_max_episode_len=2)
+        assert history[0]["eval_score"] == 2.0
+        _, history = self.run(agent, tmp_path, train_max_episode_len=2, eval_max_episode_len=1)
+        assert history[0]["eval_score"] == 1.0
+
+    def test_random_streams_do_not_notice_evaluation(self, agent, tmp_path):
+        class Drawing(Counting):
+            def step(self, action):
+                random.random(), np.random.rand(), torch.rand(1), self.action_space.sample()
+                return super().step(action)
+
+        def streams_after(interval):
+            random.seed(0), np.random.seed(0), torch.manual_seed(0)
+            env = Drawing()
+            env.action_space.seed(0)
+            self.run(Recorder(), tmp_path, env=env, eval_interval=interval)
+            return random.random(), np.random.rand(), torch.rand(1).item(), env.action_space.sample()
+
+        assert streams_after(1) == streams_after(1000)
+
+    def test_evaluation_environment_is_made_anew_from_the_specification(self, agent, tmp_path):
+        self.run(agent, tmp_path, env=gymnasium.make("CartPole-v1"), steps=30, eval_interval=10)
+        assert "fresh" in json.loads((tmp_path / "run.json").read_text())["eval_env"]
+
+    def test_evaluation_environment_is_copied_without_a_specification(self, agent, tmp_path):
+        env = Counting(3)
+        self.run(agent, tmp_path, env=env)
+        assert "copy" in json.loads((tmp_path / "run.json").read_text())["eval_env"] and env.n_resets == 2
+
+    def test_training_environment_serves_between_episodes_if_it_cannot_be_copied(self, agent, tmp_path):
+        env = Counting(3)
+        env.lock = (i for i in range(3))
+        self.run(agent, tmp_path, env=env)
+        assert "between episodes" in json.loads((tmp_path / "run.json").read_text())["eval_env"] and env.n_resets == 6
+
+    def test_evaluation_hooks_see_the_evaluation(self, agent, tmp_path):
+        calls = []
+
+        class Hook(EvaluationHook):
+            support_train_agent = True
+
+            def __call__(self, **values):
+                calls.append((values["step"], values["eval_stats"]["mean"], values["evaluator"].max_score < 0))
+
+        self.run(agent, tmp_path, evaluation_hooks=[Hook()])
+        assert calls == [(3, 3.0, True), (6, 3.0, False)]
+
+    def test_hook_that_does_not_support_the_runner_is_refused(self, agent, tmp_path):
+        class Hook(EvaluationHook):
+            def __call__(self, **values):
+                pass
+
+        with pytest.raises(ValueError, match="support_train_agent"):
+            self.run(agent, tmp_path, evaluation_hooks=[Hook()])
+
+    def test_tensorboard_files_are_written_on_request(self, agent, tmp_path):
+        pytest.importorskip("tensorboard")
+        self.run(agent, tmp_path, use_tensorboard=True)
+        assert list(tmp_path.glob("events.out.tfevents*"))
+
+    def test_progress_tells_steps_and_score(self, agent, tmp_path, capsys):
+        self.run(agent, tmp_path, progress=True)
+        assert "6/6 steps" in capsys.readouterr().err
+        self.run(agent, tmp_path, progress=False)
+        assert capsys.readouterr().err == ""
+
+    def test_logger_gets_the_scores(self, agent, tmp_path, caplog):
+        with caplog.at_level(logging.INFO, logger="mine"):
+            self.run(agent, tmp_path, logger=logging.getLogger("mine"))
+        assert "The best score is updated" in caplog.text
+
+
+def test_success_rate_counts_returns_from_the_threshold_on(agent, tmp_path):
+    seen = []
+
+    class Hook(EvaluationHook):
+        def __call__(self, **values):
+            seen.append(values["eval_stats"].get("success_rate"))
+
+    for threshold in (3.0, 3.5, None):
+        evaluator = Evaluator(
+            agent, Counting(3), None, 2, 1, tmp_path, evaluation_hooks=[Hook()], success_threshold=threshold
+        )
+        evaluator.evaluate_if_necessary(t=1, episodes=0)
+    assert seen == [1, 0, None]
+
+
+def test_evaluations_stay_on_multiples_of_the_interval_after_an_offset(agent, tmp_path):
+    evaluator = Evaluator(agent, Counting(), None, 1, 10, tmp_path, step_offset=15)
+    assert evaluator.evaluate_if_necessary(t=19, episodes=0) is None
+    assert evaluator.evaluate_if_necessary(t=23, episodes=0) == 3.0
+    assert evaluator.evaluate_if_necessary(t=29, episodes=0) is None

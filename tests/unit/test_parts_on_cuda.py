@@ -1,0 +1,88 @@
+"""The parts compute on a GPU what they compute on the CPU."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.action_value import (
+    DiscreteActionValue,
+    DistributionalDiscreteActionValue,
+    QuadraticActionValue,
+    QuantileDiscreteActionValue,
+)
+from pfrl_like.batch import Batch
+from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.q_functions import DiscreteActionValueHead, DistributionalFCStateQFunctionWithDiscreteAction
+from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.utils.burn_in import burn_in
+from pfrl_like.utils.copy_param import synchronize_parameters
+from pfrl_like.utils.recurrent import forward, max_over_sequences
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+LENGTHS = torch.tensor([3, 1])
+
+
+def value_of(form: str, x: Any) -> Any:
+    if form == "discrete":
+        return DiscreteActionValue(x)
+    if form == "distributional":
+        probs = torch.softmax(x.unsqueeze(2) * torch.arange(3, device=x.device), 2)
+        return DistributionalDiscreteActionValue(probs, torch.linspace(-1, 1, 3, device=x.device))
+    if form == "quantile":
+        return QuantileDiscreteActionValue(torch.stack([x, x + 1], dim=1))
+    return QuadraticActionValue(x, torch.eye(4, device=x.device).expand(5, 4, 4), x[:, :1], -1, np.ones(4))
+
+
+@pytest.mark.parametrize("form", ["discrete", "distributional", "quantile", "quadratic"])
+def test_losses_are_the_same(form: str) -> None:
+    x, y, reward, discount = torch.randn(5, 4), torch.randn(5, 4), torch.randn(5), torch.rand(5)
+    action = torch.randn(5, 4) if form == "quadratic" else torch.randint(4, (5,))
+    on_cpu = value_of(form, x).td_loss(action, reward, discount, value_of(form, y))
+    on_gpu = value_of(form, x.cuda()).td_loss(action.cuda(), reward.cuda(), discount.cuda(), value_of(form, y.cuda()))
+    torch.testing.assert_close([part.cpu() for part in on_gpu], list(on_cpu))
+
+
+def test_masks_are_brought_to_the_device() -> None:
+    value = DiscreteActionValue(torch.tensor([[1.0, 2.0]]).cuda()).masked(np.array([True, False]))
+    assert value.greedy_actions.tolist() == [0]
+    assert ConstantEpsilonGreedy(1.0, lambda: 1).select_action(0, lambda: 1, value) == 0
+    assert Boltzmann().select_action(0, lambda: 1, value) == 0
+
+
+def test_features_go_to_the_device() -> None:
+    for phi in (None, lambda x: x * 2):
+        features = FeatureExtractor(phi)
+        assert features([np.zeros(2)], "cuda").is_cuda
+        assert features.on_batch(torch.eye(2), torch.device("cuda")).is_cuda
+
+
+def test_networks_move_with_their_buffers() -> None:
+    network = DistributionalFCStateQFunctionWithDiscreteAction(2, 2, 3, -1, 1, 4, 1).cuda()
+    assert network(torch.zeros(1, 2).cuda()).max.is_cuda
+
+
+def test_targets_follow_across_a_move() -> None:
+    src, dst = nn.Linear(2, 2), nn.Linear(2, 2)
+    synchronize_parameters(src, dst, "hard")
+    src.cuda()
+    dst.cuda()
+    nn.init.ones_(src.weight)
+    synchronize_parameters(src, dst, "soft", 1.0)
+    assert bool((dst.weight == 1).all())
+
+
+def test_sequences_are_the_same() -> None:
+    model = RecurrentSequential(nn.LSTM(2, 3), DiscreteActionValueHead())
+    rows = torch.randn(4, 2)
+    batch = Batch(rows, rows, rows[:, 0], rows, rows[:, 0], lengths=LENGTHS)
+    rest = burn_in(model, batch, 1)
+    expected = forward(model, rest.obs, rest.recurrent_state, rest.lengths)[0].q_values
+    model.cuda()
+    rest = burn_in(model, batch.to("cuda"), 1)
+    actual = forward(model, rest.obs, rest.recurrent_state, rest.lengths)[0].q_values
+    torch.testing.assert_close(actual.cpu(), expected, atol=1e-5, rtol=1e-4)
+    assert max_over_sequences(actual[:, 0], LENGTHS - 1 + (LENGTHS == 1)).is_cuda
