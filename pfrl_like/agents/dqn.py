@@ -16,23 +16,28 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.recurrent import forward
 
+#: From a module and a batch to the next actions, [N], None for the greedy ones of the target network.
 NextAction = Callable[[Any, Batch], Tensor | None]
 
 
 def value_of_obs(q_function: Any, batch: Batch) -> ActionValue:
     """Q(s, .) of every row."""
+    value: ActionValue
     if batch.lengths is None:
-        return q_function(batch.obs)
-    return forward(q_function, batch.obs, batch.recurrent_state, batch.lengths)[0]
+        value = q_function(batch.obs)
+    else:
+        value = forward(q_function, batch.obs, batch.recurrent_state, batch.lengths)[0]
+    return value
 
 
 def value_of_next_obs(q_function: Any, batch: Batch) -> ActionValue:
     """Q(s', .) of every row, forbidden actions left out."""
+    value: ActionValue
     if batch.lengths is None:
         value = q_function(batch.next_obs)
     else:
         value = forward(q_function, batch.next_obs, batch.next_recurrent_state, batch.lengths)[0]
-    return value if batch.next_action_mask is None else value.masked(batch.next_action_mask)
+    return value if batch.next_action_mask is None else value.masked(batch.next_action_mask)  # type: ignore[attr-defined]
 
 
 def greedy_of_target(q_function: Any, batch: Batch) -> None:
@@ -145,7 +150,7 @@ class DQN(OffPolicyAgent):
         self.elementwise = huber if clip_delta else half_square
         self.target_model = frozen_copy(self.model)
 
-    next_action = staticmethod(greedy_of_target)
+    next_action: NextAction = staticmethod(greedy_of_target)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks."""

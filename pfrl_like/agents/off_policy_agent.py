@@ -349,12 +349,13 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         for name in ("minibatch_size", "update_interval", "target_update_interval", "n_times_update"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected at least 1")
-        capacity = self.replay_buffer.capacity
+        start, capacity = self.replay_start_size, self.replay_buffer.capacity
         needs = [
             ("gamma", 0 <= self.gamma <= 1, "a number from 0 to 1"),
-            ("replay_start_size", self.replay_start_size >= self.minibatch_size, "at least minibatch_size"),
-            ("replay_start_size", self.replay_start_size <= (capacity or self.replay_start_size), f"at most {capacity}, the capacity of replay_buffer"),
-            ("target_update_interval", not self.target_update_interval % self.update_interval, "a multiple of update_interval"),
+            ("replay_start_size", start >= self.minibatch_size, "at least minibatch_size"),
+            ("replay_start_size", capacity is None or start <= capacity, "at most the capacity of replay_buffer"),
+            ("target_update_interval", self.target_update_interval % self.update_interval == 0,
+             "a multiple of update_interval"),
             ("target_update_method", self.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
             ("soft_update_tau", 0 < self.soft_update_tau <= 1, "a number above 0, at most 1"),
             ("batch_accumulator", self.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),

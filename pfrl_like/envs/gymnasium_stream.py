@@ -102,7 +102,7 @@ class GymnasiumStream(VectorStream):
     def _rows(self, obs: Any) -> Any:
         """The observations as an array [k, ...], or as a list of k where one of them is no single array."""
         if not self._gives_copies:
-            obs = obs.copy() if isinstance(obs, np.ndarray) else copy.deepcopy(obs)  # may be written to by the next step
+            obs = obs.copy() if isinstance(obs, np.ndarray) else copy.deepcopy(obs)  # the env may reuse it
         if self._kind in ("dict", "tuple"):
             return [_row(self.observation_space, obs, i) for i in range(self.num_envs)]
         return obs if isinstance(obs, np.ndarray) and obs.dtype != object else list(obs)

@@ -117,8 +117,8 @@ def batch_run_evaluation_episodes(
             )
             if counted is not None:
                 break
-    for i, (score, steps) in enumerate(counted):
-        _log_episode(logger, i, steps, score)
+    for index, (score, steps) in enumerate(counted):
+        _log_episode(logger, index, steps, score)
     return [score for score, _ in counted], [float(steps) for _, steps in counted]
 
 

@@ -36,6 +36,9 @@ class SerialSource:
         self.observation_space = getattr(self.env, "observation_space", None)
         self.action_space = getattr(self.env, "action_space", None)
         self.running = False
+        self.obs: Any = None
+        self.mask: Any = None
+        self.total_reward, self.length = 0.0, 0
         check_spaces(agent, self.observation_space, self.action_space)
 
     def tick(self, clock: Clock) -> tuple[int, Sequence[Episode]]:

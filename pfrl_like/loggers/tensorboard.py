@@ -24,7 +24,7 @@ class TensorBoardLogger:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingDependencyError("tensorboard", "use_tensorboard", "tensorboard") from error
-        self._writer: Any = SummaryWriter(log_dir=os.fspath(directory))  # type: ignore[no-untyped-call]
+        self._writer: Any = SummaryWriter(log_dir=os.fspath(directory))
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Write each metric under its name with the prefix "train/"."""

@@ -122,7 +122,10 @@ class CompiledStep:
                         state[name].copy_(torch.where(finite, new, state[name]))
             return td_error, stats, finite
 
-        options = {"guard_filter_fn": lambda guards: [guard.guard_type in VALUE_GUARDS for guard in guards]}
+        def looked_at(guards: Sequence[Any]) -> list[bool]:
+            return [guard.guard_type in VALUE_GUARDS for guard in guards]
+
+        options: dict[str, Any] = {"guard_filter_fn": looked_at}
         return torch.compile(region, fullgraph=True, dynamic=False, options=options)
 
 

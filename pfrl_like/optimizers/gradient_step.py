@@ -57,7 +57,7 @@ class GradientStep:
         if self.kernel is None or any(grad is None for grad in grads):
             self._slow_step()
         else:
-            self.kernel(grads)  # type: ignore[arg-type]
+            self.kernel(grads)
 
     def _refuse_non_finite(self, loss: float, grads: Sequence[Tensor | None], norm: Tensor | None) -> None:
         if not math.isfinite(loss):
@@ -193,15 +193,15 @@ def _sgd_kernel(
     optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None
 ) -> Kernel | None:
     """Stochastic gradient descent, with momentum from the user's own buffers once they exist."""
-    momentum = group["momentum"] != 0
     states = [optimizer.state.get(param) or {} for param in params]
-    buffers = [state.get("momentum_buffer") for state in states]
-    if not _is_fusable(group, params) or (momentum and any(buffer is None for buffer in buffers)):
+    found = [state.get("momentum_buffer") for state in states]
+    buffers: list[Tensor] = [buffer for buffer in found if buffer is not None] if group["momentum"] else []
+    if not _is_fusable(group, params) or (group["momentum"] and len(buffers) < len(params)):
         return None
 
     def kernel(grads: list[Tensor]) -> None:
         torch._fused_sgd_(
-            params, grads, buffers if momentum else [],
+            params, grads, buffers,
             weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
             dampening=group["dampening"], nesterov=group["nesterov"], maximize=group["maximize"],
             is_first_step=False, grad_scale=None, found_inf=found_inf,

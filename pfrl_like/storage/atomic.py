@@ -39,9 +39,11 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
             the last fsync failed, the new one.
     """
     target = os.fspath(path)
+    directory, name = os.path.split(target)
     write_file(target, writer, durable=durable)
     if durable:
-        sync_directory(os.path.dirname(target) or ".")
+        sync_directory(directory or ".")
+    _remove_stale(directory or ".", f".tmp-{name}-")
 
 
 def write_file(target: str, writer: Writer, *, durable: bool) -> None:
@@ -56,7 +58,6 @@ def write_file(target: str, writer: Writer, *, durable: bool) -> None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
-    _remove_stale(directory or ".", f".tmp-{name}-")
 
 
 def sync_directory(directory: str) -> None:

@@ -250,7 +250,7 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         agent, batch = _agent_and_batch(trial)
         batch = batch.replace(discount=torch.full_like(batch.discount, discount), weight=None)
         if other_next_obs:
-            batch = batch.replace(next_obs=map_nested(lambda leaf: leaf.flip(0), batch.next_obs))
+            batch = batch.replace(next_obs=map_nested(torch.zeros_like, batch.next_obs))
         set_random_seed(trial.seed)
         return agent.update(batch)[0]
 

@@ -17,7 +17,7 @@ MODULES = [
 
 
 def public_members(module: Any) -> Iterator[tuple[str, Any]]:
-    """Public functions and classes defined in a module, and the public methods defined in those classes."""
+    """Public functions and classes defined in a module, and those classes' own methods (a Protocol's are its class's)."""
     for name, value in vars(module).items():
         if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
             continue
@@ -25,7 +25,7 @@ def public_members(module: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
         elif inspect.isclass(value):
             yield name, value
-            for attribute in vars(value):
+            for attribute in () if getattr(value, "_is_protocol", False) else vars(value):
                 member = getattr(value, attribute)
                 is_method = inspect.isroutine(member) or isinstance(member, property)
                 if not attribute.startswith("_") and is_method and "<lambda>" not in repr(member):

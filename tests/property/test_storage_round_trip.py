@@ -23,9 +23,9 @@ numbers = st.integers(-(2**80), 2**80) | st.floats(allow_nan=False) | st.boolean
 keys = st.text(max_size=5) | st.integers(0, 3)
 states = st.recursive(
     tensors | numbers | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.lists(inner, max_size=4).map(tuple)
-    | st.dictionaries(keys, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.lists(inner, max_size=4).map(tuple) | st.dictionaries(keys, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 plain = st.recursive(
@@ -47,7 +47,11 @@ columns = st.dictionaries(
 
 def same(left: Any, right: Any) -> bool:
     if isinstance(left, torch.Tensor):
-        return left.dtype == right.dtype and left.shape == right.shape and torch.equal(left.nan_to_num(7), right.nan_to_num(7))
+        return (
+            left.dtype == right.dtype
+            and left.shape == right.shape
+            and torch.equal(left.nan_to_num(7), right.nan_to_num(7))
+        )
     if isinstance(left, dict):
         return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list | tuple):

@@ -221,7 +221,8 @@ def test_an_object_may_be_an_attribute_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("attribute", "message"), [("absent", "absent, which the Broken does not have"), ("t", "t: a int has no state_dict")]
+    ("attribute", "message"),
+    [("absent", "absent, which the Broken does not have"), ("t", "t: a int has no state_dict")],
 )
 def test_an_attribute_that_cannot_be_saved_is_named(attribute: str, message: str, tmp_path: Path) -> None:
     class Broken(Learner):
@@ -292,9 +293,9 @@ def test_an_agent_moves_between_devices(source: str, target: str, tmp_path: Path
     saved.save(tmp_path)
     loaded.load(tmp_path)
     assert {parameter.device.type for parameter in loaded.model.parameters()} == {target}
-    assert {value.device.type for state in loaded.optimizer.state.values() for value in state.values() if value.dim()} == {
-        target
-    }
+    assert {
+        value.device.type for state in loaded.optimizer.state.values() for value in state.values() if value.dim()
+    } == {target}
     loaded.learn()
 
 
@@ -368,7 +369,9 @@ def test_a_model_of_another_shape_changes_nothing(tmp_path: Path) -> None:
 
 def test_an_attribute_more_or_less_changes_nothing(tmp_path: Path) -> None:
     NormalizedLearner(1).save(tmp_path / "more")
-    assert_unchanged_by_loading(Learner(2), tmp_path / "more", "obs_normalizer.statistics.pt, which this agent does not")
+    assert_unchanged_by_loading(
+        Learner(2), tmp_path / "more", "obs_normalizer.statistics.pt, which this agent does not"
+    )
     Learner(1).save(tmp_path / "less")
     assert_unchanged_by_loading(NormalizedLearner(2), tmp_path / "less", "holds no 'obs_normalizer.statistics.pt'")
 

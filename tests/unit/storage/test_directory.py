@@ -135,7 +135,9 @@ def test_without_a_usable_manifest_the_one_before_is_used_with_a_warning(kind: s
     manifest = tmp_path / "manifest.json"
     content = manifest.read_bytes()
     if kind in ("version", "format"):
-        edit(tmp_path, lambda fields: fields.update({"version": {"format_version": 2}, "format": {"format": "x"}}[kind]))
+        edit(
+            tmp_path, lambda fields: fields.update({"version": {"format_version": 2}, "format": {"format": "x"}}[kind])
+        )
     else:
         manifest.unlink()
     if kind == "empty":
