@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.agents.double_dqn import DoubleDQN
-from pfrl_like.agents.dqn import DQN, value_of_obs
+from pfrl_like.agents.dqn import DQN, value_of
 from pfrl_like.batch import Batch
 
 
@@ -25,7 +25,7 @@ class CategoricalDQN(DQN):
         """`dqn_loss` of the atoms' probabilities."""
         if not self._checked:
             with torch.no_grad():
-                value = value_of_obs(self.model, batch)
+                value = value_of(self.model, batch)
             if not isinstance(value, DistributionalDiscreteActionValue):
                 raise TypeError(
                     f"{type(self).__name__} needs a q_function that gives a DistributionalDiscreteActionValue, got one "

@@ -4,13 +4,14 @@ from typing import Any
 
 from torch import Tensor
 
-from pfrl_like.agents.dqn import DQN, value_of_next_obs
+from pfrl_like.agents.dqn import DQN, value_of
 from pfrl_like.batch import Batch
 
 
 def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
     """argmax_a Q(s', a) of the online network, [N] (arXiv:1509.06461, eq. 4)."""
-    return value_of_next_obs(q_function, batch).greedy_actions
+    greedy: Tensor = value_of(q_function, batch, next=True).greedy_actions
+    return greedy
 
 
 class DoubleDQN(DQN):

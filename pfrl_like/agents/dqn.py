@@ -16,33 +16,18 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.recurrent import forward
 
-#: From a module and a batch to the next actions, [N], None for the greedy ones of the target network.
-NextAction = Callable[[Any, Batch], Tensor | None]
+NextAction = Callable[[Any, Batch], Tensor]
 
 
-def value_of_obs(q_function: Any, batch: Batch) -> ActionValue:
-    """Q(s, .) of every row."""
-    value: ActionValue
+def value_of(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
+    """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are left out of what is greedy."""
+    obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     if batch.lengths is None:
-        value = q_function(batch.obs)
+        value = q_function(obs)
     else:
-        value = forward(q_function, batch.obs, batch.recurrent_state, batch.lengths)[0]
-    return value
-
-
-def value_of_next_obs(q_function: Any, batch: Batch) -> ActionValue:
-    """Q(s', .) of every row, forbidden actions left out."""
-    value: ActionValue
-    if batch.lengths is None:
-        value = q_function(batch.next_obs)
-    else:
-        value = forward(q_function, batch.next_obs, batch.next_recurrent_state, batch.lengths)[0]
-    return value if batch.next_action_mask is None else value.masked(batch.next_action_mask)  # type: ignore[attr-defined]
-
-
-def greedy_of_target(q_function: Any, batch: Batch) -> None:
-    """DQN's next action is the target network's own greedy one, which is what None stands for."""
-    return None
+        state = batch.next_recurrent_state if next else batch.recurrent_state
+        value = forward(q_function, obs, state, batch.lengths)[0]
+    return value if mask is None else value.masked(mask)
 
 
 def dqn_loss(
@@ -50,7 +35,7 @@ def dqn_loss(
     target_q_function: Any,
     batch: Batch,
     *,
-    next_action: NextAction = greedy_of_target,
+    next_action: NextAction | None = None,
     elementwise: Callable[[Tensor], Tensor] = huber,
     accumulator: str = "mean",
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -60,17 +45,18 @@ def dqn_loss(
         q_function: Online network.
         target_q_function: Target network.
         batch: Transitions or sequences.
-        next_action: Gives the action, [N], whose value in the next state is bootstrapped from; None for the greedy one.
+        next_action: Gives the action, [N], whose value in the next state is bootstrapped from; None for the greedy one
+            of the target network.
         elementwise: Loss of one TD error, for Q-functions that give plain values.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
     """
-    q = value_of_obs(q_function, batch)
+    q = value_of(q_function, batch)
     with torch.no_grad():
-        next_q = value_of_next_obs(target_q_function, batch)
-        action = next_action(q_function, batch)
+        next_q = value_of(target_q_function, batch, next=True)
+        action = None if next_action is None else next_action(q_function, batch)
     loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
@@ -150,7 +136,7 @@ class DQN(OffPolicyAgent):
         self.elementwise = huber if clip_delta else half_square
         self.target_model = frozen_copy(self.model)
 
-    next_action: NextAction = staticmethod(greedy_of_target)
+    next_action: NextAction | None = None
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks."""

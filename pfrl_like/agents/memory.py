@@ -1,4 +1,4 @@
-"""What an agent carries from step to step for its network: nothing, or recurrent states."""
+"""What an agent carries from step to step for a recurrent network."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,29 +15,7 @@ from pfrl_like.utils.recurrent import (
 )
 
 
-class NoMemory:
-    """For networks that see one observation at a time."""
-
-    def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
-        """The module's output."""
-        return module(obs)
-
-    def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
-        """What the replay buffer is to store beside the transition."""
-        return {}
-
-    def episodes_ended(self, training: bool, ended: Any) -> None:
-        """Forget the episodes that are over."""
-
-    def state(self) -> dict[str, Any]:
-        """Everything needed to go on from here."""
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
-
-
-class RecurrentMemory(NoMemory):
+class RecurrentMemory:
     """Recurrent states of the environments that an agent acts in, apart for training and evaluation.
 
     Args:

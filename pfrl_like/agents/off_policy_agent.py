@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
-from pfrl_like.agents.memory import NoMemory, RecurrentMemory
+from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorer import select_actions
@@ -24,7 +24,7 @@ from pfrl_like.utils.contexts import evaluating
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
-from pfrl_like.utils.recurrent import max_over_sequences
+from pfrl_like.utils.recurrent import forward, max_over_sequences
 
 ACTION_MASK = "action_mask"
 
@@ -90,17 +90,17 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.batch_states = batch_states
         self._check_arguments()
         self.features = FeatureExtractor(phi, batch_states)
-        self.memory = RecurrentMemory(episodic_update_len) if recurrent else NoMemory()
+        self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in
+        self.memory = RecurrentMemory(episodic_update_len) if recurrent else None
         self.gradient_step = GradientStep(optimizer, max_grad_norm)
-        if compile:
-            if recurrent:
-                raise ValueError("compile is True, which recurrent agents do not support: leave it out")
-            self.learn = CompiledStep(self.loss, optimizer, max_grad_norm)  # type: ignore[method-assign]
+        if compile and recurrent:
+            raise ValueError("compile is True, which recurrent agents do not support: leave it out")
+        self._compiled = CompiledStep(self.loss, optimizer, max_grad_norm) if compile else None
 
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
-        self._updates_of_target = 0  # updates since the target last moved
+        self._updates_left = target_update_interval // update_interval * n_times_update  # before the target has to move
         self.batch_last_obs: Any = None
         self.batch_last_action: Any = None
         self._last_mask: Any = None
@@ -115,7 +115,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
-        value = self.memory.forward(self.model, obs, self.training, active)
+        memory = self.memory
+        value = self.model(obs) if memory is None else memory.forward(self.model, obs, self.training, active)
         if action_mask is not None:
             value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
         greedy = value.greedy_actions.cpu().numpy()
@@ -175,58 +176,53 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         Raises:
             RuntimeError: In training, if no action was asked for before.
         """
-        ended = [done or reset for done, reset in zip(batch_done, batch_reset, strict=True)]
+        ended = [bool(done or reset) for done, reset in zip(batch_done, batch_reset, strict=True)]
         if self.training:
-            self._store(batch_obs, batch_reward, batch_done, batch_reset, ended, action_mask, active)
-        if True in ended:
+            if self.batch_last_obs is None:
+                raise RuntimeError("observe was called in training before act")
+            step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
+            if self.memory is None and self._last_mask is None and active is None:
+                self.replay_buffer.append_batch(*step)
+            else:
+                self._store(step, ended, action_mask, active)
+        if self.memory is not None:
             self.memory.episodes_ended(self.training, ended)
-        if self.training:
-            self._keep_time(len(ended) if active is None else int(np.count_nonzero(active)))
-
-    def _store(
-        self, next_obs: Any, reward: Any, done: Any, reset: Any, ended: list[bool], next_mask: Any, active: Any
-    ) -> None:
-        obs, action, mask = self.batch_last_obs, self.batch_last_action, self._last_mask
-        if obs is None:
-            raise RuntimeError("observe was called in training before act")
-        columns = self.memory.columns(ended, active)
-        if mask is not None and not _is_dict(next_obs):
-            columns[ACTION_MASK] = mask
-            columns["next_action_mask"] = np.ones_like(np.asarray(mask)) if next_mask is None else next_mask
-        env_ids = None
-        if active is not None:
-            env_ids = np.flatnonzero(active).tolist()
-            obs, action, reward, next_obs, done, reset = (
-                [column[i] for i in env_ids] for column in (obs, action, reward, next_obs, done, reset)
-            )
-            columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
-        self.replay_buffer.append_batch(obs, action, reward, next_obs, done, reset, env_ids, **columns)
-
-    def _keep_time(self, n_steps: int) -> None:
-        for _ in range(n_steps):
+        if not self.training:
+            return
+        for _ in range(len(ended) if active is None else int(np.count_nonzero(active))):
             self.t += 1
             self._cumulative_steps += 1
-            if self.t % self.update_interval == 0 and self.can_update():
+            if self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
                 for _ in range(self.n_times_update):
                     self.update_from_replay()
             if self.t % self.target_update_interval == 0:
                 self.sync_target_network()
 
+    def _store(self, step: tuple[Any, ...], ended: list[bool], next_mask: Any, active: Any) -> None:
+        """Append a step that has more columns than the usual ones, or is not made by all environments."""
+        columns: dict[str, Any] = {} if self.memory is None else self.memory.columns(ended, active)
+        mask = self._last_mask
+        if mask is not None and not _has_mask(step[3]):
+            columns[ACTION_MASK] = mask
+            columns["next_action_mask"] = np.ones_like(np.asarray(mask)) if next_mask is None else next_mask
+        env_ids = None
+        if active is not None:
+            env_ids = np.flatnonzero(active).tolist()
+            step = tuple([column[i] for i in env_ids] for column in step)
+            columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
+        self.replay_buffer.append_batch(*step, env_ids, **columns)
+
     # Learning
 
-    def can_update(self) -> bool:
-        """Whether the buffer holds enough to learn from."""
-        if len(self.replay_buffer) < self.replay_start_size:
-            return False
-        return not self.recurrent or self.replay_buffer.n_episodes >= self.minibatch_size  # type: ignore[attr-defined]
-
     def update_from_replay(self) -> None:
-        """Sample, learn, and write the priorities back."""
-        buffer = self.replay_buffer
+        """Sample, learn, and write the priorities back; nothing happens while a recurrent agent lacks episodes."""
+        buffer: Any = self.replay_buffer
         device = self.device if self.features.is_identity else torch.device("cpu")
         if self.recurrent:
+            if buffer.n_episodes < self.minibatch_size:
+                return
             length = None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
-            batch = buffer.sample_sequences(self.minibatch_size, length, self.gamma, device)  # type: ignore[attr-defined]
+            batch = buffer.sample_sequences(self.minibatch_size, length, self.gamma, device)
         else:
             batch = buffer.sample_batch(self.minibatch_size, self.gamma, device)
         td_error, _ = self.update(batch)
@@ -255,28 +251,26 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         """
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.recurrent)
-        if self._updates_of_target >= self.updates_per_target:
+        if self._updates_left == 0:
             self.sync_target_network()
-        ready = self._prepare(batch)
+        ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
         try:
-            td_error, stats = self.learn(ready)
+            if self._compiled is None:
+                loss, td_error, stats = self.loss(ready)
+                self.gradient_step(loss)
+            else:
+                td_error, stats = self._compiled(ready)
         except NonFiniteError as error:
             error.batch = batch
             raise
         self.optim_t += 1
-        self._updates_of_target += 1
+        self._updates_left -= 1
         self.loss_record.append(stats["loss"])
         self.q_record.append(stats["q"])
         if ready.lengths is not None:
             td_error = max_over_sequences(td_error, ready.lengths)
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
-        return td_error, stats
-
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Descend once on the loss of a batch of features."""
-        loss, td_error, stats = self.loss(batch)
-        self.gradient_step(loss)
         return td_error, stats
 
     def _prepare(self, batch: Batch) -> Batch:
@@ -294,15 +288,10 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             )
         return burn_in(self.model, batch, self.burn_in) if self.burn_in else batch
 
-    @property
-    def updates_per_target(self) -> int:
-        """Updates that fit in `target_update_interval` steps."""
-        return self.target_update_interval // self.update_interval * self.n_times_update
-
     def sync_target_network(self) -> None:
         """Move the target network to, or towards, the online network."""
         synchronize_parameters(self.model, self.target_model, self.target_update_method, self.soft_update_tau)
-        self._updates_of_target = 0
+        self._updates_left = self.target_update_interval // self.update_interval * self.n_times_update
 
     # Statistics, saving, checks
 
@@ -327,7 +316,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             "t": self.t,
             "optim_t": self.optim_t,
             "cumulative_steps": self._cumulative_steps,
-            "updates_of_target": self._updates_of_target,
+            "updates_left": self._updates_left,
         }
 
     def restore_state(self, state: dict[str, Any]) -> None:
@@ -335,7 +324,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.t = state.get("t", self.t)
         self.optim_t = state.get("optim_t", self.optim_t)
         self._cumulative_steps = state.get("cumulative_steps", self._cumulative_steps)
-        self._updates_of_target = state.get("updates_of_target", self._updates_of_target)
+        self._updates_left = state.get("updates_left", self._updates_left)
 
     def probe(self, observation_space: Any) -> Any:
         """What the network gives for one observation of the space, None if the space cannot be sampled from."""
@@ -343,7 +332,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             return None
         obs = self.features([copy.deepcopy(observation_space).sample()], self.device)
         with torch.no_grad(), evaluating(self.model):
-            return NoMemory.forward(self.memory, self.model, obs, False)
+            return forward(self.model, obs)[0]
 
     def _check_arguments(self) -> None:
         for name in ("minibatch_size", "update_interval", "target_update_interval", "n_times_update"):
@@ -383,12 +372,12 @@ def frozen_copy(module: torch.nn.Module) -> torch.nn.Module:
 
 def mask_of(batch_obs: Any, action_mask: Any) -> Any:
     """The given mask, or the one inside dict observations, [k, n_actions]; None if there is neither."""
-    if action_mask is None and _is_dict(batch_obs):
+    if action_mask is None and _has_mask(batch_obs):
         return np.stack([obs[ACTION_MASK] for obs in batch_obs])
     return action_mask
 
 
-def _is_dict(batch_obs: Any) -> bool:
+def _has_mask(batch_obs: Any) -> bool:
     return isinstance(batch_obs[0], dict) and ACTION_MASK in batch_obs[0]
 
 

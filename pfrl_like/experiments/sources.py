@@ -14,7 +14,7 @@ from pfrl_like.utils.checks import (
     check_finite,
     check_observation,
     check_observations,
-    check_reward,
+    check_step,
 )
 
 MASK = "action_mask"
@@ -50,9 +50,7 @@ class SerialSource:
         action = agent.act(self.obs) if mask is None else agent.act(self.obs, action_mask=mask)
         check_action(self.action_space, action, bounds=False)
         obs, reward, terminated, truncated, info = self.env.step(action)
-        check_observation(self.observation_space, obs)
-        check_finite("obs", obs)
-        check_reward(reward)
+        check_step(self.observation_space, obs, reward)
         self.obs = obs
         self.total_reward += float(reward)
         self.length += 1

@@ -52,29 +52,19 @@ class GradientStep:
         if self.on_gpu:
             self._step_on_gpu(loss, grads)
             return
-        norm = self._clip() if self.max_grad_norm is not None else None
-        self._refuse_non_finite(loss.item(), grads, norm)
-        if self.kernel is None or any(grad is None for grad in grads):
+        present = [grad for grad in grads if grad is not None]
+        if self.max_grad_norm is not None:
+            finite = math.isfinite(self._clip().item())
+        else:
+            torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
+            finite = self.found_inf.item() == 0
+        if not finite or not math.isfinite(loss.item()):
+            self.found_inf.zero_()
+            raise _refusal(loss.item())
+        if self.kernel is None or len(present) < len(grads):
             self._slow_step()
         else:
-            self.kernel(grads)
-
-    def _refuse_non_finite(self, loss: float, grads: Sequence[Tensor | None], norm: Tensor | None) -> None:
-        if not math.isfinite(loss):
-            raise NonFiniteError("loss", f"the loss is {loss}, expected a finite number; the update was not applied")
-        if norm is not None:
-            bad = not math.isfinite(norm.item())
-        else:
-            self.found_inf.zero_()
-            present = [grad for grad in grads if grad is not None]
-            torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
-            bad = self.found_inf.item() != 0
-        if bad:
-            raise NonFiniteError(
-                "gradient",
-                f"the gradient of the loss ({loss}) holds NaN or infinity, expected finite numbers; "
-                "the update was not applied",
-            )
+            self.kernel(present)
 
     def _step_on_gpu(self, loss: Tensor, grads: Sequence[Tensor | None]) -> None:
         present = [grad for grad in grads if grad is not None]
@@ -91,7 +81,7 @@ class GradientStep:
         if self._calls % CHECK_INTERVAL == 0 and self.skipped.item():
             count = int(self.skipped.item())
             self.skipped.zero_()
-            raise NonFiniteError("gradient", f"{count} of the last {CHECK_INTERVAL} updates were not finite and skipped")
+            raise NonFiniteError("gradient", f"{count} of {CHECK_INTERVAL} updates were not finite and were skipped")
 
     def _clip(self) -> Tensor:
         assert self.max_grad_norm is not None
@@ -136,6 +126,11 @@ class GradientStep:
                 start += count
 
         return all_groups
+
+
+def _refusal(loss: float) -> NonFiniteError:
+    name, came = ("gradient", "holds NaN or infinity") if math.isfinite(loss) else ("loss", f"is {loss}")
+    return NonFiniteError(name, f"the {name} {came} (loss {loss}), expected finite numbers; the update was not applied")
 
 
 def _is_plain(optimizer: Optimizer) -> bool:

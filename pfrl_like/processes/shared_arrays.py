@@ -77,6 +77,10 @@ class SharedArrays:
             self._memory.close()
         self.unlink()
 
+    def __del__(self) -> None:
+        if hasattr(self, "arrays"):  # it was made; the arrays have to go before the memory they point into
+            self.close()
+
 
 def ensure_tracker() -> None:
     """Start the process that cleans up shared memory after a crash, so that forked workers share it with the parent.

@@ -261,6 +261,7 @@ def _preload_fork_server(target: Callable[..., Any]) -> None:
     if getattr(server, "_preload_modules", None) == ["__main__"]:
         modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
         forkserver.set_forkserver_preload(["__main__", *sorted(modules)])
+    forkserver.ensure_running()  # now and not while Ctrl-C is held back, which all its children would inherit
 
 
 @contextlib.contextmanager

@@ -116,7 +116,10 @@ def _report(channel: Connection, news: Failure | Finished) -> None:
 
 
 def _describe(error: BaseException) -> str:
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # an error in the error
+        text = ""
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")
 
 

@@ -41,6 +41,35 @@ def check_finite(name: str, value: Any) -> None:
         check_finite(name, np.asarray(value.detach().cpu() if hasattr(value, "detach") else value))
 
 
+def check_step(space: Any, obs: Any, reward: Any) -> None:
+    """Refuse what an environment's step gave if it is not as it should be.
+
+    It is `check_observation`, `check_finite` and `check_reward` in one, for the loop that makes step after step.
+
+    Args:
+        space: Observation space; None if unknown.
+        obs: Observation after the step.
+        reward: Reward of the step.
+
+    Raises:
+        ValueError: On an observation of another shape or kind than the space.
+        NonFiniteError: If the observation or the reward is not finite.
+        TypeError: If the reward is no single number.
+    """
+    if (
+        type(obs) is np.ndarray
+        and type(reward) is float
+        and space is not None
+        and obs.dtype == space.dtype == np.float32
+        and obs.shape == space.shape
+        and math.isfinite(np.vdot(obs, obs) + reward)  # not finite if one number is not; may overflow, so ask again
+    ):
+        return
+    check_observation(space, obs)
+    check_finite("obs", obs)
+    check_reward(reward)
+
+
 def check_reward(reward: Any) -> None:
     """Refuse a reward that is not one finite number.
 

@@ -38,10 +38,6 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
         return permuted
     drawn = np.empty(0, np.int64)
     while len(drawn) < k:
-        drawn = _without_repeats(np.concatenate([drawn, (source.random(2 * k) * n).astype(np.int64)]))
+        drawn = np.concatenate([drawn, (source.random(2 * k) * n).astype(np.int64)])
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # without repeats, in the order of the draw
     return drawn[:k]
-
-
-def _without_repeats(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    first = np.unique(values, return_index=True)[1]
-    return values[np.sort(first)]

@@ -17,7 +17,7 @@ MODULES = [
 
 
 def public_members(module: Any) -> Iterator[tuple[str, Any]]:
-    """Public functions and classes defined in a module, and those classes' own methods (a Protocol's are its class's)."""
+    """Public functions and classes defined in a module, and the methods of those classes that are no Protocols."""
     for name, value in vars(module).items():
         if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
             continue

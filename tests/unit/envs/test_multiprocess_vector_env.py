@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections import OrderedDict
@@ -259,6 +260,27 @@ def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
     env.close()
     assert (tmp_path / "closed").exists()
     assert multiprocessing.active_children() == before
+
+
+@pytest.mark.parametrize(
+    ("method", "end"), [("fork", ""), ("fork", "env.close()"), ("fork", "raise SystemExit(0)"), (QUICK_METHODS[-1], "")]
+)
+def test_script_ends_quietly_and_leaves_nothing_behind(tmp_path, method, end):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from pfrl_like.envs import MultiprocessVectorEnv\n"
+        "from pfrl_like.envs.abc import ABC\n"
+        'if __name__ == "__main__":\n'
+        f"    env = MultiprocessVectorEnv([ABC, ABC], {method!r})\n"
+        "    env.reset()\n"
+        "    print(*(process.pid for process in env._workers.processes))\n"
+        f"    {end}\n"
+    )
+    before = set(Path("/dev/shm").glob("pl_*")) if Path("/dev/shm").exists() else set()
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=30)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert not any(is_alive(int(pid)) for pid in run.stdout.split())
+    assert not set(Path("/dev/shm").glob("pl_*")) - before
 
 
 def test_seed_goes_to_the_envs_as_they_take_it():

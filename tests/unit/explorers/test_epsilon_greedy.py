@@ -70,8 +70,8 @@ def test_batch_makes_one_draw_for_each_active_environment() -> None:
     draws = np.random.rand(3)
     np.random.seed(0)
     active = np.array([True, False, True, True, False])
-    actions = ConstantEpsilonGreedy(0.6, always_7).select_actions(0, np.zeros(5, dtype=np.int64), active=active)
-    assert actions[active].tolist() == np.where(draws < 0.6, RANDOM, GREEDY).tolist()
+    actions = ConstantEpsilonGreedy(0.7, always_7).select_actions(0, np.zeros(5, dtype=np.int64), active=active)
+    assert actions[active].tolist() == np.where(draws < 0.7, RANDOM, GREEDY).tolist()
     assert actions[~active].tolist() == [GREEDY, GREEDY]
     after = np.random.rand()
     np.random.seed(0)

@@ -140,6 +140,20 @@ def test_error_in_a_worker_comes_home_with_its_traceback(method):
     assert "Traceback" in str(caught.value)
 
 
+def test_error_that_cannot_be_told_is_still_reported():
+    class Mute(Exception):
+        def __str__(self):
+            raise TypeError
+
+    def fail(channel, index):
+        raise Mute
+
+    workers = Workers(Portable(fail), [()], start_method="fork")
+    with pytest.raises(WorkerError, match="raised Mute"):
+        workers.receive()
+    workers.close()
+
+
 def test_exit_of_a_worker_is_an_error():
     workers = Workers(Portable(lambda channel, index: sys.exit(3)), [()], start_method="fork")
     with pytest.raises(WorkerError, match="raised SystemExit: 3"):

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments of saving leaves nothing unreadable; the long form is benchmarks/kill_saves.py --kills 200."""
+"""SIGKILL at random moments of saving leaves nothing unreadable; benchmarks/kill_saves.py is the long form."""
 
 import os
 import subprocess
