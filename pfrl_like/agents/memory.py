@@ -32,6 +32,8 @@ class RecurrentMemory:
     def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
         """The module's output after one step; inactive environments keep their state."""
         before = self.train_state if training else self.test_state
+        if before is not None and _batch_size(before) != _batch_size((obs,), axis=0):
+            before = None  # another number of environments: other episodes
         output, after = one_step_forward(module, obs, before)
         if active is not None and not np.all(active):
             after = _select(torch.as_tensor(np.asarray(active)), after, before)
@@ -96,3 +98,10 @@ def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
         return tuple(_select(active, new, old) for new, old in zip(after, parts, strict=True))
     where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
     return torch.where(where, after, torch.zeros_like(after) if before is None else before)
+
+
+def _batch_size(nested: Any, axis: int = 1) -> int:
+    """Length of the batch axis of the first tensor; -1 if there is none."""
+    sizes: list[int] = []
+    map_nested(lambda leaf: sizes.append(leaf.shape[axis]), nested)
+    return sizes[0] if sizes else -1

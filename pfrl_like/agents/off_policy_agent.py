@@ -210,7 +210,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             env_ids = np.flatnonzero(active).tolist()
             step = tuple([column[i] for i in env_ids] for column in step)
             columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
-        self.replay_buffer.append_batch(*step, env_ids, **columns)
+        obs, action, reward, next_obs, done, reset = step
+        self.replay_buffer.append_batch(obs, action, reward, next_obs, done, reset, env_ids, **columns)
 
     # Learning
 

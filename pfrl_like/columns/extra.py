@@ -37,12 +37,12 @@ class Extra:
     def check_many(self, values: Sequence[Any]) -> list[Any]:
         """The same for values of several steps."""
         held = [value for value in values if value is not None]
-        if self.field is not None or not held:
-            return [self.check(value) for value in values]
-        first = Field.like(Rows(), held[0], strict=False)
-        for value in held:
-            first.check(value, self.name)
-        return list(values)
+        if self.field is None and held:
+            first = Field.like(Rows(), held[0], strict=False)
+            for value in held:
+                first.check(value, self.name)
+            self._set_field(Field.like(self.rows, held[0], strict=False))
+        return [self.check(value) for value in values]
 
     def put(self, step: int, checked: Any) -> None:
         """Store a checked value for a step, or None."""

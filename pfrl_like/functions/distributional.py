@@ -20,9 +20,8 @@ def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> T
     """
     n_atoms = z.shape[0]
     position = (target_values.clamp(z[0], z[-1]) - z[0]) * ((n_atoms - 1) / (z[-1] - z[0]))
-    below = position.floor().clamp(0, n_atoms - 2)  # the last atom is the upper neighbour of the last interval
-    upper_share = (position - below).clamp(0, 1)  # rounding may lead out of the interval by a hair
-    upper_mass = probs * upper_share
-    index = below.long()
+    # The last atom is the upper neighbour of the last interval. The index of NaN is cut off too: its mass stays NaN.
+    index = position.long().clamp(0, n_atoms - 2)
+    upper_mass = probs * (position - index).clamp(0, 1)  # rounding may lead out of the interval by a hair
     projected = torch.zeros(probs.shape[0], n_atoms, dtype=probs.dtype, device=probs.device)
     return projected.scatter_add(1, index, probs - upper_mass).scatter_add(1, index + 1, upper_mass)

@@ -61,6 +61,12 @@ class CompiledStep:
         self._lrs: list[Tensor] = []
         self._constants_of: Callable[[Any], Any] = _constants_getter(optimizer.param_groups[0])
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"loss": self.loss, "optimizer": self.optimizer, "max_grad_norm": self.max_grad_norm}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        CompiledStep.__init__(self, **state)  # a copy compiles a region of its own parameters
+
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once; returns the TD errors and the statistics of the loss."""
         optimizer = self.optimizer

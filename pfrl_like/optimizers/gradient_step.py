@@ -40,6 +40,12 @@ class GradientStep:
         self._cached_for: tuple[Any, ...] = ()
         self._prepare()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {"optimizer": self.optimizer, "max_grad_norm": self.max_grad_norm}  # a copy caches its own parameters
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        GradientStep.__init__(self, **state)
+
     def __call__(self, loss: Tensor) -> None:
         optimizer = self.optimizer
         if self._cached_for[0] is not optimizer.state or self._cached_for[1] is not optimizer.param_groups:

@@ -124,7 +124,7 @@ class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModel
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
         model = nn.Sequential(
             MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale),
-            nn.Unflatten(1, (n_actions, n_atoms)),
+            nn.Unflatten(1, (int(n_actions), n_atoms)),
             nn.Softmax(dim=2),
         )
         super().__init__(model, np.linspace(v_min, v_max, num=n_atoms, dtype=np.float32))

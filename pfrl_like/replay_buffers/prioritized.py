@@ -17,9 +17,9 @@ Normalization = bool | Literal["batch", "memory"]
 class PriorityWeightError:
     """What prioritised buffers share: from errors to priorities, from probabilities to importance weights.
 
-    An item of error e has the priority p = (clip(|e|, error_min, error_max) + eps)**alpha and is drawn with probability
-    P = p / sum(p); its weight is (N * P)**-beta, divided by the largest weight (sections 3.3 and 3.4). New items have the
-    largest priority so far, at first 1.
+    An item of error e has the priority p = (clip(|e|, error_min, error_max) + eps)**alpha and is drawn with the
+    probability P = p / sum(p); its weight is (N * P)**-beta, divided by the largest weight (sections 3.3 and 3.4).
+    New items have the largest priority so far, at first 1.
 
     Args:
         alpha: Exponent of the priorities, >= 0; 0 draws uniformly.

@@ -39,15 +39,18 @@ class Episodes:
         self.mask = info.get(MASK)
 
 
+def play_step(agent: Any, episodes: Episodes) -> Any:
+    """One step of `act` and `observe`; returns the action."""
+    action = agent.act(episodes.obs, **_told(episodes.mask))
+    obs, reward, terminated, truncated, mask = episodes.step(action)
+    agent.observe(obs, reward, terminated, truncated, **_told(mask))
+    return action
+
+
 def play_one(agent: Any, env: Any, n_steps: int, seed: int = 0) -> list[Any]:
     """Let an agent act and learn by `act` and `observe`; returns its actions."""
-    episodes, actions = Episodes(env, seed), []
-    for _ in range(n_steps):
-        action = agent.act(episodes.obs, **_told(episodes.mask))
-        obs, reward, terminated, truncated, mask = episodes.step(action)
-        agent.observe(obs, reward, terminated, truncated, **_told(mask))
-        actions.append(action)
-    return actions
+    episodes = Episodes(env, seed)
+    return [play_step(agent, episodes) for _ in range(n_steps)]
 
 
 def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0) -> list[Any]:

@@ -7,12 +7,18 @@ import numpy as np
 import torch
 
 from pfrl_like.batch import Batch
-from pfrl_like.utils.recurrent import concatenate_recurrent_states, flatten_sequences_time_first, recurrent_state_from_numpy
+from pfrl_like.utils.recurrent import (
+    concatenate_recurrent_states,
+    flatten_sequences_time_first,
+    recurrent_state_from_numpy,
+)
 
 Transition = Mapping[str, Any]
 
 
-def batch_of_experiences(experiences: Sequence[Sequence[Transition]], gamma: float, *, sequences: bool = False) -> Batch:
+def batch_of_experiences(
+    experiences: Sequence[Sequence[Transition]], gamma: float, *, sequences: bool = False
+) -> Batch:
     """Collate items of `sample` (or episodes of `sample_episodes`) on the CPU.
 
     Args:

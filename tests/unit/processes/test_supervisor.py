@@ -313,8 +313,11 @@ def test_forked_copy_of_the_parent_does_not_end_the_workers():
     workers.close()
 
 
+# The package without its __init__, which imports torch: that takes seconds in every process and is not tested here.
 SCRIPT = """
-import os, signal, sys, time
+import os, signal, sys, time, types
+package = sys.modules["pfrl_like"] = types.ModuleType("pfrl_like")
+package.__path__ = [{package!r}]
 from pfrl_like.processes import Portable, Workers
 {before}
 def sleep(channel, index):
@@ -333,7 +336,8 @@ IMPATIENT = "from pfrl_like.processes import supervisor; supervisor.PATIENCE = (
 
 def start_script(tmp_path, after, method="fork", before="", unguarded=False):
     path = tmp_path / "script.py"
-    path.write_text(SCRIPT.format(after=after, method=method, before=before, unguarded=unguarded))
+    package = str(Path(supervisor.__file__).parents[1])
+    path.write_text(SCRIPT.format(package=package, after=after, method=method, before=before, unguarded=unguarded))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, str(path)], start_new_session=True, **pipes)
 

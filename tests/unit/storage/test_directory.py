@@ -1,4 +1,4 @@
-"""Directories that change at one instant. What failing system calls do: test_faults.py; what SIGKILL does: test_kill.py."""
+"""Directories that change at one instant. Failing system calls: test_faults.py; SIGKILL: test_kill.py."""
 
 import hashlib
 import json
