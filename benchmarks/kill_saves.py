@@ -114,8 +114,9 @@ def run(kills: int, seed: int, folder: Path) -> list[str]:
     last = {"agent": 0, "buffer": 0}
     in_the_middle = 0
     for kill in range(kills):
+        left = set(folder.rglob(".tmp-*"))
         kill_once(folder, max(last.values()) + 1, rng.uniform(0.5, 3.5) * seconds)
-        in_the_middle += any(".tmp-" in path.name for path in folder.rglob("*"))
+        in_the_middle += not left.issuperset(folder.rglob(".tmp-*"))
         for name, read in (("agent", read_agent), ("buffer", read_buffer)):
             try:
                 number = read(folder)

@@ -1,24 +1,46 @@
 """pfrl_like: reinforcement learning from composable parts, for one agent's whole life."""
 
-from pfrl_like import action_value as action_value
-from pfrl_like import agent as agent
-from pfrl_like import agents as agents
-from pfrl_like import collections as collections
-from pfrl_like import env as env
-from pfrl_like import envs as envs
-from pfrl_like import experiments as experiments
-from pfrl_like import explorer as explorer
-from pfrl_like import explorers as explorers
-from pfrl_like import functions as functions
-from pfrl_like import initializers as initializers
-from pfrl_like import nn as nn
-from pfrl_like import optimizers as optimizers
-from pfrl_like import q_function as q_function
-from pfrl_like import q_functions as q_functions
-from pfrl_like import replay_buffer as replay_buffer
-from pfrl_like import replay_buffers as replay_buffers
-from pfrl_like import testing as testing
-from pfrl_like import utils as utils
-from pfrl_like import wrappers as wrappers
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from pfrl_like import action_value as action_value
+    from pfrl_like import agent as agent
+    from pfrl_like import agents as agents
+    from pfrl_like import collections as collections
+    from pfrl_like import env as env
+    from pfrl_like import envs as envs
+    from pfrl_like import experiments as experiments
+    from pfrl_like import explorer as explorer
+    from pfrl_like import explorers as explorers
+    from pfrl_like import functions as functions
+    from pfrl_like import initializers as initializers
+    from pfrl_like import loggers as loggers
+    from pfrl_like import nn as nn
+    from pfrl_like import optimizers as optimizers
+    from pfrl_like import q_function as q_function
+    from pfrl_like import q_functions as q_functions
+    from pfrl_like import replay_buffer as replay_buffer
+    from pfrl_like import replay_buffers as replay_buffers
+    from pfrl_like import testing as testing
+    from pfrl_like import utils as utils
+    from pfrl_like import wrappers as wrappers
+
+_MODULES = frozenset(
+    "action_value agent agents collections env envs experiments explorer explorers functions initializers loggers nn "
+    "optimizers q_function q_functions replay_buffer replay_buffers testing utils wrappers".split()
+)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """Import a public module when it is first asked for, so that a worker process loads only what it needs."""
+    if name in _MODULES:
+        return importlib.import_module(f"pfrl_like.{name}")
+    raise AttributeError(f"module 'pfrl_like' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULES])

@@ -37,6 +37,7 @@ class SumTree:
         self._sums: list[Floats] = [np.zeros(_padded(size))]
         while len(self._sums[-1]) > WIDEST_ROOT:
             self._sums.append(np.zeros(_padded(len(self._sums[-1]) // BRANCHING)))
+        self._root_ends = np.zeros(len(self._sums[-1]) + 1)  # sums of the first 0, 1, 2, ... entries of the root
         self._mins: list[Floats] | None = None
         self._marked: list[Slots] = []
         self._size = size
@@ -58,7 +59,7 @@ class SumTree:
     def total(self) -> float:
         """Sum of all weights."""
         self._refresh()
-        return float(self._sums[-1].sum())
+        return self._root_ends.item(-1)
 
     def min(self) -> float:
         """Smallest positive weight, infinity if there is none."""
@@ -84,13 +85,13 @@ class SumTree:
         """
         self._refresh()
         source: Any = np.random if rng is None else rng
-        root = np.zeros(len(self._sums[-1]) + 1)
-        np.add.accumulate(self._sums[-1], out=root[1:])
-        if not root[-1] > 0.0:
+        ends = self._root_ends
+        total = ends.item(-1)
+        if not total > 0.0:
             raise ValueError("cannot draw from a tree whose weights are all 0")
-        point = source.random(n) * root[-1]
-        slots: Slots = root[1:].searchsorted(point, side="right")
-        point -= root[slots]
+        point = source.random(n) * total
+        slots: Slots = ends[1:].searchsorted(point, side="right")
+        point -= ends.take(slots)
         for level in self._sums[-2::-1]:
             slots, point = _descend(level, slots, point)
         return slots
@@ -141,8 +142,6 @@ class SumTree:
             return
         slots = self._marked[0] if len(self._marked) == 1 else np.concatenate(self._marked)
         self._marked = []
-        if len(self._sums) == 1:
-            return
         if len(slots) * BRANCHING > self._size:
             slots = np.arange(0, self._size, BRANCHING)
         for depth in range(1, len(self._sums)):
@@ -151,6 +150,7 @@ class SumTree:
             if self._mins is not None:
                 self._refresh_mins(depth, blocks)
             slots = blocks
+        np.add.accumulate(self._sums[-1], out=self._root_ends[1:])
 
     def _refresh_mins(self, depth: int, blocks: Slots) -> None:
         assert self._mins is not None

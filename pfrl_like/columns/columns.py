@@ -30,6 +30,10 @@ _NONE_HAS_A_VALUE = (*_MASKS, *_RECURRENT)  # everything allowed; the initial st
 class Columns(Steps):
     """Steps as rows. Not safe for threads: who appends in one and samples in another holds a lock."""
 
+    _gamma: float | None = None  # what the tables below were made for
+    _powers: NDArray[np.float64]  # gamma**0, gamma**1, ...
+    _discounts: NDArray[np.float32] = np.zeros(0, np.float32)  # by lookahead: 0, gamma, gamma**2, ...
+
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
     ) -> int:
@@ -90,7 +94,8 @@ class Columns(Steps):
         else:
             self.action.put(row, action)  # type: ignore[union-attr]
         self.reward[row] = reward
-        self.alive[row] = not terminal
+        self.terminal[row] = terminal
+        self.lookahead[row] = not terminal
         self.obs_row[row] = at
         self.next_row[row] = next_at
         self.successor[row] = RUNNING
@@ -145,7 +150,8 @@ class Columns(Steps):
         rows = self.steps.take(k)
         self.action.put_many(rows, actions, rows)
         self.reward[rows] = reward
-        self.alive[rows] = ~terminal
+        self.terminal[rows] = terminal
+        self.lookahead[rows] = ~terminal
         self.obs_row[rows] = at
         self.next_row[rows] = next_at
         self.successor[rows] = RUNNING
@@ -188,22 +194,24 @@ class Columns(Steps):
             rows: First step of each item, shape [N]; with `lengths`, sequences packed time first.
             index: What `Batch.index` will be.
             weight: What `Batch.weight` will be.
-            num_steps: Steps per item, where the episode is long enough.
+            num_steps: Steps per item, where the episode is long enough; more than 1 needs `set_windows` before.
             gamma: Discount factor per step.
             device: Where the tensors go.
             lengths: Lengths of the sequences.
         """
+        if gamma != self._gamma or num_steps >= len(self._discounts):
+            self._set_gamma(gamma, num_steps)
         if num_steps == 1:
             last = rows
             reward = self.reward.take(rows).astype(np.float32)
-            discount = self.alive.take(rows)
-            discount *= gamma
         else:
-            reward, last, discount = self._sum_steps(rows, num_steps, gamma)
+            last = self.window_end.take(rows)
+            reward = self._sum_rewards(rows, num_steps)
+        discount = self._discounts.take(self.lookahead.take(rows))
         if self.lacks_next:
             self._refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
-        if plain is None or action is None or self.extras or lengths is not None or (device != "cpu" and device != _CPU):
+        if plain is None or action is None or self.extras or lengths is not None or (device != _CPU and device != "cpu"):
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
@@ -218,24 +226,22 @@ class Columns(Steps):
             index,
         )
 
-    def _sum_steps(
-        self, rows: Indices, num_steps: int, gamma: float
-    ) -> tuple[NDArray[np.float32], Indices, NDArray[np.float32]]:
-        """Sum of discounted rewards, last step and discount of the windows that begin in these rows."""
-        reward = self.reward.take(rows)
-        last = step = rows
-        count = np.ones(len(rows), np.int64)
+    def _set_gamma(self, gamma: float, num_steps: int) -> None:
+        """Make the tables that are looked up instead of raising gamma to powers in every batch."""
+        self._gamma = gamma
+        self._powers = np.array([gamma**i for i in range(num_steps)])
+        self._discounts = np.array([0.0, *(gamma * self._powers)], np.float32)
+
+    def _sum_rewards(self, rows: Indices, num_steps: int) -> NDArray[np.float32]:
+        """Sum of the discounted rewards of the items that begin in these rows."""
+        steps = np.empty((num_steps, len(rows)), np.int64)
+        steps[0] = rows
         for i in range(1, num_steps):
-            step = self.successor.take(step)
-            reward += gamma**i * self.reward.take(step)
-            going_on = step > ENDED
-            last = np.where(going_on, step, last)
-            count += going_on
-        powers = np.array([gamma**i for i in range(num_steps + 1)], np.float32)
-        return reward.astype(np.float32), last, self.alive.take(last) * powers.take(count)
+            self.successor.take(steps[i - 1], None, steps[i], "clip")
+        return self._powers[:num_steps].dot(self.reward.take(steps)).astype(np.float32)
 
     def _refuse_missing_next(self, last: Indices) -> None:
-        lacking = (self.next_row.take(last) == self.obs_row.take(last)) & (self.alive.take(last) != 0)
+        lacking = (self.next_row.take(last) == self.obs_row.take(last)) & ~self.terminal.take(last)
         if lacking.any():
             raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
 
@@ -296,7 +302,7 @@ class Columns(Steps):
             "reward": self.reward.take(rows).tolist(),
             "next_state": [None if no else obs for no, obs in zip(no_next, self.obs.values(next_at), strict=True)],
             "next_action": [None] * len(rows),
-            "is_state_terminal": (self.alive.take(rows) == 0).tolist(),
+            "is_state_terminal": self.terminal.take(rows).tolist(),
         }
         columns |= {name: extra.values(rows) for name, extra in self.extras.items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

@@ -30,7 +30,7 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
     successor = columns.successor[rows]
     arrays: dict[str, NDArray[Any]] = {
         "reward": columns.reward[rows],
-        "terminal": columns.alive[rows] == 0,
+        "terminal": columns.terminal[rows],
         "obs_row": new_obs[columns.obs_row[rows]],
         "next_row": new_obs[columns.next_row[rows]],
         "successor": np.where(successor == RUNNING, RUNNING, new_step[np.maximum(successor, ENDED)]),
@@ -81,7 +81,8 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Colu
     successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)
     steps, obs = columns.steps.take(n_steps), columns.obs_rows.take(n_obs)
     columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
-    columns.alive[steps] = ~expect(arrays, "terminal", (n_steps,), np.bool_)
+    columns.terminal[steps] = expect(arrays, "terminal", (n_steps,), np.bool_)
+    columns.lookahead[steps] = ~columns.terminal[steps]
     columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
     if header["obs"] is not None:
         columns.set_fields(

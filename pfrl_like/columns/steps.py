@@ -48,8 +48,11 @@ class Steps:
 
     Attributes:
         running: The running episode of each environment that has one.
-        reward, alive, obs_row, next_row, successor: Step columns. `alive` is 0 where the episode terminated, else 1;
-            `next_row` equals `obs_row` where no next observation was given.
+        reward, terminal, obs_row, next_row, successor: Step columns. `next_row` equals `obs_row` where no next
+            observation was given.
+        lookahead: A step column: after how many steps the item that begins here bootstraps, 0 if it does not because
+            it ends in a terminal state.
+        window_end: A step column, once `set_windows` was called: last step of the item that begins here.
         obs, action: Fields of nested values, None before the first step.
         extras: Further columns by name.
         names: Those that every step has to bring, None before the first step.
@@ -60,10 +63,12 @@ class Steps:
         self.steps = Rows()
         self.obs_rows = Rows()
         self.reward: NDArray[np.float64] = self.steps.array((), np.float64)
-        self.alive: NDArray[np.float32] = self.steps.array((), np.float32)
+        self.terminal: NDArray[np.bool_] = self.steps.array((), np.bool_)
+        self.lookahead: Indices = self.steps.array((), np.int64)
         self.obs_row: Indices = self.steps.array((), np.int64)
         self.next_row: Indices = self.steps.array((), np.int64)
         self.successor: Indices = self.steps.array((), np.int64)
+        self.window_end: Indices = np.zeros(0, np.int64)
         self.running: dict[Any, Running] = {}
         self.extras: dict[str, Extra] = {}
         self.names: set[str] | None = None
@@ -113,7 +118,11 @@ class Steps:
 
     def _checked_many_extras(self, extra: Mapping[str, list[Any]], count: int) -> dict[str, list[Any]]:
         self._check_names(extra)
-        return {name: (self.extras.get(name) or Extra(Rows(), name)).check_many(values) for name, values in extra.items()}
+        new = [name for name in extra if name not in self.extras]
+        for name in new:
+            Extra(Rows(), name).check_many(extra[name])  # refuses before there is a column
+        self.extras.update((name, Extra(self.steps, name)) for name in new)
+        return {name: self.extras[name].check_many(values) for name, values in extra.items()}
 
     def _put_extras(self, row: int, checked: Mapping[str, Any]) -> None:
         for name, value in checked.items():
@@ -159,6 +168,23 @@ class Steps:
         next_at = self.obs_rows.take(len(runs))
         self.obs.put_many(next_at, next_leaves, at)
         return at, next_at
+
+    def set_windows(self, rows: int | Sequence[int] | Indices, end: Any, length: Any) -> None:
+        """Say where the n-step items that begin in these rows end, and how many steps they have."""
+        if not len(self.window_end):
+            self.window_end = self.steps.array((), np.int64)
+        self.window_end[rows] = end
+        self.lookahead[rows] = length * ~self.terminal[end]
+
+    def find_windows(self, rows: Indices, num_steps: int) -> None:
+        """Call `set_windows` for complete items, by following the successors."""
+        end = step = rows
+        length = np.ones(len(rows), np.int64)
+        for _ in range(1, num_steps):
+            step = self.successor.take(np.maximum(step, ENDED))
+            end = np.where(step > ENDED, step, end)
+            length += step > ENDED
+        self.set_windows(rows, end, length)
 
     def continues(self, env_id: Any, obs: Any) -> bool:
         """Whether an observation equals the next observation of the newest step of this environment."""

@@ -37,7 +37,6 @@ class GradientStep:
         self.optimizer = optimizer
         self.max_grad_norm = max_grad_norm
         self._calls = 0
-        self._cached_for: tuple[Any, ...] = ()
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -48,8 +47,15 @@ class GradientStep:
 
     def __call__(self, loss: Tensor) -> None:
         optimizer = self.optimizer
-        if self._cached_for[0] is not optimizer.state or self._cached_for[1] is not optimizer.param_groups:
-            self._prepare()  # load_state_dict puts new objects there
+        state, groups, n_groups = self._cached_for
+        if (
+            state is not optimizer.state  # load_state_dict puts new objects there
+            or groups is not optimizer.param_groups
+            or n_groups != len(groups)
+            or (self.kernel is not None and (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks))
+            or (self._frozen and any(param.requires_grad for param in self._frozen))
+        ):
+            self._prepare()
         params = self.params
         for param in params:
             param.grad = None
@@ -99,8 +105,10 @@ class GradientStep:
 
     def _prepare(self) -> None:
         optimizer = self.optimizer
-        self._cached_for = (optimizer.state, optimizer.param_groups)
-        self.params = [param for group in optimizer.param_groups for param in group["params"] if param.requires_grad]
+        self._cached_for = (optimizer.state, optimizer.param_groups, len(optimizer.param_groups))
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        self.params = [param for param in params if param.requires_grad]
+        self._frozen = [param for param in params if not param.requires_grad]
         if not self.params:
             raise ValueError("optimizer holds no parameter that requires a gradient")
         device = self.params[0].device

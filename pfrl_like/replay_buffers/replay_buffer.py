@@ -44,8 +44,7 @@ class ReplayBuffer(SavedBuffer):
         self._horizon: float = num_steps  # how many transitions complete an item
         self._columns = Columns()
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
-        self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items; that of item i is in slot i - origin
-        self._origin = 0
+        self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
         self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
 
     @property
@@ -124,12 +123,12 @@ class ReplayBuffer(SavedBuffer):
             item = self._next
             if item - self._first == len(self._ring):
                 self._grow_ring(1)
-            self._ring[(item - self._origin) % len(self._ring)] = row
+            self._ring[item % len(self._ring)] = row
             self._next = item + 1
             if self.prioritized:
                 self._items_added(item, 1)
             if self._capacity is not None and self._next - self._first > self._capacity:
-                columns.release(self._ring.item((self._first - self._origin) % len(self._ring)))
+                columns.release(self._ring.item(self._first % len(self._ring)))
                 self._first += 1
                 if self.prioritized:
                     self._items_dropped(self._first - 1, 1)
@@ -171,19 +170,24 @@ class ReplayBuffer(SavedBuffer):
         if run is not None:
             self._columns.end(env_id)
             if run.waiting:
+                if self.num_steps > 1:
+                    count = len(run.waiting)
+                    self._columns.set_windows(run.waiting, run.waiting[-1], np.arange(count, 0, -1))
                 self._add_items(run.waiting)
 
     def _wait(self, env_id: Any, row: int) -> None:
         waiting = self._columns.running[env_id].waiting
         waiting.append(row)
         if len(waiting) == self._horizon:
-            self._add_items([waiting.pop(0)])
+            first = waiting.pop(0)
+            self._columns.set_windows(first, row, self.num_steps)
+            self._add_items([first])
 
     def _add_items(self, rows: Sequence[int] | Indices) -> None:
         first, count = self._next, len(rows)
         if first + count - self._first > len(self._ring):
             self._grow_ring(count)
-        self._ring[np.arange(first - self._origin, first - self._origin + count) % len(self._ring)] = rows
+        self._ring[np.arange(first, first + count) % len(self._ring)] = rows
         self._next += count
         if self.prioritized:
             self._items_added(first, count)
@@ -202,10 +206,10 @@ class ReplayBuffer(SavedBuffer):
             self._items_dropped(first, count)
 
     def _grow_ring(self, count: int) -> None:
-        rows = self._rows(np.arange(self._first, self._next))
-        self._ring = np.zeros(2 * (len(rows) + count), np.int64)
-        self._ring[: len(rows)] = rows
-        self._origin = self._first
+        live = np.arange(self._first, self._next)
+        rows = self._rows(live)
+        self._ring = np.zeros(2 * (len(live) + count), np.int64)
+        self._ring[live % len(self._ring)] = rows
 
     def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
         """End loaded episodes that this step does not go on with: the process they ran in is gone."""
@@ -260,14 +264,15 @@ class ReplayBuffer(SavedBuffer):
             index = sample_n_k(size, n, self._rng)
             if self._first:
                 index += self._first
-        # Slots counted from the oldest item's, so that "wrap" has to subtract the length once at most.
-        shift = self._first - (self._first - self._origin) % len(self._ring)
-        rows = self._ring.take(index - shift if shift else index, 0, None, "wrap")
+        # "wrap" subtracts the length until the slot is there: after so many rounds that this takes long, do it before.
+        length = len(self._ring)
+        slot = index if self._first < 16 * length else index - self._first // length * length
+        rows = self._ring.take(slot, None, None, "wrap")
         return self._columns.batch(rows, index, weight, self.num_steps, gamma, device)
 
     def _rows(self, index: Indices) -> Indices:
         """Rows of items, by sequence number."""
-        rows: Indices = self._ring[(index - self._origin) % len(self._ring)]
+        rows: Indices = self._ring[index % len(self._ring)]
         return rows
 
     def _items(self, index: Indices) -> list[Item]:

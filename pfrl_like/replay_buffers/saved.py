@@ -22,7 +22,6 @@ class SavedBuffer(AbstractReplayBuffer):
     _rng: RandomSource
     _columns: Columns
     _ring: Indices
-    _origin: int
     _first: int
     _next: int
     _resumed: set[Any]
@@ -62,13 +61,15 @@ class SavedBuffer(AbstractReplayBuffer):
         waiting = sorted(row for run in columns.running.values() for row in run.waiting)
         if first < 0 or n < 0 or waiting != list(range(n + 1, len(arrays["reward"]) + 1)):
             raise ValueError("its number of items does not fit its steps")
+        if self.num_steps > 1:
+            columns.find_windows(np.arange(1, n + 1), self.num_steps)
         own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
         self._load_order(header, arrays, own, first, n)
         # Nothing below can fail: the content is the old one up to here, the new one from here on.
         self._columns = columns
-        self._ring = np.arange(1, max(n, 1023) + 2)
-        self._origin = self._first = first
-        self._next = first + n
+        self._first, self._next = first, first + n
+        self._ring = np.zeros(n + 1024, np.int64)
+        self._ring[np.arange(first, first + n) % len(self._ring)] = np.arange(1, n + 1)
         self._resumed = set(columns.running)
         if state.get("rng") is not None:
             _set_rng_state(self._rng, state["rng"])

@@ -150,10 +150,8 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) 
         raise ValueError("a tensor is not made from a storage, a size and a stride")
     if len(size) != len(stride) or len(size) > MAX_DIMENSIONS or not all(type(n) is int and n >= 0 for n in numbers):
         raise ValueError(f"a tensor has the impossible offset, size and stride {offset}, {size}, {stride}")
-    count = math.prod(size)
-    # As large as it is in memory: a stride of 0 would let a few bytes stand for a tensor of any size.
-    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if count else offset
-    if count > len(storage.data) or (count and last >= len(storage.data)):
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    if math.prod(size) and last >= len(storage.data):
         raise ValueError(f"a tensor of size {size} reaches beyond its storage of {len(storage.data)} elements")
     return storage.data.as_strided(size, stride, offset)
 
@@ -269,7 +267,7 @@ class _Program:
         if type(function) is not _Name or type(arguments) is not tuple or function not in _REBUILD:
             raise ValueError("its pickle calls something that is no function of a state dict")
         value = _REBUILD[function](*arguments)
-        if function.name == "_rebuild_tensor_v2":
+        if function.name == "_rebuild_tensor_v2":  # a stride of 0 lets a few bytes stand for a tensor of any size
             self._archive.spend(value.nbytes)
         self.push(value)
 

@@ -9,7 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from pfrl_like import agents, q_functions
 from pfrl_like.agent import AttributeSavingMixin
+from pfrl_like.explorers import Greedy
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -87,6 +91,37 @@ def test_values_and_actions_are_those_of_pfrl(case: str) -> None:
         q_values = agent.model(torch.tensor(expected["observations"])).numpy()
     np.testing.assert_allclose(q_values, expected["q_values"], rtol=1e-5, atol=1e-6)
     assert q_values.argmax(1).tolist() == expected["greedy_actions"]
+
+
+def agent_of(case: str) -> Any:
+    """The library's own agent, built as the script built PFRL's."""
+    if case == "recurrent_dqn":
+        layers = nn.Linear(4, 8), nn.ReLU(), nn.LSTM(8, 8), nn.Linear(8, 2)
+        model: nn.Module = RecurrentSequential(*layers, q_functions.DiscreteActionValueHead())
+        optimizer: torch.optim.Optimizer = torch.optim.RMSprop(model.parameters())
+    elif case == "categorical_dqn":
+        model = q_functions.DistributionalFCStateQFunctionWithDiscreteAction(
+            4, 2, 5, -2, 2, n_hidden_channels=8, n_hidden_layers=1
+        )
+        optimizer = torch.optim.Adam(model.parameters())
+    else:
+        model = q_functions.FCStateQFunctionWithDiscreteAction(4, 2, n_hidden_channels=16, n_hidden_layers=1)
+        optimizer = torch.optim.Adam(model.parameters())
+    kind = agents.CategoricalDQN if case == "categorical_dqn" else agents.DQN
+    recurrent = case == "recurrent_dqn"
+    buffer = EpisodicReplayBuffer(100) if recurrent else ReplayBuffer(100)
+    options = {"replay_start_size": 10, "minibatch_size": 4, "recurrent": recurrent}
+    return kind(model, optimizer, buffer, 0.99, Greedy(), **options)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_librarys_agents_act_as_pfrls_did(case: str) -> None:
+    expected = json.loads((DATA / f"pfrl_0_4_{case}.json").read_text())
+    agent = agent_of(case)
+    agent.load(DATA / f"pfrl_0_4_{case}")
+    with agent.eval_mode():
+        actions = [int(agent.act(np.float32(obs))) for obs in expected["observations"]]
+    assert actions == expected["greedy_actions"]
 
 
 @pytest.mark.parametrize("case", CASES)

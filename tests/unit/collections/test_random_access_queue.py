@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 import pytest
 
@@ -59,8 +61,6 @@ def test_negative_maxlen_is_refused():
 def test_departed_items_are_released():
     class Item:
         pass
-
-    import weakref
 
     item = Item()
     reference = weakref.ref(item)

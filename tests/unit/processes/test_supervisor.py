@@ -315,7 +315,8 @@ def test_forked_copy_of_the_parent_does_not_end_the_workers():
 
 # The package without its __init__, which imports torch: that takes seconds in every process and is not tested here.
 SCRIPT = """
-import os, signal, sys, time, types
+import multiprocessing, os, signal, sys, time, types
+multiprocessing.set_forkserver_preload(["types"])
 package = sys.modules["pfrl_like"] = types.ModuleType("pfrl_like")
 package.__path__ = [{package!r}]
 from pfrl_like.processes import Portable, Workers

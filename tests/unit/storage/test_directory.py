@@ -7,6 +7,7 @@ import re
 import stat
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -296,11 +297,9 @@ def test_saves_of_several_threads_do_not_mix(tmp_path: Path) -> None:
         for number in range(first, first + 5):
             save(tmp_path, number)
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in (10, 20, 30)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        for future in [pool.submit(work, first) for first in (10, 20, 30)]:
+            future.result()
     assert load(tmp_path) in (14, 24, 34)
 
 

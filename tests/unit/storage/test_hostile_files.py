@@ -167,6 +167,7 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         # reading beyond what is there
         "storage too short": lambda: archive(tensor(storage(7), size=(7,), stride=(1,))),
         "storage too long": lambda: archive(tensor(storage(5), size=(5,), stride=(1,))),
+        "storage shorter than it says": lambda: archive(tensor(storage(7), size=(6,), stride=(1,))),
         "storage missing": lambda: archive(tensor(storage(key="1"))),
         "storage elsewhere": lambda: archive(tensor(storage(key="../data.pkl", length=1))),
         "storage of negative length": lambda: archive(tensor(storage(-6))),

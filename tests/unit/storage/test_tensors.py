@@ -111,6 +111,13 @@ def test_an_expanded_tensor_is_written_whole(tmp_path: Path) -> None:
     assert round_trip([torch.ones(1).expand(3)], tmp_path)[0].tolist() == [1, 1, 1]
 
 
+def test_an_expanded_tensor_of_torch_save_is_read(tmp_path: Path) -> None:
+    torch.save([torch.ones(1).expand(3)], tmp_path / "file.pt")
+    loaded = load_tensors(str(tmp_path / "file.pt"))[0]
+    loaded[0] = 2
+    assert loaded.tolist() == [2, 1, 1]
+
+
 def test_the_value_is_taken_when_the_writer_is_made(tmp_path: Path) -> None:
     value = torch.zeros(1)
     writer = tensor_writer(value, "file")

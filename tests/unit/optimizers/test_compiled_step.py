@@ -1,0 +1,184 @@
+"""`compile=True`: the numbers of the ordinary update; optimisers that it does not know are refused.
+
+Compiling takes some seconds for each region, so that all but one of these tests are slow ones.
+"""
+
+import copy
+import functools
+from typing import Any
+
+import pytest
+import torch
+from agent_parts import make_agent
+from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer, RMSprop
+
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.optimizers.compiled_step import CompiledStep
+
+RMSPROP = functools.partial(RMSprop, lr=1e-2, momentum=0.5, centered=True)
+
+
+class MyAdam(Adam):
+    """Might do anything else in its step."""
+
+
+def make_batch(seed: int, n: int = 8) -> Batch:
+    g = torch.Generator().manual_seed(seed)
+    obs, next_obs = torch.randn(2, n, 5, generator=g)
+    return Batch(
+        obs=obs,
+        action=torch.randint(2, (n,), generator=g),
+        reward=torch.randn(n, generator=g),
+        next_obs=next_obs,
+        discount=torch.full((n,), 0.9),
+        weight=torch.rand(n, generator=g),
+    )
+
+
+def make_twins(agent: str = "DQN", **options: Any) -> tuple[Any, Any]:
+    """The same agent, not compiled and compiled."""
+    eager = make_agent(agent, target_update_interval=100, **options)
+    compiled = make_agent(agent, target_update_interval=100, compile=True, **options)
+    compiled.load_state_dict(copy.deepcopy(eager.state_dict()))
+    return eager, compiled
+
+
+def assert_alike(eager: Any, compiled: Any, n_updates: int = 10, first_seed: int = 0) -> None:
+    for seed in range(first_seed, first_seed + n_updates):
+        (error, stats), (other_error, other_stats) = (agent.update(make_batch(seed)) for agent in (eager, compiled))
+        torch.testing.assert_close(other_error, error, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(other_stats, stats, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(compiled.state_dict(), eager.state_dict(), rtol=1e-4, atol=1e-5)
+
+
+def number_of_regions(agent: Any) -> int:
+    return len(agent._compiled._regions)
+
+
+def test_adam_gives_the_numbers_of_the_ordinary_update() -> None:
+    eager, compiled = make_twins()
+    assert_alike(eager, compiled)
+    assert number_of_regions(compiled) == 1
+    # The learning rate is read at every step,
+    for agent in (eager, compiled):
+        agent.optimizer.param_groups[0]["lr"] = 1e-3
+    assert_alike(eager, compiled, 3, first_seed=10)
+    # a batch that is not finite changes nothing,
+    before = copy.deepcopy(compiled.state_dict())
+    bad = make_batch(0)
+    with pytest.raises(NonFiniteError, match="the loss is not finite"):
+        compiled.update(bad.replace(reward=bad.reward * torch.nan))
+    torch.testing.assert_close(compiled.state_dict(), before, rtol=0, atol=0)
+    # and the target network that is read is the one that moves.
+    for agent in (eager, compiled):
+        agent.sync_target_network()
+    assert_alike(eager, compiled, 3, first_seed=20)
+    assert number_of_regions(compiled) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        functools.partial(AdamW, lr=1e-2, weight_decay=0.1),
+        functools.partial(Adam, lr=1e-2, amsgrad=True, weight_decay=0.1),
+        functools.partial(Adam, lr=1e-2, maximize=True),
+        RMSPROP,
+        functools.partial(SGD, lr=1e-1),
+        functools.partial(SGD, lr=1e-1, momentum=0.9, nesterov=True),
+    ],
+    ids=str,
+)
+def test_every_optimizer_gives_the_numbers_of_the_ordinary_update(optimizer: Any) -> None:
+    eager, compiled = make_twins(optimizer=optimizer)
+    assert_alike(eager, compiled)
+    assert number_of_regions(compiled) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN"])
+def test_every_agent_gives_the_numbers_of_the_ordinary_update(agent: str) -> None:
+    assert_alike(*make_twins(agent))
+
+
+@pytest.mark.slow
+def test_clipping_is_that_of_the_whole_gradient() -> None:
+    assert_alike(*make_twins(max_grad_norm=0.1))
+
+
+@pytest.mark.slow
+def test_an_update_after_loading_goes_on_from_what_was_loaded() -> None:
+    eager, compiled = make_twins()
+    assert_alike(eager, compiled, 5)
+    saved = copy.deepcopy(eager.state_dict())
+    assert_alike(eager, compiled, 5, first_seed=5)
+    for agent in (eager, compiled):
+        agent.load_state_dict(copy.deepcopy(saved))
+    assert_alike(eager, compiled, 5, first_seed=5)
+
+
+@pytest.mark.slow
+def test_a_loaded_agent_may_compile_at_its_first_update() -> None:
+    eager, compiled = make_twins("CategoricalDQN")
+    eager.update(make_batch(0))
+    compiled.load_state_dict(copy.deepcopy(eager.state_dict()))
+    assert_alike(eager, compiled, 5, first_seed=1)
+
+
+@pytest.mark.slow
+def test_other_hyperparameters_and_batch_sizes_make_another_region() -> None:
+    eager, compiled = make_twins()
+    assert_alike(eager, compiled, 3)
+    for agent in (eager, compiled):
+        agent.optimizer.param_groups[0]["betas"] = (0.5, 0.9)
+    assert_alike(eager, compiled, 3, first_seed=3)
+    for agent in (eager, compiled):
+        agent.update(make_batch(7, n=3))
+    assert_alike(eager, compiled, 3, first_seed=10)
+    assert number_of_regions(compiled) == 3
+
+
+@pytest.mark.slow
+def test_a_copy_moves_its_own_parameters() -> None:
+    _, compiled = make_twins()
+    for seed in range(3):
+        compiled.update(make_batch(seed))
+    before = copy.deepcopy(compiled.state_dict())
+    other = copy.deepcopy(compiled)
+    other.update(make_batch(3))
+    torch.testing.assert_close(compiled.state_dict(), before, rtol=0, atol=0)
+    compiled.update(make_batch(3))
+    torch.testing.assert_close(other.state_dict(), compiled.state_dict(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_model_that_reads_training_works() -> None:
+    def q_function() -> torch.nn.Module:
+        torch.manual_seed(0)
+        from pfrl_like.q_functions import DiscreteActionValueHead
+
+        return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2), DiscreteActionValueHead())
+
+    for agent in ("DQN", "DoubleDQN"):
+        eager = make_agent(agent, q_function=q_function())
+        compiled = make_agent(agent, q_function=q_function(), compile=True)
+        assert_alike(eager, compiled, 5)
+
+
+@pytest.mark.parametrize("kind", [Adadelta, MyAdam])
+def test_other_optimizers_are_refused(kind: type[Optimizer]) -> None:
+    with pytest.raises(TypeError, match=f"knows the optimisers Adam, AdamW, RMSprop, SGD .* got {kind.__name__}; use one"):
+        make_agent(optimizer=kind, compile=True)
+
+
+def test_recurrent_agents_are_refused() -> None:
+    with pytest.raises(ValueError, match="compile is True, which recurrent agents do not support"):
+        make_agent(recurrent=True, compile=True)
+
+
+def test_the_first_update_is_an_ordinary_one() -> None:
+    eager, compiled = make_twins()
+    assert isinstance(compiled._compiled, CompiledStep)
+    assert_alike(eager, compiled, 1)
+    assert number_of_regions(compiled) == 0

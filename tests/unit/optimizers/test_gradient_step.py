@@ -1,0 +1,286 @@
+"""`GradientStep` gives the numbers of `optimizer.step()`, whatever the user does with the optimiser meanwhile."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RMSprop
+
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.optimizers import GradientStep
+
+STEPS = 20
+MakeOptimizer = Callable[[nn.Module], Optimizer]
+
+OPTIMIZERS: dict[str, MakeOptimizer] = {
+    "Adam": lambda model: Adam(model.parameters(), lr=1e-2),
+    "Adam with L2": lambda model: Adam(model.parameters(), lr=1e-2, weight_decay=0.1, betas=(0.8, 0.9), eps=1e-3),
+    "Adam, AMSGrad": lambda model: Adam(model.parameters(), lr=1e-2, amsgrad=True),
+    "Adam, maximize": lambda model: Adam(model.parameters(), lr=1e-2, maximize=True),
+    "Adam, fused": lambda model: Adam(model.parameters(), lr=1e-2, fused=True),
+    "Adam, not fused": lambda model: Adam(model.parameters(), lr=1e-2, fused=False),
+    "Adam, foreach": lambda model: Adam(model.parameters(), lr=1e-2, foreach=True),
+    "Adam, tensor lr": lambda model: Adam(model.parameters(), lr=torch.tensor(1e-2)),
+    "AdamW": lambda model: AdamW(model.parameters(), lr=1e-2, weight_decay=0.1),
+    "AdamW, AMSGrad": lambda model: AdamW(model.parameters(), lr=1e-2, amsgrad=True),
+    "SGD": lambda model: SGD(model.parameters(), lr=1e-1),
+    "SGD, momentum": lambda model: SGD(model.parameters(), lr=1e-2, momentum=0.9, dampening=0.1, weight_decay=0.1),
+    "SGD, Nesterov": lambda model: SGD(model.parameters(), lr=1e-2, momentum=0.9, nesterov=True),
+    "SGD, maximize": lambda model: SGD(model.parameters(), lr=1e-2, maximize=True),
+    "RMSprop": lambda model: RMSprop(model.parameters(), lr=1e-2),
+    "NAdam": lambda model: NAdam(model.parameters(), lr=1e-2),
+    "two groups": lambda model: Adam(
+        [{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters(), "lr": 1e-3, "eps": 1e-4}]
+    ),
+}
+
+
+def make_model() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def losses(model: nn.Module) -> list[Callable[[], Tensor]]:
+    torch.manual_seed(1)
+    return [lambda x=torch.randn(5, 3): (model(x) - 1.0).square().mean() for _ in range(STEPS)]  # type: ignore[misc]
+
+
+def train(
+    step: Callable[[Tensor], Any], model: nn.Module, meanwhile: Callable[[int], None] = lambda i: None
+) -> list[Tensor]:
+    """The parameters after 20 steps."""
+    for i, loss in enumerate(losses(model)):
+        meanwhile(i)
+        step(loss())
+    return [param.detach() for param in model.parameters()]
+
+
+def plain_step(optimizer: Optimizer, max_grad_norm: float | None = None) -> Callable[[Tensor], None]:
+    """What everybody writes."""
+
+    def step(loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if max_grad_norm is not None:
+            params = [param for group in optimizer.param_groups for param in group["params"]]
+            nn.utils.clip_grad_norm_(params, max_grad_norm)
+        optimizer.step()
+
+    return step
+
+
+def compare(
+    make: MakeOptimizer,
+    meanwhile: Callable[[nn.Module, Optimizer, int], None] = lambda model, optimizer, i: None,
+    max_grad_norm: float | None = None,
+) -> tuple[nn.Module, Optimizer]:
+    """Hold 20 gradient steps against 20 plain steps; returns the model and optimiser of the former."""
+    model, expected = make_model(), make_model()
+    optimizer, plain = make(model), make(expected)
+    actual = train(GradientStep(optimizer, max_grad_norm), model, lambda i: meanwhile(model, optimizer, i))
+    wanted = train(plain_step(plain, max_grad_norm), expected, lambda i: meanwhile(expected, plain, i))
+    torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-6)
+    return model, optimizer
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_twenty_steps_are_those_of_the_optimizer(name: str) -> None:
+    compare(OPTIMIZERS[name])
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD", "SGD, momentum", "RMSprop"])
+def test_clipping_is_that_of_the_whole_gradient(name: str) -> None:
+    compare(OPTIMIZERS[name], max_grad_norm=0.1)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_learning_rate_is_read_at_every_step(name: str) -> None:
+    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * 0.9
+
+    compare(OPTIMIZERS[name], meanwhile)
+
+
+@pytest.mark.parametrize("name", ["Adam", "Adam, AMSGrad", "AdamW", "SGD, momentum", "RMSprop", "two groups"])
+def test_state_may_be_loaded_between_steps(name: str) -> None:
+    saved: dict[int, Any] = {}
+
+    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
+        if i == 5:
+            saved[id(optimizer)] = copy.deepcopy(optimizer.state_dict())
+        elif i == 10:
+            optimizer.load_state_dict(saved[id(optimizer)])
+
+    compare(OPTIMIZERS[name], meanwhile)
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD, momentum"])
+def test_hyperparameters_may_change_between_steps(name: str) -> None:
+    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
+        if i == 10:
+            group = optimizer.param_groups[0]
+            group.update({"weight_decay": 0.2, **({"betas": (0.5, 0.9)} if "betas" in group else {"momentum": 0.5})})
+
+    compare(OPTIMIZERS[name], meanwhile)
+
+
+@pytest.mark.parametrize("name", ["Adam", "SGD"])
+def test_a_group_may_be_added_between_steps(name: str) -> None:
+    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
+        if i == 10:
+            optimizer.add_param_group({"params": model[2].parameters()})  # type: ignore[index]
+
+    def make(model: Any) -> Optimizer:
+        return OPTIMIZERS[name](model[0])
+
+    compare(make, meanwhile)
+
+
+def test_a_scheduler_works_and_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+    model = make_model()
+    optimizer = Adam(model.parameters(), lr=1.0)
+    step = GradientStep(optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.5)
+    for loss in losses(model)[:3]:
+        step(loss())
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.125
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("begin", [0, 5])
+def test_hooks_of_the_optimizer_are_called(begin: int) -> None:
+    calls = []
+
+    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
+        if i == begin:
+            optimizer.register_step_post_hook(lambda *_: calls.append(1))
+
+    compare(OPTIMIZERS["Adam"], meanwhile)
+    assert len(calls) == 2 * (STEPS - begin)  # of both that are compared
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD, momentum"])
+def test_frozen_weights_stay(name: str) -> None:
+    def make(model: nn.Module) -> Optimizer:
+        next(model.parameters()).requires_grad_(False)
+        return OPTIMIZERS[name](model)
+
+    model, _ = compare(make)
+    assert torch.equal(next(model.parameters()), next(make_model().parameters()))
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_weights_may_be_frozen_and_thawed_between_steps(frozen: bool) -> None:
+    def make(model: nn.Module) -> Optimizer:
+        next(model.parameters()).requires_grad_(not frozen)
+        return Adam(model.parameters(), lr=1e-2)
+
+    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
+        if i == 10:
+            next(model.parameters()).requires_grad_(frozen)
+
+    compare(make, meanwhile)
+
+
+def test_tied_weights_move_once() -> None:
+    def make(model: Any) -> Optimizer:
+        model[2] = nn.Linear(8, 3, bias=False)
+        model[2].weight = nn.Parameter(model[0].weight.detach().T.clone())
+        model.append(nn.Linear(3, 8, bias=False))
+        model[3].weight = model[0].weight
+        return Adam(model.parameters(), lr=1e-2)
+
+    model, _ = compare(make)
+    assert model[3].weight is model[0].weight  # type: ignore[index]
+
+
+def test_a_parameter_without_gradient_is_left_alone() -> None:
+    def make(model: Any) -> Optimizer:
+        return Adam([*model.parameters(), nn.Parameter(torch.ones(3))], lr=1e-2)
+
+    compare(make)
+
+
+def test_parameters_stay_the_users_own_objects() -> None:
+    model = make_model()
+    before = [(id(param), param.data_ptr()) for param in model.parameters()]
+    train(GradientStep(Adam(model.parameters())), model)
+    assert [(id(param), param.data_ptr()) for param in model.parameters()] == before
+
+
+def test_gradients_stay_until_the_next_step() -> None:
+    model = make_model()
+    train(GradientStep(Adam(model.parameters())), model)
+    assert all(param.grad is not None for param in model.parameters())
+
+
+def test_double_precision_works() -> None:
+    model = make_model().double()
+    step = GradientStep(Adam(model.parameters(), lr=0.1))
+    before = model[0].weight.clone()
+    for _ in range(3):
+        step(model(torch.ones(1, 3, dtype=torch.float64)).square().mean())
+    assert not torch.equal(model[0].weight, before)
+
+
+def test_single_and_double_precision_may_be_mixed() -> None:
+    single, double = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2, dtype=torch.float64))
+    step = GradientStep(SGD([single, double], lr=0.5))
+    for _ in range(2):
+        step(single.sum() + double.sum().float())
+    assert single.tolist() == double.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("copier", [copy.deepcopy])
+def test_a_copy_moves_its_own_parameters(copier: Callable[[Any], Any]) -> None:
+    model = make_model()
+    step = GradientStep(Adam(model.parameters(), lr=1e-2))
+    for loss in losses(model)[:3]:
+        step(loss())
+    before = [param.detach().clone() for param in model.parameters()]
+    other_model, other_step = copier((model, step))
+    for loss in losses(other_model)[:3]:
+        other_step(loss())
+    torch.testing.assert_close([param.detach() for param in model.parameters()], before, rtol=0, atol=0)
+    assert not torch.equal(next(other_model.parameters()), before[0])
+
+
+class TestNonFinite:
+    """A loss or gradient that is not finite is refused, and nothing changes."""
+
+    @pytest.mark.parametrize("warm", [False, True])
+    @pytest.mark.parametrize("max_grad_norm", [None, 1.0])
+    @pytest.mark.parametrize("name", ["Adam", "SGD, momentum", "RMSprop"])
+    @pytest.mark.parametrize(
+        ("factor", "what"), [(torch.nan, "the loss is nan"), (torch.inf, "the loss is inf"), (None, "gradient")]
+    )
+    def test_is_refused(
+        self, factor: float | None, what: str, name: str, max_grad_norm: float | None, warm: bool
+    ) -> None:
+        model = make_model()
+        optimizer = OPTIMIZERS[name](model)
+        step = GradientStep(optimizer, max_grad_norm)
+        good = losses(model)
+        if warm:
+            for loss in good[:3]:
+                step(loss())
+        before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+        # The square root has an infinite derivative at 0 and a finite value.
+        bad = model[2].bias[:1].sub(model[2].bias[:1]).sqrt().sum() if factor is None else good[0]() * factor
+        with pytest.raises(NonFiniteError, match=what):
+            step(bad)
+        after = (model.state_dict(), optimizer.state_dict())
+        torch.testing.assert_close(after, before, rtol=0, atol=0)
+        step(good[4]())  # and learning goes on
+        assert not torch.equal(model[0].weight, before[0]["0.weight"])
+
+
+def test_an_optimizer_of_nothing_is_refused() -> None:
+    model = make_model().requires_grad_(False)
+    with pytest.raises(ValueError, match="no parameter that requires a gradient"):
+        GradientStep(Adam(model.parameters()))
