@@ -5,8 +5,10 @@ is written as tensor mathematics (`descent.py`), since a compiled region breaks 
 """
 
 import dataclasses
+import itertools
 import math
 import operator
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +22,7 @@ from pfrl_like.optimizers.descent import DESCENTS
 from pfrl_like.optimizers.gradient_step import GradientStep
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor, dict[str, Tensor]]]
+_REGION_NUMBER = itertools.count()
 #: Fields that the host keeps for itself.
 HOST_FIELDS = ("index", "lengths", "extra")
 #: What guards of a compiled region are still looked at: plain values, on which a user's module may branch. Tensors and
@@ -56,6 +59,7 @@ class CompiledStep:
         self.max_grad_norm = max_grad_norm
         self._eager = GradientStep(optimizer, max_grad_norm)
         self._descent = DESCENTS[type(optimizer)]
+        self._begun = False
         self._regions: dict[Any, Callable[..., Any]] = {}
         self._cached_for: tuple[Any, ...] = (None, None)
         self._lrs: list[Tensor] = []
@@ -71,9 +75,10 @@ class CompiledStep:
         """Learn once; returns the TD errors and the statistics of the loss."""
         optimizer = self.optimizer
         if self._cached_for[0] is not optimizer.state or self._cached_for[1] is not optimizer.param_groups:
-            if not optimizer.state:
+            if not (optimizer.state or self._begun):
                 loss, td_error, stats = self.loss(batch)
                 self._eager(loss)
+                self._begun = True  # an optimiser may keep no state at all
                 return td_error, stats
             self._prepare()
         groups = optimizer.param_groups
@@ -108,7 +113,7 @@ class CompiledStep:
             constants = {name: value for name, value in group.items() if name not in ("params", "lr")}
             for param in group["params"]:
                 if param.requires_grad:
-                    state = {n: v for n, v in self.optimizer.state[param].items() if v is not None}
+                    state = {n: v for n, v in self.optimizer.state.get(param, {}).items() if v is not None}
                     rows.append((param, state, lr, constants))
         params = [row[0] for row in rows]
 
@@ -132,7 +137,16 @@ class CompiledStep:
             return [guard.guard_type in VALUE_GUARDS for guard in guards]
 
         options: dict[str, Any] = {"guard_filter_fn": looked_at}
-        return torch.compile(region, fullgraph=True, dynamic=False, options=options)
+        return torch.compile(_with_own_code(region), fullgraph=True, dynamic=False, options=options)
+
+
+def _with_own_code(function: Any) -> Any:
+    """The same function with a code object of its own, since the compiler keeps and counts what it made by code object.
+
+    Regions of several agents would otherwise be taken for recompilations of one, of which only a few are allowed.
+    """
+    code = function.__code__.replace(co_name=f"region_{next(_REGION_NUMBER)}")
+    return types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
 
 
 def _constants_getter(group: Mapping[str, Any]) -> Callable[[Any], Any]:

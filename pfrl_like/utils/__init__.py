@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pfrl_like.utils.batch_states import batch_states as batch_states
     from pfrl_like.utils.contexts import evaluating as evaluating
-    from pfrl_like.utils.isolated_rng import isolated_rng as isolated_rng
     from pfrl_like.utils.random_seed import set_random_seed as set_random_seed
 
 _HOMES = {
     "batch_states": "batch_states",
     "evaluating": "contexts",
-    "isolated_rng": "isolated_rng",
     "set_random_seed": "random_seed",
 }
 
@@ -20,5 +18,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Import a helper when it is first asked for; most need torch, which workers can do without."""
     if name in _HOMES:
-        return getattr(importlib.import_module(f"pfrl_like.utils.{_HOMES[name]}"), name)
+        module = importlib.import_module(f"pfrl_like.utils.{_HOMES[name]}")
+        return module if name == _HOMES[name] else getattr(module, name)
     raise AttributeError(f"module 'pfrl_like.utils' has no attribute {name!r}")

@@ -1,7 +1,9 @@
 """From observations to what a network takes in: `batch_states` for a list, `FeatureExtractor` for an agent."""
 
 import copy
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -78,8 +80,8 @@ class FeatureExtractor:
 
     def __init__(self, phi: Phi | None = None, batch_states_function: Callable[..., Any] = batch_states) -> None:
         self.phi: Phi = identity if phi is None else phi
-        self.batch_states = batch_states_function
-        self._uses_stacks = batch_states_function is batch_states
+        self.batch_states = getattr(batch_states_function, "batch_states", batch_states_function)
+        self._uses_stacks = self.batch_states is batch_states
         #: Whether features are the observations as they are, so that minibatches need no work.
         self.is_identity = self._uses_stacks and _does_nothing(self.phi)
         self._on_stack: bool | None = self.is_identity if self.is_identity or not self._uses_stacks else None
@@ -176,3 +178,13 @@ def _first_leaf(nested: Any) -> Any:
     while isinstance(nested, Mapping | tuple):
         nested = next(iter(nested.values())) if isinstance(nested, Mapping) else nested[0]
     return nested
+
+
+class _CallableModule(ModuleType):
+    """Lets `pfrl_like.utils.batch_states` be called, since PFRL's documents name the function by this path, too."""
+
+    def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
+        return batch_states(states, device, phi)
+
+
+sys.modules[__name__].__class__ = _CallableModule
