@@ -30,8 +30,29 @@ if TYPE_CHECKING:
     from pfrl_like import wrappers as wrappers
 
 _MODULES = frozenset(
-    "action_value agent agents collections env envs experiments explorer explorers functions initializers loggers nn "
-    "optimizers q_function q_functions replay_buffer replay_buffers testing utils wrappers".split()
+    [
+        "action_value",
+        "agent",
+        "agents",
+        "collections",
+        "env",
+        "envs",
+        "experiments",
+        "explorer",
+        "explorers",
+        "functions",
+        "initializers",
+        "loggers",
+        "nn",
+        "optimizers",
+        "q_function",
+        "q_functions",
+        "replay_buffer",
+        "replay_buffers",
+        "testing",
+        "utils",
+        "wrappers",
+    ]
 )
 
 

@@ -6,11 +6,13 @@ from torch import Tensor
 
 from pfrl_like.agents.dqn import DQN, value_of
 from pfrl_like.batch import Batch
+from pfrl_like.utils.contexts import evaluating
 
 
 def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
-    """argmax_a Q(s', a) of the online network, [N] (arXiv:1509.06461, eq. 4)."""
-    greedy: Tensor = value_of(q_function, batch, next=True).greedy_actions
+    """argmax_a Q(s', a) of the online network in evaluation mode, [N] (arXiv:1509.06461, eq. 4)."""
+    with evaluating(q_function):
+        greedy: Tensor = value_of(q_function, batch, next=True).greedy_actions
     return greedy
 
 

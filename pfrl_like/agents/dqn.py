@@ -175,5 +175,3 @@ class DQN(OffPolicyAgent):
                 f"q_function gives {type(value).__name__}, which has continuous actions, but the environment has "
                 f"{action_space}; use a Q-function that gives a DiscreteActionValue"
             )
-
-

@@ -91,9 +91,9 @@ class SumTree:
             raise ValueError("cannot draw from a tree whose weights are all 0")
         point = source.random(n) * total
         slots: Slots = ends[1:].searchsorted(point, side="right")
-        point -= ends.take(slots)
         for level in self._sums[-2::-1]:
-            slots, point = _descend(level, slots, point)
+            point -= ends.take(slots)  # from here on counted from the beginning of the block
+            ends, slots, point = _descend(level, slots, point)
         return slots
 
     def draw_distinct(self, n: int, rng: RandomSource = None, exclude: Slots | None = None) -> Slots:

@@ -10,6 +10,7 @@ from pfrl_like.columns.rows import Rows
 
 _SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
 _DEEPEST_STACK = 16
+_KEPT_BYTES = 1 << 24
 
 
 class FrameLeaf(ArrayLeaf):
@@ -38,6 +39,9 @@ class FrameLeaf(ArrayLeaf):
         self.data = self.frames.array(self.frame_shape, self.dtype)
         self.index = rows.array((depth,), np.int64)
         self._uses = [0]  # how many stacks show a frame
+        # glibc hands freed blocks as large as a minibatch of frames back to the system, and page faults then take twice
+        # the time of the copies. Freeing one larger block, which is never touched, raises what it keeps.
+        np.empty(_KEPT_BYTES, np.uint8)
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
 
     def check(self, value: Any, name: str) -> Any:

@@ -23,9 +23,7 @@ class _Recorder:
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, **told: Any) -> None:
         self.agent.observe(obs, reward, done, reset, **told)
-        self.append(
-            state=self.obs, action=self.action, reward=reward, next_state=obs, is_state_terminal=done
-        )
+        self.append(state=self.obs, action=self.action, reward=reward, next_state=obs, is_state_terminal=done)
         if reset and not done:
             self.stop()
 

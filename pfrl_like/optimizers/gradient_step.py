@@ -52,7 +52,10 @@ class GradientStep:
             state is not optimizer.state  # load_state_dict puts new objects there
             or groups is not optimizer.param_groups
             or n_groups != len(groups)
-            or (self.kernel is not None and (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks))
+            or (
+                self.kernel is not None
+                and (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
+            )
             or (self._frozen and any(param.requires_grad for param in self._frozen))
         ):
             self._prepare()

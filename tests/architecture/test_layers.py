@@ -1,10 +1,9 @@
 """Imports inside the package point down only: the layers, drawn from the bottom up."""
 
 import ast
+import functools
 import sys
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pfrl_like"
@@ -31,52 +30,56 @@ SIDEWAYS = {("nn", "initializers"), ("experiments", "loggers")}
 #: What `pip install pfrl_like` brings; everything else, and gym, whose import has side effects, is imported where used.
 INSTALLED = {"torch", "numpy", "gymnasium", "filelock", "PIL", "cloudpickle"}
 
-
-def modules() -> dict[str, Path]:
-    """Dotted name below the package -> file; a folder has the name of its `__init__`."""
-    return {
-        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sorted(PACKAGE.rglob("*.py"))
-    }
+#: Dotted name below the package -> file; a folder has the name of its `__init__`.
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
 
 
 def part_of(module: str) -> str:
     return module.split(".")[0]
 
 
-def imports_of(path: Path, top_level_only: bool = False) -> list[tuple[int, str, bool]]:
-    """(line, what is imported, whether by a plain `import` statement) of every import."""
-    found, tree = [], ast.parse(path.read_text())
+@functools.cache
+def imports_of(module: str, top_level_only: bool = False) -> list[tuple[int, str, bool]]:
+    """(line, what is imported, whether by a plain `import` statement) of every import of a module."""
+    found, tree = [], ast.parse(MODULES[module].read_text())
     for node in tree.body if top_level_only else ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [(node.lineno, alias.name, True) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            assert node.level == 0, f"{module}, line {node.lineno}: relative import"
             found += [(node.lineno, f"{node.module}.{alias.name}", False) for alias in node.names]
     return found
 
 
 def inner_imports(module: str, top_level_only: bool = False) -> list[tuple[int, str]]:
     """(line, module of this package) that a module imports."""
-    names, found = modules(), []
-    for line, target, _ in imports_of(names[module], top_level_only):
+    found = []
+    for line, target, _ in imports_of(module, top_level_only):
         if target.startswith("pfrl_like."):
             inside = target.removeprefix("pfrl_like.")
-            found.append((line, inside if inside in names else inside.rpartition(".")[0] or "__init__"))
+            found.append((line, inside if inside in MODULES else inside.rpartition(".")[0] or "__init__"))
     return found
 
 
-@pytest.mark.parametrize("module", modules())
-def test_imports_point_down(module: str) -> None:
-    here = part_of(module)
-    assert here in LEVEL, f"{here} has no place in the layers"
+def test_every_module_has_a_layer() -> None:
+    assert {part_of(module) for module in MODULES} <= LEVEL.keys()
 
-    def allowed(target: str) -> bool:
+
+def test_imports_point_down() -> None:
+    def allowed(here: str, target: str) -> bool:
         if LEVEL[target] == LEVEL[here]:
             return target == here or (here, target) in SIDEWAYS or LEVEL[here] == LEVEL["utils"]
         return LEVEL[target] < LEVEL[here]
 
-    assert not [f"line {line}: {target}" for line, target in inner_imports(module) if not allowed(part_of(target))]
+    assert not [
+        f"{module}, line {line}: {target}"
+        for module in MODULES
+        for line, target in inner_imports(module)
+        if not allowed(part_of(module), part_of(target))
+    ]
 
 
 def test_imports_make_no_cycle() -> None:
@@ -84,7 +87,7 @@ def test_imports_make_no_cycle() -> None:
     # function may import an implementation of its own module's interface.
     graph = {
         module: {target for _, target in inner_imports(module, top_level_only=True)}
-        for module, path in modules().items()
+        for module, path in MODULES.items()
         if path.name != "__init__.py"
     }
     done: set[str] = set()
@@ -100,14 +103,20 @@ def test_imports_make_no_cycle() -> None:
         visit(module, [])
 
 
-@pytest.mark.parametrize("module", modules())
-def test_the_package_is_not_imported_by_its_own_name(module: str) -> None:
-    imports = imports_of(modules()[module])
-    assert not [line for line, target, plain in imports if plain and part_of(target) == "pfrl_like"]
+def test_the_package_is_not_imported_by_its_own_name() -> None:
+    assert not [
+        f"{module}, line {line}"
+        for module in MODULES
+        for line, target, plain in imports_of(module)
+        if plain and part_of(target) == "pfrl_like"
+    ]
 
 
-@pytest.mark.parametrize("module", modules())
-def test_optional_packages_are_imported_where_they_are_used(module: str) -> None:
+def test_optional_packages_are_imported_where_they_are_used() -> None:
     known = INSTALLED | {"pfrl_like"} | sys.stdlib_module_names
-    imports = imports_of(modules()[module], top_level_only=True)
-    assert not [f"line {line}: {target}" for line, target, _ in imports if part_of(target) not in known]
+    assert not [
+        f"{module}, line {line}: {target}"
+        for module in MODULES
+        for line, target, _ in imports_of(module, top_level_only=True)
+        if part_of(target) not in known
+    ]

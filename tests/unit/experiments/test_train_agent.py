@@ -200,7 +200,9 @@ class TestWithEvaluation:
     def test_evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise(self, agent, tmp_path):
         self.run(agent, tmp_path, env=Counting(4), eval_interval=2, steps=8)
         assert [line.split("\t")[0] for line in (tmp_path / "scores.txt").read_text().splitlines()[1:]] == ["4", "8"]
-        self.run(agent, tmp_path, env=Counting(4), eval_interval=2, eval_env=Counting(), eval_during_episode=True, steps=8)
+        self.run(
+            agent, tmp_path, env=Counting(4), eval_interval=2, eval_env=Counting(), eval_during_episode=True, steps=8
+        )
         steps = [line.split("\t")[0] for line in (tmp_path / "scores.txt").read_text().splitlines()[1:]]
         assert steps == ["2", "4", "6", "8"]
 
@@ -208,7 +210,9 @@ class TestWithEvaluation:
         with pytest.raises(ValueError, match="eval_during_episode"):
             self.run(agent, tmp_path, eval_during_episode=True)
 
-    @pytest.mark.parametrize("extent", [dict(eval_n_steps=1, eval_n_episodes=1), dict(eval_n_steps=None, eval_n_episodes=None)])
+    @pytest.mark.parametrize(
+        "extent", [dict(eval_n_steps=1, eval_n_episodes=1), dict(eval_n_steps=None, eval_n_episodes=None)]
+    )
     def test_exactly_one_extent_is_needed(self, agent, tmp_path, extent):
         with pytest.raises(ValueError, match="exactly one"):
             self.run(agent, tmp_path, **extent)

@@ -49,9 +49,7 @@ def test_error_closes_the_environment_and_saves_the_agent(agent, tmp_path):
 
 def test_evaluation_in_single_and_vector_environments(agent, tmp_path):
     for eval_env in (Counting(4), vector(4, 4)):
-        _, history = train_agent_batch_with_evaluation(
-            agent, vector(2, 2), 4, None, 3, 2, tmp_path, eval_env=eval_env
-        )
+        _, history = train_agent_batch_with_evaluation(agent, vector(2, 2), 4, None, 3, 2, tmp_path, eval_env=eval_env)
         assert [entry["eval_score"] for entry in history] == [4.0, 4.0]
 
 
@@ -74,9 +72,7 @@ def test_short_episodes_are_not_preferred_in_vector_evaluation():
     assert stats["returns"] == [1.0, 3.0]
 
 
-@pytest.mark.parametrize(
-    "n_steps, returns", [(1, [3.0]), (3, [3.0]), (5, [3.0]), (6, [3.0, 3.0]), (7, [3.0, 3.0])]
-)
+@pytest.mark.parametrize("n_steps, returns", [(1, [3.0]), (3, [3.0]), (5, [3.0]), (6, [3.0, 3.0]), (7, [3.0, 3.0])])
 def test_evaluation_by_steps_counts_whole_episodes(n_steps, returns):
     stats = eval_performance(Counting(3), Recorder(), n_steps, None)
     expected = [float(n_steps)] if n_steps < 3 else returns

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import torch
 from agent_parts import make_agent
+from torch import nn
 from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer, RMSprop
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.compiled_step import CompiledStep
+from pfrl_like.q_functions import DiscreteActionValueHead
 
 RMSPROP = functools.partial(RMSprop, lr=1e-2, momentum=0.5, centered=True)
 
@@ -153,17 +155,15 @@ def test_a_copy_moves_its_own_parameters() -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_training_works() -> None:
-    def q_function() -> torch.nn.Module:
+@pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
+def test_a_model_that_reads_training_works(agent: str) -> None:
+    def q_function() -> nn.Module:
         torch.manual_seed(0)
-        from pfrl_like.q_functions import DiscreteActionValueHead
+        layers = nn.Linear(5, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)
+        return nn.Sequential(*layers, DiscreteActionValueHead())
 
-        return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 2), DiscreteActionValueHead())
-
-    for agent in ("DQN", "DoubleDQN"):
-        eager = make_agent(agent, q_function=q_function())
-        compiled = make_agent(agent, q_function=q_function(), compile=True)
-        assert_alike(eager, compiled, 5)
+    eager, compiled = (make_agent(agent, q_function=q_function(), compile=compile) for compile in (False, True))
+    assert_alike(eager, compiled, 5)
 
 
 @pytest.mark.parametrize("kind", [Adadelta, MyAdam])
@@ -182,3 +182,20 @@ def test_the_first_update_is_an_ordinary_one() -> None:
     assert isinstance(compiled._compiled, CompiledStep)
     assert_alike(eager, compiled, 1)
     assert number_of_regions(compiled) == 0
+
+
+@pytest.mark.slow
+def test_agents_in_one_process_do_not_take_each_others_regions() -> None:
+    pairs = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        pairs.append(make_twins())
+    for first_seed in range(0, 20, 2):
+        for eager, compiled in pairs:
+            assert_alike(eager, compiled, 2, first_seed=first_seed)
+
+
+@pytest.mark.slow
+def test_more_agents_than_the_compiler_allows_recompilations() -> None:
+    for _ in range(torch._dynamo.config.recompile_limit + 1):
+        assert_alike(*make_twins(), 3)
