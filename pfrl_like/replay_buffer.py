@@ -1,12 +1,22 @@
-"""The interface of replay buffers: what an agent may ask of one."""
+"""The interface of replay buffers: what an agent may ask of one. Below it, PFRL's helpers for lists of transitions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from pfrl_like.batch import Batch
+from pfrl_like.utils.batch_states import Phi, batch_states
+from pfrl_like.utils.recurrent import (
+    concatenate_recurrent_states,
+    flatten_sequences_time_first,
+    recurrent_state_from_numpy,
+)
+
+Experience = Sequence[Mapping[str, Any]]
+BatchStates = Callable[[Sequence[Any], Any, Phi], Any]
 
 
 class AbstractReplayBuffer(ABC):
@@ -145,3 +155,160 @@ class AbstractEpisodicReplayBuffer(AbstractReplayBuffer):
         self, n: int, max_len: int | None = None, gamma: float = 1.0, device: torch.device | str = "cpu"
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as a `Batch` of sequences (`Batch.lengths`)."""
+
+
+def random_subseq(seq: Sequence[Any], subseq_len: int) -> Sequence[Any]:
+    """A part of a sequence of `subseq_len` items, every beginning equally likely; the whole if it is no longer."""
+    if len(seq) <= subseq_len:
+        return seq
+    begin = np.random.randint(len(seq) - subseq_len + 1)
+    return seq[begin : begin + subseq_len]
+
+
+def batch_experiences(
+    experiences: Sequence[Experience],
+    device: torch.device | str,
+    phi: Phi,
+    gamma: float,
+    batch_states: BatchStates = batch_states,
+) -> dict[str, Any]:
+    """Collate items of `sample` the way PFRL does; `sample_batch` gives the same without the detour.
+
+    Args:
+        experiences: k items, each of one to n transition dicts.
+        device: Where the tensors go.
+        phi: Feature extractor of one observation.
+        gamma: Discount factor per step.
+        batch_states: Makes a batch of a list of observations.
+
+    Returns:
+        `state`, `action`, `reward` (discounted sum), `next_state`, `is_state_terminal`, `discount` (gamma**n), each for
+        k items, the last four numbers as float32; `next_action` if every item has one.
+    """
+    first, last = [item[0] for item in experiences], [item[-1] for item in experiences]
+    rewards = [sum(gamma**i * step["reward"] for i, step in enumerate(item)) for item in experiences]
+    ended = [any(step["is_state_terminal"] for step in item) for item in experiences]
+    batch = {
+        "state": batch_states([step["state"] for step in first], device, phi),
+        "action": _stack([step["action"] for step in first], device),
+        "reward": torch.tensor(rewards, dtype=torch.float32, device=device),
+        "next_state": batch_states([_next_state(step) for step in last], device, phi),
+        "is_state_terminal": torch.tensor(ended, dtype=torch.float32, device=device),
+        "discount": torch.tensor([gamma ** len(item) for item in experiences], dtype=torch.float32, device=device),
+    }
+    return batch | _next_actions(last, device)
+
+
+def batch_recurrent_experiences(
+    experiences: Sequence[Experience],
+    device: torch.device | str,
+    phi: Phi,
+    gamma: float,
+    batch_states: BatchStates = batch_states,
+) -> dict[str, Any]:
+    """Collate (parts of) episodes the way PFRL does; `sample_sequences` gives the same without the detour.
+
+    Args:
+        experiences: k episodes, the longest first, of transition dicts with recurrent states.
+        device: Where the tensors go.
+        phi: Feature extractor of one observation.
+        gamma: Discount factor per step.
+        batch_states: Makes a batch of a list of observations.
+
+    Returns:
+        `state` and `next_state`: a batch for each episode; `action`, `reward`, `is_state_terminal`, `discount` and, if
+        every step has one, `next_action`: packed time first; `recurrent_state` and `next_recurrent_state`: of each
+        episode's first step.
+
+    Raises:
+        ValueError: If the episodes are not in that order.
+    """
+    lengths = [len(episode) for episode in experiences]
+    if lengths != sorted(lengths, reverse=True):
+        raise ValueError(f"experiences: got episodes of lengths {lengths}, expected the longest first")
+    steps = flatten_sequences_time_first(experiences)
+    batch = {
+        "state": [batch_states([step["state"] for step in episode], device, phi) for episode in experiences],
+        "action": _stack([step["action"] for step in steps], device),
+        "reward": torch.tensor([step["reward"] for step in steps], dtype=torch.float32, device=device),
+        "next_state": [batch_states([_next_state(step) for step in episode], device, phi) for episode in experiences],
+        "is_state_terminal": torch.tensor(
+            [step["is_state_terminal"] for step in steps], dtype=torch.float32, device=device
+        ),
+        "discount": torch.full((len(steps),), gamma, dtype=torch.float32, device=device),
+    }
+    for name in ("recurrent_state", "next_recurrent_state"):
+        states = concatenate_recurrent_states([episode[0][name] for episode in experiences])
+        batch[name] = recurrent_state_from_numpy(states, device)
+    return batch | _next_actions(steps, device)
+
+
+def _next_state(step: Mapping[str, Any]) -> Any:
+    """The next observation; the step's own where none came, which is not learnt from: the step is terminal."""
+    return step["state"] if step["next_state"] is None else step["next_state"]
+
+
+def _next_actions(steps: Sequence[Mapping[str, Any]], device: torch.device | str) -> dict[str, Any]:
+    actions = [step["next_action"] for step in steps]
+    return {} if any(action is None for action in actions) else {"next_action": _stack(actions, device)}
+
+
+def _stack(values: Sequence[Any], device: torch.device | str) -> torch.Tensor:
+    return torch.as_tensor(np.asarray(values), device=device)
+
+
+class ReplayUpdater:
+    """When to sample and how much, for agents that call a function with what was sampled, as PFRL's do.
+
+    Args:
+        replay_buffer: Where to sample.
+        update_func: Called with a list of items, or of (parts of) episodes for `episodic_update`.
+        batchsize: How many of them.
+        episodic_update: Sample episodes rather than items.
+        n_times_update: Samples per update.
+        replay_start_size: Size of the buffer below which nothing happens.
+        update_interval: Steps between updates.
+        episodic_update_len: Greatest length of the parts of episodes; None takes whole ones.
+
+    Raises:
+        ValueError: If `batchsize` is larger than `replay_start_size`.
+    """
+
+    def __init__(
+        self,
+        replay_buffer: AbstractReplayBuffer,
+        update_func: Callable[[Any], Any],
+        batchsize: int,
+        episodic_update: bool,
+        n_times_update: int,
+        replay_start_size: int,
+        update_interval: int,
+        episodic_update_len: int | None = None,
+    ) -> None:
+        if batchsize > replay_start_size:
+            raise ValueError(f"batchsize: got {batchsize}, expected at most replay_start_size={replay_start_size}")
+        self.replay_buffer = replay_buffer
+        self.update_func = update_func
+        self.batchsize = batchsize
+        self.episodic_update = episodic_update
+        self.n_times_update = n_times_update
+        self.replay_start_size = replay_start_size
+        self.update_interval = update_interval
+        self.episodic_update_len = episodic_update_len
+
+    def update_if_necessary(self, iteration: int) -> bool:
+        """Update if it is time to, at time step `iteration`; returns whether that was so."""
+        buffer = self.replay_buffer
+        if len(buffer) < self.replay_start_size or iteration % self.update_interval:
+            return False
+        if not self.episodic_update:
+            for _ in range(self.n_times_update):
+                self.update_func(buffer.sample(self.batchsize))
+            return True
+        if not isinstance(buffer, AbstractEpisodicReplayBuffer):
+            raise TypeError(f"replay_buffer: got a {type(buffer).__name__}, expected an episodic one for episodic_update")
+        if buffer.n_episodes < self.batchsize:
+            return False
+        for _ in range(self.n_times_update):
+            self.update_func(buffer.sample_episodes(self.batchsize, self.episodic_update_len))
+        return True

@@ -1,5 +1,7 @@
 """Categorical DQN, C51 (Bellemare et al. 2017, arXiv:1707.06887)."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -16,7 +18,7 @@ class CategoricalDQN(DQN):
     the class adds to `DQN` is the check that the Q-function is of that kind.
 
     Raises:
-        TypeError: At the first update, if it is of another one.
+        TypeError: At the first update or when a runner meets the agent, if it is of another one.
     """
 
     _checked = False
@@ -25,14 +27,28 @@ class CategoricalDQN(DQN):
         """`dqn_loss` of the atoms' probabilities."""
         if not self._checked:
             with torch.no_grad():
-                value = value_of(self.model, batch)
-            if not isinstance(value, DistributionalDiscreteActionValue):
-                raise TypeError(
-                    f"{type(self).__name__} needs a q_function that gives a DistributionalDiscreteActionValue, got one "
-                    f"that gives {type(value).__name__}; DQN and DoubleDQN take any kind"
-                )
+                self._check_value(value_of(self.model, batch))
             self._checked = True
         return super().loss(batch)
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment as `DQN` does, and a Q-function of another kind.
+
+        Raises:
+            TypeError: If the Q-function does not fit the actions or the agent.
+            ValueError: If the number of actions differs.
+        """
+        super().check_spaces(observation_space, action_space)
+        value = self.probe(observation_space)
+        if value is not None:
+            self._check_value(value)
+
+    def _check_value(self, value: Any) -> None:
+        if not isinstance(value, DistributionalDiscreteActionValue):
+            raise TypeError(
+                f"{type(self).__name__} needs a q_function that gives a DistributionalDiscreteActionValue, got one "
+                f"that gives {type(value).__name__}; DQN and DoubleDQN take any kind"
+            )
 
 
 class CategoricalDoubleDQN(CategoricalDQN, DoubleDQN):

@@ -82,7 +82,7 @@ class DQN(OffPolicyAgent):
         n_times_update: Updates at each updating step.
         batch_accumulator: "mean" or "sum" of the losses over the minibatch.
         episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of this agent.
+        logger: Told of updates that were refused.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.

@@ -181,7 +181,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             if self.batch_last_obs is None:
                 raise RuntimeError("observe was called in training before act")
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
-            if self.memory is None and self._last_mask is None and active is None:
+            if self.memory is None and self._last_mask is None and action_mask is None and active is None:
                 self.replay_buffer.append_batch(*step)
             else:
                 self._store(step, ended, action_mask, active)
@@ -201,10 +201,11 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
     def _store(self, step: tuple[Any, ...], ended: list[bool], next_mask: Any, active: Any) -> None:
         """Append a step that has more columns than the usual ones, or is not made by all environments."""
         columns: dict[str, Any] = {} if self.memory is None else self.memory.columns(ended, active)
-        mask = self._last_mask
-        if mask is not None and not _has_mask(step[3]):
-            columns[ACTION_MASK] = mask
-            columns["next_action_mask"] = np.ones_like(np.asarray(mask)) if next_mask is None else next_mask
+        masks = self._last_mask, next_mask
+        known = [mask for mask in masks if mask is not None]
+        if known and not _has_mask(step[3]):
+            everything = np.ones_like(known[0])
+            columns[ACTION_MASK], columns["next_action_mask"] = (everything if mask is None else mask for mask in masks)
         env_ids = None
         if active is not None:
             env_ids = np.flatnonzero(active).tolist()
@@ -247,8 +248,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             TD errors, [N] (of sequences: the largest of each, [B]), and the statistics of the loss.
 
         Raises:
-            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed, `batch` of the error is
-                the minibatch.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch. Learning
+                goes on as if it had never come.
         """
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.recurrent)
@@ -263,6 +264,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
                 td_error, stats = self._compiled(ready)
         except NonFiniteError as error:
             error.batch = batch
+            self.logger.error("update %d was refused: %s", self.optim_t + 1, error)
             raise
         self.optim_t += 1
         self._updates_left -= 1
@@ -351,6 +353,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             ("batch_accumulator", self.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
             ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "a positive number or None"),
             ("burn_in", self.burn_in >= 0, "a number of steps"),
+            ("episodic_update_len", self.episodic_update_len is None or self.episodic_update_len >= 1,
+             "at least 1, or None"),
         ]  # fmt: skip
         for name, holds, expected in needs:
             if not holds:

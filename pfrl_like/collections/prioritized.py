@@ -91,8 +91,7 @@ class Priorities:
     def update(self, index: ArrayLike, priority: ArrayLike) -> None:
         """Like `set`, but the priorities count for the largest so far."""
         written = self._set(index, priority)
-        if len(written):
-            self.max_priority = max(self.max_priority, float(written.max()))
+        self.max_priority = max(self.max_priority, float(written.max(initial=0.0)))
 
     def to_array(self) -> Floats:
         """Priorities of all items, oldest first, shape [len]."""
@@ -118,11 +117,10 @@ class Priorities:
         if index.ndim != 1 or index.shape != priority.shape:
             raise ValueError(f"index and priority have shapes {index.shape} and {priority.shape}, expected [n] and [n]")
         check_priorities(priority)
-        if len(index) == 0:
-            return priority
-        if index.max() >= self.end:
-            raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
-        if index.min() < self.first:
+        age = (index - self.first).view(np.uint64)  # the index of an item that has left comes out huge
+        if age.max(initial=0) >= len(self):
+            if index.max() >= self.end:
+                raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
             alive = index >= self.first
             index, priority = index[alive], priority[alive]
         self._flush()

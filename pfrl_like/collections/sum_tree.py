@@ -87,13 +87,13 @@ class SumTree:
         source: Any = np.random if rng is None else rng
         ends = self._root_ends
         total = ends.item(-1)
-        if not total > 0.0:
+        if n and not total > 0.0:
             raise ValueError("cannot draw from a tree whose weights are all 0")
         point = source.random(n) * total
         slots: Slots = ends[1:].searchsorted(point, side="right")
-        for level in self._sums[-2::-1]:
-            point -= ends.take(slots)  # from here on counted from the beginning of the block
-            ends, slots, point = _descend(level, slots, point)
+        point -= ends.take(slots)
+        for depth in range(len(self._sums) - 2, -1, -1):
+            slots, point = _descend(self._sums[depth], slots, point, is_last=depth == 0)
         return slots
 
     def draw_distinct(self, n: int, rng: RandomSource = None, exclude: Slots | None = None) -> Slots:
@@ -105,7 +105,7 @@ class SumTree:
         Args:
             n: How many.
             rng: Source of randomness; None is the global NumPy stream.
-            exclude: Slots that count as drawn already.
+            exclude: Distinct slots that count as drawn already.
 
         Returns:
             Distinct slots in the order of the draw, shape [n].
@@ -113,15 +113,16 @@ class SumTree:
         Raises:
             ValueError: If fewer than n slots have a positive weight.
         """
-        found: dict[int, None] = {} if exclude is None else dict.fromkeys(exclude.tolist())
-        n_excluded = len(found)
-        n_wanted = n_excluded + n
-        for _ in range(2):  # the second time for a repeat by chance
-            if len(found) < n_wanted:
-                found.update(dict.fromkeys(self.draw(n, rng).tolist()))
-        if len(found) < n_wanted:
-            self._draw_others(found, n_wanted, rng)
-        return np.fromiter(found, np.int64, len(found))[n_excluded:n_wanted]
+        n_excluded = 0 if exclude is None else len(exclude)
+        drawn = self.draw(n, rng)
+        found = dict.fromkeys([] if exclude is None else exclude.tolist())
+        found.update(dict.fromkeys(drawn.tolist()))
+        if len(found) == n_excluded + n:
+            return drawn
+        found.update(dict.fromkeys(self.draw(n, rng).tolist()))  # most repeats come by chance
+        if len(found) < n_excluded + n:
+            self._draw_others(found, n_excluded + n, rng)
+        return np.fromiter(found, np.int64, len(found))[n_excluded : n_excluded + n]
 
     def _draw_others(self, found: dict[int, None], n: int, rng: RandomSource) -> None:
         """Add further slots to `found` until it holds n."""
@@ -173,11 +174,15 @@ def _where_positive(weights: Floats) -> Floats:
     return np.where(weights > 0.0, weights, np.inf)
 
 
-def _descend(level: Floats, blocks: Slots, point: Floats) -> tuple[Slots, Floats]:
+def _descend(level: Floats, blocks: Slots, point: Floats, is_last: bool) -> tuple[Slots, Floats]:
     """Child of each block in which `point` [n] falls, and the offset of the point inside the child."""
-    ends = np.add.accumulate(_blocks_of(level).take(blocks, axis=0), axis=1)
+    children = _blocks_of(level).take(blocks, axis=0)
+    ends = np.add.accumulate(children, axis=1)
     # Rounding must not carry a point into the empty children at either end of its block.
-    point = np.maximum(np.minimum(point, ends[:, -1] * _JUST_BELOW_ONE), 0.0)
+    point = np.minimum(point, ends[:, -1] * _JUST_BELOW_ONE)
     child = (ends > point[:, None]).argmax(axis=1)
-    children: Slots = blocks * BRANCHING + child
-    return children, point - (ends[np.arange(len(point)), child] - level[children])
+    slots: Slots = blocks * BRANCHING + child
+    if not is_last:
+        rows = np.arange(len(point))
+        point = np.maximum(point - (ends[rows, child] - children[rows, child]), 0.0)
+    return slots, point

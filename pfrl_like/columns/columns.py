@@ -17,7 +17,7 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import Job, as_array, describe
-from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
+from pfrl_like.columns.steps import RUNNING, Indices, Running, Steps
 
 _CPU = torch.device("cpu")
 _RECURRENT = ("recurrent_state", "next_recurrent_state")
@@ -55,9 +55,9 @@ class Columns(Steps):
             or next_obs.shape != self._obs_shape
             or obs.dtype != plain.dtype
             or next_obs.dtype != plain.dtype
-            or not (
-                type(action) in self._action_types
-                or (type(action) is ndarray and action.shape == self._action_shape and action.dtype == self._action_dtype)
+            or (type(action) not in self._action_types)
+            and (
+                type(action) is not ndarray or action.shape != self._action_shape or action.dtype != self._action_dtype
             )
         ):
             obs, action, next_obs = self._checked(obs, action, next_obs, extra)
@@ -145,7 +145,10 @@ class Columns(Steps):
         actions = self.action.check_many(action, k, "action")
         checked = self._checked_many_extras({name: rows_of(value, k) for name, value in extra.items()}, k)
 
-        runs = [self.running.setdefault(env_id, Running()) for env_id in env_ids]
+        for env_id in env_ids:
+            if env_id not in self.running:
+                self.running[env_id] = Running()
+        runs = [self.running[env_id] for env_id in env_ids]
         at, next_at = self._put_many_observations(runs, leaves, next_leaves)
         rows = self.steps.take(k)
         self.action.put_many(rows, actions, rows)
@@ -203,24 +206,25 @@ class Columns(Steps):
             self._set_gamma(gamma, num_steps)
         if num_steps == 1:
             last = rows
-            reward = self.reward.take(rows).astype(np.float32)
+            reward = self.reward[rows].astype(np.float32)
         else:
-            last = self.window_end.take(rows)
+            last = self.window_end[rows]
             reward = self._sum_rewards(rows, num_steps)
-        discount = self._discounts.take(self.lookahead.take(rows))
+        discount = self._discounts[self.lookahead[rows]]
         if self.lacks_next:
             self._refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
-        if plain is None or action is None or self.extras or lengths is not None or (device != _CPU and device != "cpu"):
+        elsewhere = device != _CPU and device != "cpu"
+        if plain is None or action is None or self.extras or lengths is not None or elsewhere:
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
             return self._batch_of_fields(rows, last, numbers, index, device, lengths)
         return Batch(
-            from_numpy(plain.take(self.obs_row.take(rows), 0, None, "clip")),
+            from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),
             from_numpy(reward),
-            from_numpy(plain.take(self.next_row.take(last), 0, None, "clip")),
+            from_numpy(plain.take(self.next_row[last], 0, None, "clip")),
             from_numpy(discount),
             None if weight is None else from_numpy(weight.astype(np.float32)),
             index,
@@ -238,10 +242,11 @@ class Columns(Steps):
         steps[0] = rows
         for i in range(1, num_steps):
             self.successor.take(steps[i - 1], None, steps[i], "clip")
-        return self._powers[:num_steps].dot(self.reward.take(steps)).astype(np.float32)
+        reward: NDArray[np.float64] = self._powers[:num_steps].dot(self.reward.take(steps))
+        return reward.astype(np.float32)
 
     def _refuse_missing_next(self, last: Indices) -> None:
-        lacking = (self.next_row.take(last) == self.obs_row.take(last)) & ~self.terminal.take(last)
+        lacking = (self.next_row[last] == self.obs_row[last]) & ~self.terminal[last]
         if lacking.any():
             raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
 
@@ -264,9 +269,9 @@ class Columns(Steps):
                 parts[name] = field, slice(len(jobs), len(jobs) + len(new))
                 jobs.extend(new)
 
-        add("obs", self.obs, self.obs.jobs(self.obs_row.take(rows)))
+        add("obs", self.obs, self.obs.jobs(self.obs_row[rows]))
         add("action", self.action, self.action.jobs(rows))
-        add("next_obs", self.obs, self.obs.jobs(self.next_row.take(last)))
+        add("next_obs", self.obs, self.obs.jobs(self.next_row[last]))
         for name, extra in self.extras.items():
             steps = last if name.startswith("next_") else rows
             if lengths is not None and name in _RECURRENT:
@@ -294,15 +299,15 @@ class Columns(Steps):
         if not len(rows):
             return []
         assert self.obs is not None and self.action is not None
-        at, next_at = self.obs_row.take(rows), self.next_row.take(rows)
+        at, next_at = self.obs_row[rows], self.next_row[rows]
         no_next = (at == next_at).tolist()
         columns: dict[str, list[Any]] = {
             "state": self.obs.values(at),
             "action": self.action.values(rows),
-            "reward": self.reward.take(rows).tolist(),
+            "reward": self.reward[rows].tolist(),
             "next_state": [None if no else obs for no, obs in zip(no_next, self.obs.values(next_at), strict=True)],
             "next_action": [None] * len(rows),
-            "is_state_terminal": self.terminal.take(rows).tolist(),
+            "is_state_terminal": self.terminal[rows].tolist(),
         }
         columns |= {name: extra.values(rows) for name, extra in self.extras.items()}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]

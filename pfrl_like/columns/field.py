@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.columns.frames import FrameLeaf, frame_leaf
+from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import ArrayLeaf, Job, ObjectLeaf, as_array
 from pfrl_like.columns.rows import Rows
-from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.structure import Structure, flatten, from_json, structure_of, to_json, unflatten
 
 
@@ -53,7 +53,7 @@ class Field:
         return [leaf.check(part, path) for leaf, (path, part) in zip(self.leaves, parts, strict=True)]
 
     def check_many(self, values: Any, count: int, name: str) -> list[Any]:
-        """The leaves of `count` values, stacked: values in a list or tuple of that length, or leaves stacked already."""
+        """The leaves of `count` values, stacked: a list or tuple of values, or a nest of stacked leaves."""
         if self.structure == 0:
             parts = [(name, list(values) if isinstance(values, tuple) else values)]
         elif _is_sequence_of(values, Mapping if isinstance(self.structure, dict) else tuple, count):
@@ -121,7 +121,12 @@ class Field:
 
     @classmethod
     def restore(
-        cls, rows: Rows, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]
+        cls,
+        rows: Rows,
+        header: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        prefix: str,
+        at: NDArray[np.int64],
     ) -> "Field":
         """The field that `dump` described, its values in the rows `at`.
 

@@ -10,14 +10,15 @@ from pfrl_like.columns.rows import Rows
 
 _SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
 _DEEPEST_STACK = 16
+_LARGE_BLOCK = 24 << 20
 _KEPT_BYTES = 1 << 24
 
 
 class FrameLeaf(ArrayLeaf):
     """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
 
-    A stack is an array, or an object that keeps its frames in a list `_frames` (PFRL's and gym's LazyFrames). Frames are
-    compared with those of the stack before at every append, so that a stack which does not continue it is stored whole.
+    A stack is an array, or an object that keeps its frames in a list `_frames` (PFRL's and gym's LazyFrames). Frames
+    are compared with those of the stack before at every append: a stack that does not continue it is stored whole.
 
     Args:
         rows: Whose rows.
@@ -35,9 +36,11 @@ class FrameLeaf(ArrayLeaf):
         self.frame_shape = tuple(frame_shape)
         self.depth = depth
         self.axis = axis
+        _keep_freed_memory()
         self.frames = Rows()
         self.data = self.frames.array(self.frame_shape, self.dtype)
         self.index = rows.array((depth,), np.int64)
+        self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._uses = [0]  # how many stacks show a frame
         # glibc hands freed blocks as large as a minibatch of frames back to the system, and page faults then take twice
         # the time of the copies. Freeing one larger block, which is never touched, raises what it keeps.
@@ -47,9 +50,8 @@ class FrameLeaf(ArrayLeaf):
     def check(self, value: Any, name: str) -> Any:
         """The stack, as an array or as it is if it keeps its frames."""
         frames = frames_of(value)
-        if frames is not None and len(frames) == self.depth:
-            if all(frame.shape == self.frame_shape and frame.dtype == self.dtype for frame in frames):
-                return value
+        if frames is not None and [(frame.shape, frame.dtype) for frame in frames] == self._frame_kinds:
+            return value
         return super().check(np.asarray(value), name)
 
     def check_many(self, values: Any, count: int, name: str) -> Any:
@@ -150,7 +152,7 @@ class FrameLeaf(ArrayLeaf):
         index = expect(arrays, "index", (len(rows), self.depth), np.int64)
         count = len(arrays["frames"]) if "frames" in arrays else 0
         frames = expect(arrays, "frames", (count, *self.frame_shape), self.dtype)
-        if index.size and not (0 <= index.min() and index.max() < count):
+        if index.size and (index.min() < 0 or index.max() >= count):
             raise ValueError("frame numbers out of range")
         numbers = self.frames.take(count)
         self._uses.extend([0] * (self.frames.size - len(self._uses)))
@@ -186,17 +188,22 @@ def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
     if frames is None:
         if array.dtype != np.uint8 or array.ndim < 3 or not 2 <= len(array) <= _DEEPEST_STACK:
             return None
-        return FrameLeaf(rows, array.shape, array.dtype, array.shape[1:], len(array), 0) if _is_large(array[0]) else None
+        if array[0].nbytes < _SMALLEST_FRAME:
+            return None
+        return FrameLeaf(rows, array.shape, array.dtype, array.shape[1:], len(array), axis=0)
     shape, dtype, depth = frames[0].shape, frames[0].dtype, len(frames)
     if any(frame.shape != shape or frame.dtype != dtype for frame in frames) or dtype != array.dtype:
         return None
-    joined = [(np.concatenate, axis) for axis in range(len(shape))]
-    for join, axis in [(np.stack, 0), *joined, *((np.stack, axis) for axis in range(1, len(shape) + 1))]:
-        candidate = join(frames, axis=axis)
-        if candidate.shape == array.shape and np.array_equal(candidate, array, equal_nan=dtype.kind in "fc"):
+    for axis in range(len(shape) + 1):
+        joined = np.moveaxis(
+            np.stack(frames), 0, axis
+        )  # frames stacked along a new axis, or concatenated along their own
+        if joined.size == array.size and joined.reshape(array.shape).tobytes() == array.tobytes():
             return FrameLeaf(rows, array.shape, dtype, shape, depth, axis)
     return None
 
 
-def _is_large(frame: NDArray[Any]) -> bool:
-    return frame.nbytes >= _SMALLEST_FRAME
+def _keep_freed_memory() -> None:
+    # The C library gives freed blocks of a batch's size back to the system, and the next batch is paged in anew, four
+    # times as slow, until a larger block was freed once. This one is never written to.
+    np.empty(_LARGE_BLOCK, np.uint8)

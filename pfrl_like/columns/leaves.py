@@ -85,7 +85,7 @@ class ArrayLeaf:
 
     def same(self, row: int, value: NDArray[Any]) -> bool:
         """Whether a row holds exactly this value, bit for bit."""
-        return self.data[row].tobytes() == value.tobytes()
+        return bool(self.data[row].tobytes() == value.tobytes())
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
         """The same for each of several rows."""

@@ -100,8 +100,9 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Colu
     tails = sorted(run.tail for run in columns.running.values() if run.tail)
     if tails != np.sort(steps[successor == RUNNING]).tolist():
         raise ValueError("the running episodes do not fit the steps")
-    if any(not 0 <= run.pending <= n_obs or not set(run.waiting) <= set(steps.tolist()) for run in columns.running.values()):
-        raise ValueError("a running episode names a row that is not there")
+    for run in columns.running.values():
+        if not 0 <= run.pending <= n_obs or not all(1 <= row <= n_steps for row in run.waiting):
+            raise ValueError("a running episode names a row that is not there")
     return columns
 
 

@@ -16,7 +16,8 @@ ENDED = 0  # successor of an episode's last step: row 0, which has reward 0 and 
 RUNNING = -1  # successor of a running episode's newest step
 
 _RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
-_OPTIONAL = {"next_action"}  # known by PFRL's `append` under that name, and not given where the next action is not known
+#: May come with some steps only: not every next action is known, and an environment may tell of masks when it matters.
+_OPTIONAL = {"next_action", "action_mask", "next_action_mask"}
 #: Types of numbers that need no check before they enter a column of this dtype.
 _NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
     np.dtype(np.int64): (np.int64, int),
@@ -130,7 +131,7 @@ class Steps:
                 self.extras[name] = Extra(self.steps, name)
             self.extras[name].put(row, value)
         if len(checked) < len(self.extras):
-            for name in _OPTIONAL - checked.keys():
+            for name in (_OPTIONAL & self.extras.keys()) - checked.keys():
                 self.extras[name].put(row, None)
 
     def _put_observations(self, run: Running, leaves: list[Any], next_leaves: list[Any] | None) -> tuple[int, int]:
@@ -162,9 +163,9 @@ class Steps:
             elif runs[i].pending:
                 self.obs.forget(runs[i].pending)
         at[new] = self.obs_rows.take(len(new))
-        none = np.zeros(len(runs), np.int64)
         if len(new):
-            self.obs.put_many(at[new], [[leaf[i] for i in new] if isinstance(leaf, list) else leaf[new] for leaf in leaves], none[new])
+            own = [[leaf[i] for i in new] if isinstance(leaf, list) else leaf[new] for leaf in leaves]
+            self.obs.put_many(at[new], own, np.zeros(len(new), np.int64))
         next_at = self.obs_rows.take(len(runs))
         self.obs.put_many(next_at, next_leaves, at)
         return at, next_at
@@ -209,4 +210,3 @@ class Steps:
         assert self.obs is not None
         self.obs.drop(row)
         self.obs_rows.free.append(row)
-

@@ -23,7 +23,7 @@ def structure_of(value: Any) -> tuple[Structure, list[Any]]:
 
 
 def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, Any]]:
-    """Leaves of a value that has this structure, each with its name (`obs["camera"][0]`), in the order of the structure.
+    """Leaves of a value of this structure, each with its name (`obs["camera"][0]`), in the structure's order.
 
     Raises:
         ValueError: If the value has another structure.
@@ -61,7 +61,7 @@ def map_structure(function: Callable[[int], Any], structure: Structure) -> Any:
 
 
 def to_json(structure: Structure) -> Any:
-    """A structure in JSON: a number, `{"tuple": [...]}` or `{"dict": [[key, ...], ...]}` with string or integer keys."""
+    """A structure in JSON: a number, `{"tuple": [...]}` or `{"dict": [[key, ...], ...]}`; keys are text or integers."""
     if isinstance(structure, dict):
         for key in structure:
             if not isinstance(key, str | int):

@@ -1,4 +1,4 @@
-"""Replay of whole episodes and of parts of them, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
+"""Replay of episodes and of parts of them, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
 
 import math
 from collections.abc import Sequence
@@ -125,9 +125,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         row_weight = None if weight is None else weight[order][sequence]
         return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths)
 
-    def _draw_parts(
-        self, n: int, max_len: int | None
-    ) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
+    def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
         """Episodes drawn: their sequence numbers and weights; first item and length of the part of each to be taken."""
         if not 0 <= n <= self.n_episodes:
             raise ValueError(f"n_episodes: got {n}, expected at most {self.n_episodes}, the number of episodes held")

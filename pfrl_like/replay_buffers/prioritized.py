@@ -6,7 +6,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.collections.prioritized import Floats, Index, Priorities
+from pfrl_like.collections.prioritized import Index, Priorities
+from pfrl_like.collections.sum_tree import Floats
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.utils.checks import check_finite
 from pfrl_like.utils.random import RandomSource

@@ -31,10 +31,8 @@ def subsequences(
     latest = np.maximum(lengths - max_len, 0)
     source = np.random if rng is None else rng
     draw = source.random(len(lengths))
-    if held is None:
-        starts = (draw * (latest + 1)).astype(np.int64)
-    else:
-        starts = _held_starts(draw, lengths, latest, held)
+    whole = (draw * (latest + 1)).astype(np.int64)
+    starts = whole if held is None else _held_starts(draw, lengths, latest, held)
     return starts, np.minimum(lengths - starts, max_len)
 
 
@@ -47,4 +45,5 @@ def _held_starts(draw: NDArray[np.float64], lengths: Indices, latest: Indices, h
     allowed = held & (step <= np.repeat(first_covering_end, lengths))
     counts = np.add.reduceat(allowed, begins, dtype=np.int64)
     chosen = np.cumsum(counts) - counts + (draw * counts).astype(np.int64)
-    return step[np.flatnonzero(allowed)[chosen]]
+    starts: Indices = step[np.flatnonzero(allowed)[chosen]]
+    return starts

@@ -1,0 +1,166 @@
+"""Action masks count in acting, exploring, storing and targets, wherever they come from."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from agent_parts import AGENTS, make_agent, make_q_function
+from gymnasium import spaces
+from torch import nn
+
+from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.agents import DQN, DoubleDQN
+from pfrl_like.batch import Batch
+from pfrl_like.experiments import train_agent, train_agent_batch
+from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy, Greedy
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.replay_buffers import ReplayBuffer
+
+N_ACTIONS = 4
+
+
+class MaskedEnv(gymnasium.Env[Any, Any]):
+    """Allows two of four actions, others in every step, and raises when a forbidden one is chosen."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        box = spaces.Box(-10, 10, (5,), np.float32)
+        masks = spaces.MultiBinary(N_ACTIONS)
+        self.observation_space = spaces.Dict({"x": box, "action_mask": masks}) if where == "obs" else box
+        self.action_space = spaces.Discrete(N_ACTIONS)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return self.observation(), self.info("reset")
+
+    def step(self, action: Any) -> Any:
+        assert self.mask[action], f"action {action} is forbidden by {self.mask}"
+        self.t += 1
+        return self.observation(), float(action), self.t == 5, False, self.info("step")
+
+    def observation(self) -> Any:
+        self.mask = np.zeros(N_ACTIONS, dtype=np.int8)
+        self.mask[[self.t % 4, (self.t + 1) % 4]] = 1
+        x = np.full(5, self.t, dtype=np.float32)
+        return {"x": x, "action_mask": self.mask} if self.where == "obs" else x
+
+    def info(self, source: str) -> dict[str, Any]:
+        if self.where in ("info", source):
+            return {"action_mask": self.mask}
+        if self.where != "obs":
+            self.mask = np.ones(N_ACTIONS, dtype=np.int8)  # where nothing is told, everything is allowed
+        return {}
+
+
+class Pick(nn.Module):
+    """Takes the vector out of a dict observation."""
+
+    def forward(self, obs: Any) -> Any:
+        return obs["x"] if isinstance(obs, dict) else obs
+
+
+def make_masked_agent(agent: str = "DQN", recurrent: bool = False, epsilon: float = 0.5, **options: Any) -> DQN:
+    q_function = make_q_function(agent, recurrent, n_actions=N_ACTIONS)
+    layers: Any = q_function if recurrent else [q_function]
+    q_function = (RecurrentSequential if recurrent else nn.Sequential)(Pick(), *layers)
+
+    def random_action() -> int:
+        raise AssertionError("random_action_func knows of no mask")
+
+    explorer = ConstantEpsilonGreedy(epsilon, random_action)
+    return make_agent(agent, recurrent=recurrent, q_function=q_function, **{"explorer": explorer, **options})
+
+
+@pytest.mark.parametrize("where", ["info", "obs"])
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_agents_never_choose_a_forbidden_action(agent: str, recurrent: bool, where: str, tmp_path: Any) -> None:
+    one = make_masked_agent(agent, recurrent)
+    train_agent(one, MaskedEnv(where), 60, tmp_path)  # the environment raises
+    assert one.optim_t > 0
+    vector = gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3)
+    train_agent_batch(one, vector, 60, tmp_path)
+    with one.eval_mode():
+        train_agent(one, MaskedEnv(where), 20, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["reset", "step"])
+def test_masks_may_come_with_some_infos_only(where: str, tmp_path: Any) -> None:
+    agent = make_masked_agent(epsilon=0.0)
+    train_agent(agent, MaskedEnv(where), 60, tmp_path)
+    batch = agent.replay_buffer.sample_batch(len(agent.replay_buffer))
+    first = batch.obs[:, 0] == 0
+    two, all_four = [1, 1, 0, 0], [1, 1, 1, 1]
+    masks = batch.action_mask[first].int().tolist()  # type: ignore[index]
+    assert all(mask == (two if where == "reset" else all_four) for mask in masks)
+    next_masks = batch.next_action_mask[first].int().tolist()  # type: ignore[index]
+    assert all(mask == ([0, 1, 1, 0] if where == "step" else all_four) for mask in next_masks)
+
+
+def test_masks_may_begin_to_come_later() -> None:
+    agent = make_masked_agent(epsilon=0.0)
+    obs = np.zeros(5, dtype=np.float32)
+    agent.act(obs)
+    agent.observe(obs + 1, 0.0, False, False)
+    agent.act(obs + 1, action_mask=[True, False, False, False])
+    agent.observe(obs + 2, 0.0, False, False, action_mask=[False, True, False, False])
+    batch = agent.replay_buffer.sample_batch(2)
+    order = batch.obs[:, 0].argsort()
+    assert batch.action_mask[order].int().tolist() == [[1, 1, 1, 1], [1, 0, 0, 0]]  # type: ignore[index]
+    assert batch.next_action_mask[order].int().tolist() == [[1, 1, 1, 1], [0, 1, 0, 0]]  # type: ignore[index]
+
+
+def test_boltzmann_exploration_keeps_to_the_mask(tmp_path: Any) -> None:
+    train_agent(make_masked_agent(explorer=Boltzmann()), MaskedEnv("info"), 60, tmp_path)
+
+
+@pytest.mark.parametrize(("num_steps", "expected"), [(1, [0, 1, 1, 0]), (3, [1, 0, 0, 1])])
+def test_the_next_mask_is_that_of_the_state_bootstrapped_from(num_steps: int, expected: list[int], tmp_path: Any) -> None:
+    agent = make_masked_agent(replay_buffer=ReplayBuffer(100, num_steps=num_steps))
+    train_agent(agent, MaskedEnv("info"), 20, tmp_path)
+    batch = agent.replay_buffer.sample_batch(len(agent.replay_buffer))
+    first = batch.obs[:, 0] == 0
+    assert all(mask.int().tolist() == [1, 1, 0, 0] for mask in batch.action_mask[first])  # type: ignore[index]
+    assert all(mask.int().tolist() == expected for mask in batch.next_action_mask[first])  # type: ignore[index]
+
+
+class Table(nn.Module):
+    """Values of the next state: 1, 5, 3, 9 in the online network and ten times that in the target network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values = nn.Parameter(torch.tensor([1.0, 5.0, 3.0, 9.0]))
+
+    def forward(self, obs: Any) -> DiscreteActionValue:
+        x = obs["x"] if isinstance(obs, dict) else obs
+        return DiscreteActionValue(x[:, :1] * self.values)
+
+
+@pytest.mark.parametrize("kind", [DQN, DoubleDQN])
+@pytest.mark.parametrize("in_obs", [False, True])
+def test_targets_leave_forbidden_actions_out(kind: type[DQN], in_obs: bool) -> None:
+    q_function = Table()
+    agent = kind(q_function, torch.optim.SGD(q_function.parameters(), lr=0.0), ReplayBuffer(10), 0.5, Greedy(), None, 5, 1)
+    with torch.no_grad():
+        agent.target_model.values.mul_(10)  # type: ignore[operator]
+    zeros, ones = torch.zeros(2, 5), torch.ones(2, 5)
+    mask = torch.tensor([[True, False, True, False], [True, True, False, False]])
+    batch = Batch(zeros, torch.tensor([0, 0]), torch.zeros(2), ones, torch.full((2,), 0.5), next_action_mask=mask)
+    if in_obs:
+        batch = batch.replace(
+            obs={"x": zeros, "action_mask": torch.ones(2, 4, dtype=torch.int8)},
+            next_obs={"x": ones, "action_mask": mask.to(torch.int8)},
+            next_action_mask=None,
+        )
+    # The best allowed next actions are 2 and 1 with the values 30 and 50: targets 0.5 * 30 and 0.5 * 50, values 0.
+    td_error, _ = agent.update(batch)
+    assert td_error.tolist() == [15.0, 25.0]
+
+
+def test_a_mask_of_another_size_is_refused() -> None:
+    agent = make_masked_agent()
+    with pytest.raises(ValueError, match=r"action_mask has shape \(1, 3\), expected \(1, 4\)"):
+        agent.act(np.zeros(5, dtype=np.float32), action_mask=[True, True, False])

@@ -1,0 +1,401 @@
+"""Every argument of the DQN family has the effect that its documentation says."""
+
+import copy
+import functools
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_parts import AGENTS, make_agent, make_q_function
+from torch import nn
+
+from pfrl_like.agents import DQN
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.q_functions import FCStateQFunctionWithDiscreteAction
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
+from pfrl_like.testing import Chain
+from pfrl_like.testing.play import play_one, play_several
+from pfrl_like.utils.batch_states import batch_states
+
+CHAIN = Chain(time_limit=7)
+EVERY_AGENT = pytest.mark.parametrize("agent", AGENTS)
+
+
+def make_batch(n: int = 4, seed: int = 0) -> Batch:
+    g = torch.Generator().manual_seed(seed)
+    obs, next_obs = torch.randn(2, n, 5, generator=g)
+    return Batch(obs, torch.tensor([0, 1] * (n // 2)), torch.arange(float(n)), next_obs, torch.full((n,), 0.9))
+
+
+def watch_updates(agent: DQN) -> list[tuple[int, Batch]]:
+    """A list that will hold (t, minibatch) of every update."""
+    updates: list[tuple[int, Batch]] = []
+    update = agent.update
+
+    def watched(batch: Any, errors_out: Any = None) -> Any:
+        updates.append((agent.t, batch))
+        return update(batch, errors_out)
+
+    agent.update = watched  # type: ignore[method-assign]
+    return updates
+
+
+def updates_of(n_steps: int, recurrent: bool = False, **options: Any) -> list[tuple[int, Batch]]:
+    agent = make_agent(recurrent=recurrent, **options)
+    updates = watch_updates(agent)
+    play_one(agent, CHAIN, n_steps)
+    return updates
+
+
+def times_of(n_steps: int, **options: Any) -> list[int]:
+    return [t for t, _ in updates_of(n_steps, **options)]
+
+
+# When it learns
+
+
+def test_replay_start_size_is_when_learning_begins() -> None:
+    assert times_of(22, replay_start_size=20) == [20, 21, 22]
+
+
+def test_minibatch_size_is_the_number_of_transitions() -> None:
+    assert [len(batch) for _, batch in updates_of(12, minibatch_size=7)] == [7, 7, 7]
+
+
+def test_minibatch_size_is_the_number_of_sequences_of_a_recurrent_agent() -> None:
+    updates = updates_of(60, recurrent=True, minibatch_size=3)
+    assert updates and all(len(batch.lengths) == 3 for _, batch in updates)  # type: ignore[arg-type]
+
+
+def test_a_recurrent_agent_waits_for_enough_episodes() -> None:
+    agent = make_agent(recurrent=True, replay_start_size=6, minibatch_size=6)
+    updates = watch_updates(agent)
+    play_one(agent, Chain(size=4, terminates=False, time_limit=5), 29)  # five episodes and a half
+    assert not updates
+    play_one(agent, Chain(size=4, terminates=False, time_limit=5), 1, seed=1)
+    assert not updates
+    play_one(agent, Chain(size=4, terminates=False, time_limit=5), 30, seed=2)
+    assert updates
+
+
+def test_update_interval_is_the_steps_between_updates() -> None:
+    assert times_of(25, update_interval=5) == [10, 15, 20, 25]
+
+
+def test_n_times_update_is_the_updates_at_each_of_them() -> None:
+    assert times_of(15, update_interval=5, n_times_update=3) == [10, 10, 10, 15, 15, 15]
+
+
+def test_a_step_in_several_environments_counts_for_each() -> None:
+    agent = make_agent(update_interval=5)
+    updates = watch_updates(agent)
+    play_several(agent, CHAIN, 3, 5)
+    assert [t for t, _ in updates] == [10, 15]
+
+
+# The target network
+
+
+def moves_of_target(n_steps: int, **options: Any) -> list[int]:
+    """Steps after which the target network was another one."""
+    agent = make_agent(**options)
+    times, before = [], [param.clone() for param in agent.target_model.parameters()]
+    for _ in range(n_steps):
+        play_one(agent, CHAIN, 1)
+        now = [param.clone() for param in agent.target_model.parameters()]
+        if any(not torch.equal(a, b) for a, b in zip(before, now, strict=True)):
+            times.append(agent.t)
+        before = now
+    return times
+
+
+@EVERY_AGENT
+def test_target_update_interval_is_the_steps_between_moves_of_the_target(agent: str) -> None:
+    assert moves_of_target(26, agent=agent, target_update_interval=8) == [16, 24]
+
+
+def test_hard_updates_copy_the_parameters() -> None:
+    agent = make_agent(target_update_interval=3)
+    play_one(agent, CHAIN, 15)
+    for target, online in zip(agent.target_model.parameters(), agent.model.parameters(), strict=True):
+        assert torch.equal(target, online)
+
+
+def test_soft_updates_move_by_soft_update_tau() -> None:
+    agent = make_agent(target_update_method="soft", soft_update_tau=0.25)
+    agent.update(make_batch())
+    before = [param.clone() for param in agent.target_model.parameters()]
+    agent.sync_target_network()
+    for was, now, online in zip(before, agent.target_model.parameters(), agent.model.parameters(), strict=True):
+        torch.testing.assert_close(now, 0.75 * was + 0.25 * online.detach())
+
+
+# The loss
+
+
+def first_update(batch: Batch | None = None, **options: Any) -> tuple[torch.Tensor, float]:
+    torch.manual_seed(0)
+    td_error, stats = make_agent(**options).update(make_batch() if batch is None else batch)
+    return td_error, stats["loss"].item()
+
+
+def test_clip_delta_makes_large_errors_count_linearly() -> None:
+    errors, loss = first_update(clip_delta=True)
+    errors = errors.abs()
+    assert (errors > 1).any()
+    assert loss == pytest.approx(torch.where(errors < 1, errors**2 / 2, errors - 0.5).mean().item())
+
+
+def test_without_clip_delta_every_error_counts_half_its_square() -> None:
+    errors, loss = first_update(clip_delta=False)
+    assert loss == pytest.approx((errors**2 / 2).mean().item())
+
+
+@pytest.mark.parametrize("agent", ["CategoricalDQN", "CategoricalDoubleDQN"])
+def test_clip_delta_is_ignored_by_categorical_agents(agent: str) -> None:
+    assert first_update(agent=agent, clip_delta=True) [1] == first_update(agent=agent, clip_delta=False)[1]
+
+
+@EVERY_AGENT
+def test_batch_accumulator_sum_is_the_mean_times_the_rows(agent: str) -> None:
+    total, mean = (first_update(agent=agent, batch_accumulator=name)[1] for name in ("sum", "mean"))
+    assert total == pytest.approx(4 * mean, rel=1e-5)
+
+
+def test_gamma_discounts_the_next_value() -> None:
+    agents = [make_agent(gamma=gamma, replay_start_size=4) for gamma in (0.5, 0.0)]
+    for agent in agents:
+        updates = watch_updates(agent)
+        play_one(agent, Chain(terminates=False), 5)
+        assert updates[0][1].discount.tolist() == [agent.gamma] * 4
+
+
+@pytest.mark.parametrize("max_grad_norm", [0.01, 0.1])
+def test_max_grad_norm_limits_the_whole_gradient(max_grad_norm: float) -> None:
+    agent = make_agent(max_grad_norm=max_grad_norm, optimizer=functools.partial(torch.optim.SGD, lr=1.0))
+    before = nn.utils.parameters_to_vector(agent.model.parameters())
+    agent.update(make_batch())
+    moved = nn.utils.parameters_to_vector(agent.model.parameters()) - before
+    assert moved.norm().item() == pytest.approx(max_grad_norm, rel=1e-3)
+
+
+def test_optimizer_is_the_users_own() -> None:
+    agent = make_agent(optimizer=functools.partial(torch.optim.SGD, lr=0.0))
+    before = copy.deepcopy(agent.model.state_dict())
+    agent.update(make_batch())
+    torch.testing.assert_close(agent.model.state_dict(), before, rtol=0, atol=0)
+    agent.optimizer.param_groups[0]["lr"] = 1.0
+    agent.update(make_batch())
+    assert not torch.equal(agent.model.state_dict()["model.output.bias"], before["model.output.bias"])
+
+
+# What the network sees
+
+
+def halves(obs: Any) -> Any:
+    return obs[..., :2] / 2
+
+
+def test_phi_is_applied_in_acting_and_in_learning_but_not_in_storing() -> None:
+    def q_function() -> nn.Module:
+        torch.manual_seed(0)
+        return FCStateQFunctionWithDiscreteAction(2, 2, 8, 1)
+
+    with_phi, without = make_agent(phi=halves, q_function=q_function()), make_agent(q_function=q_function())
+    batch = make_batch()
+    learnt = with_phi.update(batch)[0]
+    expected = without.update(batch.replace(obs=halves(batch.obs), next_obs=halves(batch.next_obs)))[0]
+    torch.testing.assert_close(learnt, expected)
+    with with_phi.eval_mode(), without.eval_mode():
+        observations = np.random.randn(50, 5).astype(np.float32)
+        assert [with_phi.act(obs) for obs in observations] == [without.act(halves(obs)) for obs in observations]
+    play_one(with_phi, CHAIN, 1)
+    assert with_phi.replay_buffer.sample(1)[0][0]["state"].shape == (5,)
+
+
+def test_phi_written_for_one_observation_only_is_applied_row_by_row() -> None:
+    def phi(obs: Any) -> Any:
+        return np.array([obs[0], obs[4]], dtype=np.float32)  # of a stack it would take two rows
+
+    agent = make_agent(phi=phi, q_function=FCStateQFunctionWithDiscreteAction(2, 2, 8, 1))
+    batch = make_batch(6)
+    q = agent.model(batch.obs[:, [0, 4]]).evaluate_actions(batch.action)
+    terminal = batch.replace(discount=torch.zeros(6))
+    torch.testing.assert_close(agent.update(terminal)[0], (batch.reward - q).detach())
+
+
+def test_batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi() -> None:
+    calls: list[tuple[Any, Any, Any]] = []
+
+    def own_batch_states(states: Any, device: Any, phi: Any) -> Any:
+        calls.append((states, device, phi))
+        return 2 * batch_states(states, device, phi)
+
+    def phi(obs: Any) -> Any:
+        return obs + 1
+
+    agent = make_agent(phi=phi, batch_states=own_batch_states)
+    obs = np.zeros(5, dtype=np.float32)
+    agent.act(obs)
+    assert len(calls) == 1 and calls[0][0][0] is obs and calls[0][1:] == (torch.device("cpu"), phi)
+    batch = make_batch()
+    q = agent.model(2 * (batch.obs + 1)).evaluate_actions(batch.action)
+    td_error, _ = agent.update(batch.replace(discount=torch.zeros(4)))
+    torch.testing.assert_close(td_error, (batch.reward - q).detach())
+    assert [len(states) for states, _, _ in calls] == [1, 4, 4]
+    assert isinstance(calls[1][0], list)
+
+
+# Recurrent agents
+
+
+def test_recurrent_learns_from_sequences() -> None:
+    assert all(batch.lengths is not None for _, batch in updates_of(60, recurrent=True))
+
+
+def test_recurrent_needs_an_episodic_buffer() -> None:
+    with pytest.raises(TypeError, match="replay_buffer is a ReplayBuffer, but a recurrent agent learns from sequences"):
+        make_agent(recurrent=True, replay_buffer=ReplayBuffer(100))
+
+
+@pytest.mark.parametrize(("length", "longest"), [(1, 1), (3, 3), (None, 7)])
+def test_episodic_update_len_limits_the_sequences(length: int | None, longest: int) -> None:
+    agent = make_agent(recurrent=True, episodic_update_len=length, replay_start_size=50)
+    updates = watch_updates(agent)
+    play_one(agent, Chain(terminates=False, time_limit=7), 100)
+    assert max(int(batch.lengths.max()) for _, batch in updates) == longest  # type: ignore[union-attr]
+
+
+def test_burn_in_lengthens_the_sequences_and_takes_its_steps_off() -> None:
+    agent = make_agent(recurrent=True, episodic_update_len=3, burn_in=2, replay_start_size=50)
+    updates, learnt = watch_updates(agent), []
+    loss = agent.loss
+
+    def watched(batch: Batch) -> Any:
+        learnt.append(batch)
+        return loss(batch)
+
+    agent.loss = watched  # type: ignore[method-assign]
+    play_one(agent, Chain(terminates=False, time_limit=7), 80)
+    assert max(int(batch.lengths.max()) for _, batch in updates) == 5  # type: ignore[union-attr]
+    assert max(int(batch.lengths.max()) for batch in learnt) == 3  # type: ignore[union-attr]
+
+
+def test_burn_in_brings_the_state_up_to_date() -> None:
+    # Learning from steps 2 and 3 after burning in 0 and 1 is to see the TD errors that the whole sequence has there.
+    agent = make_agent(recurrent=True, burn_in=2, optimizer=functools.partial(torch.optim.SGD, lr=0.0))
+    obs = torch.randn(5, 5)
+    whole = Batch(
+        obs=obs[:4],
+        action=torch.tensor([0, 1, 0, 1]),
+        reward=torch.arange(4.0),
+        next_obs=obs[1:],
+        discount=torch.full((4,), 0.9),
+        lengths=torch.tensor([4]),
+    )
+    largest = agent.update(whole)[0]
+    expected = agent.loss(whole)[1][2:].abs().max()
+    torch.testing.assert_close(largest, expected.unsqueeze(0))
+
+
+# Acting
+
+
+def test_explorer_chooses_in_training_only() -> None:
+    agent = make_agent(explorer=ConstantEpsilonGreedy(1.0, lambda: 1))
+    obs = np.zeros(5, dtype=np.float32)
+    with torch.no_grad():
+        agent.model.model.output.bias.copy_(torch.tensor([5.0, 0.0]))  # type: ignore[union-attr]
+    assert agent.act(obs) == 1
+    with agent.eval_mode():
+        assert agent.act(obs) == 0
+
+
+def test_greedy_exploration_is_what_evaluation_does() -> None:
+    agent = make_agent(explorer=Greedy())
+    observations = np.random.randn(20, 5).astype(np.float32)
+    in_training = [agent.act(obs) for obs in observations]
+    with agent.eval_mode():
+        assert [agent.act(obs) for obs in observations] == in_training
+
+
+# Device, logger, refusals
+
+
+@pytest.mark.parametrize("options", [{}, {"gpu": None}, {"gpu": -1}, {"device": "cpu"}, {"gpu": -1, "device": "cpu"}])
+def test_gpu_none_or_negative_is_the_cpu(options: dict[str, Any]) -> None:
+    agent = make_agent(**options)
+    assert agent.device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("options", [{"gpu": 99}, {"device": "cuda:99"}])
+def test_an_absent_gpu_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="device cuda:99 was asked for, but torch sees .*gpu=None computes on the CPU"):
+        make_agent(**options)
+
+
+def test_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> None:
+    agent = make_agent(logger=logging.getLogger("my.agent"))
+    batch = make_batch()
+    with pytest.raises(NonFiniteError):
+        agent.update(batch.replace(reward=batch.reward * torch.nan))
+    assert [record.name for record in caplog.records] == ["my.agent"]
+    assert "update 1 was refused: the loss is nan" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gamma": 1.1}, "gamma is 1.1, expected a number from 0 to 1"),
+        ({"minibatch_size": 0}, "minibatch_size is 0, expected at least 1"),
+        ({"update_interval": 0}, "update_interval is 0, expected at least 1"),
+        ({"n_times_update": 0}, "n_times_update is 0, expected at least 1"),
+        ({"target_update_interval": 0}, "target_update_interval is 0, expected at least 1"),
+        ({"target_update_interval": 5, "update_interval": 2}, "target_update_interval is 5, expected a multiple of upd"),
+        ({"replay_start_size": 3}, "replay_start_size is 3, expected at least minibatch_size"),
+        ({"replay_start_size": 2_000}, "replay_start_size is 2000, expected at most the capacity of replay_buffer"),
+        ({"target_update_method": "firm"}, "target_update_method is 'firm', expected 'hard' or 'soft'"),
+        ({"soft_update_tau": 0.0}, "soft_update_tau is 0.0, expected a number above 0"),
+        ({"soft_update_tau": 1.5}, "soft_update_tau is 1.5, expected a number above 0"),
+        ({"batch_accumulator": "max"}, "batch_accumulator is 'max', expected 'mean' or 'sum'"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm is 0.0, expected a positive number or None"),
+        ({"burn_in": -1}, "burn_in is -1, expected a number of steps"),
+        ({"episodic_update_len": 0}, "episodic_update_len is 0, expected at least 1"),
+        ({"gpu": 0, "device": "cpu"}, "gpu=0 and device='cpu' contradict each other"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_values_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        make_agent(**options)
+
+
+@EVERY_AGENT
+def test_unknown_keywords_are_refused(agent: str) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'replay_start'"):
+        make_agent(agent, replay_start=5)
+
+
+def test_arguments_may_be_given_by_position_in_the_order_of_pfrl() -> None:
+    q_function = make_q_function()
+    buffer = EpisodicReplayBuffer(100)
+    optimizer = torch.optim.Adam(q_function.parameters())
+    explorer, logger = Greedy(), logging.getLogger("x")
+    agent = DQN(
+        q_function, optimizer, buffer, 0.5, explorer, -1, 20, 3, 2, 4, False, halves, "soft", 0.5, 6, "sum", 7, logger,
+        batch_states, False, 9.0,
+    )  # fmt: skip
+    names = (
+        "model optimizer replay_buffer gamma explorer gpu replay_start_size minibatch_size update_interval "
+        "target_update_interval clip_delta phi target_update_method soft_update_tau n_times_update batch_accumulator "
+        "episodic_update_len logger batch_states recurrent max_grad_norm"
+    )
+    values = [getattr(agent, name) for name in names.split()]
+    assert values == [
+        q_function, optimizer, buffer, 0.5, explorer, -1, 20, 3, 2, 4, False, halves, "soft", 0.5, 6, "sum", 7, logger,
+        batch_states, False, 9.0,
+    ]  # fmt: skip

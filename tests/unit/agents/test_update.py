@@ -1,0 +1,261 @@
+"""`update`: the only way to the parameters, for whoever has a batch."""
+
+import copy
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_parts import AGENTS, BUFFERS, RECURRENT_BUFFERS, make_agent
+from torch import nn
+
+from pfrl_like.agents import DQN
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.testing import Chain, ChainQFunction
+from pfrl_like.testing.play import play_one
+from pfrl_like.testing.requirement import difference
+from pfrl_like.utils import set_random_seed
+
+CHAIN = Chain(time_limit=7)
+STILL = functools.partial(torch.optim.SGD, lr=0.0)
+
+
+def make_batch(n: int = 4) -> Batch:
+    obs, next_obs = torch.randn(2, n, 5)
+    return Batch(obs, torch.randint(2, (n,)), torch.randn(n), next_obs, torch.full((n,), 0.9))
+
+
+@pytest.mark.parametrize("buffer", [*BUFFERS, *RECURRENT_BUFFERS])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str) -> None:
+    recurrent = buffer in RECURRENT_BUFFERS
+    one = make_agent(agent, buffer, recurrent)
+    play_one(one, CHAIN, 60)
+    other = copy.deepcopy(one)
+    if recurrent:
+        set_random_seed(1)
+        items = one.replay_buffer.sample_episodes(4, 4)  # type: ignore[attr-defined]
+        set_random_seed(1)
+        batch = other.replay_buffer.sample_sequences(4, 4, 0.9)  # type: ignore[attr-defined]
+        if isinstance(items, tuple):  # with weights, which PFRL hands on in the dicts
+            items, _ = items
+            batch = batch.replace(weight=None)
+        order = None
+    else:
+        set_random_seed(1)
+        items = one.replay_buffer.sample(4)
+        set_random_seed(1)
+        batch = other.replay_buffer.sample_batch(4, 0.9)
+    errors: list[float] = []
+    other_errors: list[float] = []
+    one.update(items, errors)
+    other.update(batch, other_errors)
+    assert sorted(errors) == pytest.approx(sorted(other_errors), rel=1e-5)
+    torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=1e-4, atol=1e-6)
+
+
+def test_an_empty_list_is_refused() -> None:
+    with pytest.raises(ValueError, match="experiences is empty"):
+        make_agent().update([])
+
+
+def test_errors_out_is_cleared_and_filled_with_absolute_errors() -> None:
+    errors = [5.0, 6.0, 7.0, 8.0, 9.0]
+    td_error, _ = make_agent().update(make_batch(), errors)
+    assert (td_error < 0).any()
+    assert errors == td_error.abs().tolist()
+
+
+def test_errors_of_sequences_are_their_largest() -> None:
+    agent = make_agent(recurrent=True, optimizer=STILL)
+    lengths = torch.tensor([3, 1])  # rows: steps 0 of both, then 1 and 2 of the first
+    batch = make_batch().replace(lengths=lengths)
+    by_row = agent.loss(batch)[1].abs()
+    errors: list[float] = []
+    agent.update(batch, errors)
+    assert errors == pytest.approx([by_row[[0, 2, 3]].max().item(), by_row[1].item()])
+
+
+def test_priorities_follow_the_errors_of_the_items() -> None:
+    agent = make_agent(buffer="prioritized", optimizer=STILL, minibatch_size=10)
+    play_one(agent, CHAIN, 10)  # the tenth step learns from all ten
+    buffer = agent.replay_buffer
+    batch = buffer.sample_batch(10, 0.9)
+    errors = agent.loss(batch)[1].abs().clamp(0, 1)
+    weight = (errors + 0.01) ** (-0.6 * 0.4)  # (p ** alpha) ** -beta at the second draw, up to a factor
+    torch.testing.assert_close(batch.weight, weight / weight.max(), rtol=1e-3, atol=1e-4)
+
+
+def test_update_counts_updates_and_not_steps() -> None:
+    agent = make_agent()
+    agent.update(make_batch())
+    assert (agent.optim_t, agent.t) == (1, 0)
+    assert dict(agent.get_statistics())["n_updates"] == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"n_times_update": 2}, {"update_interval": 5}])
+def test_without_steps_the_target_moves_after_as_many_updates_as_fit_in_its_interval(options: Any) -> None:
+    agent = make_agent(target_update_interval=10, **options)
+    expected = {"": 10, "n_times_update": 20, "update_interval": 2}["".join(options)]
+    for _ in range(2):
+        before = copy.deepcopy(agent.target_model.state_dict())
+        for _ in range(expected):
+            agent.update(make_batch())
+            assert difference(agent.target_model.state_dict(), before) is None
+        trained = copy.deepcopy(agent.model.state_dict())
+        agent.update(make_batch())
+        assert difference(agent.target_model.state_dict(), trained) is None
+        agent._updates_left = agent.target_update_interval // agent.update_interval * agent.n_times_update
+
+
+def test_targets_come_from_the_target_network() -> None:
+    agent = make_agent(optimizer=STILL)
+    batch = make_batch()
+    q = agent.model(batch.obs).evaluate_actions(batch.action)
+    expected = batch.reward + 0.9 * agent.target_model(batch.next_obs).max - q
+    with torch.no_grad():
+        agent.model.model.output.bias.add_(100.0)  # type: ignore[union-attr]
+    torch.testing.assert_close(agent.update(batch)[0], (expected - 100.0).detach())
+
+
+class TestRefusal:
+    """A batch that is not finite changes nothing."""
+
+    @pytest.mark.parametrize("field", ["obs", "next_obs", "reward", "weight", "discount"])
+    @pytest.mark.parametrize(("agent", "recurrent"), [(agent, flag) for agent in AGENTS for flag in (False, True)])
+    def test_parameters_optimizer_counters_and_statistics_stay(self, agent: str, recurrent: bool, field: str) -> None:
+        one = make_agent(agent, recurrent=recurrent)
+        batch = make_batch().replace(weight=torch.ones(4))
+        if recurrent:
+            batch = batch.replace(lengths=torch.tensor([2, 2]))
+        one.update(batch)
+        before = copy.deepcopy((one.state_dict(), one.get_statistics()))
+        bad = batch.replace(**{field: getattr(batch, field) * torch.nan})
+        with pytest.raises(NonFiniteError) as caught:
+            one.update(bad)
+        assert difference(before, (one.state_dict(), one.get_statistics())) is None
+        assert caught.value.batch is bad
+        one.update(batch)  # and learning goes on
+
+    @pytest.mark.parametrize("method", ["hard", "soft"])
+    def test_learning_goes_on_as_if_it_had_not_come(self, method: str) -> None:
+        one, other = (make_agent(target_update_interval=2, target_update_method=method) for _ in range(2))
+        other.load_state_dict(one.state_dict())
+        for _ in range(6):
+            batch = make_batch()
+            with pytest.raises(NonFiniteError):
+                one.update(batch.replace(reward=batch.reward * torch.nan))
+            one.update(batch)
+            other.update(batch)
+            assert difference(one.state_dict(), other.state_dict()) is None
+
+    def test_priorities_stay(self) -> None:
+        agent = make_agent(buffer="prioritized")
+        play_one(agent, CHAIN, 20)
+        with torch.no_grad():
+            next(agent.model.parameters()).mul_(torch.nan)
+        before = agent.replay_buffer._priorities.to_array()  # type: ignore[attr-defined]
+        with pytest.raises(NonFiniteError):
+            agent.update_from_replay()
+        np.testing.assert_array_equal(agent.replay_buffer._priorities.to_array(), before)  # type: ignore[attr-defined]
+
+
+class TestModes:
+    """Targets are computed in evaluation mode, what is learnt in training mode."""
+
+    @staticmethod
+    def make(agent: str, layer: nn.Module) -> DQN:
+        torch.manual_seed(0)
+        q_function = nn.Sequential(nn.Linear(5, 8), layer, nn.Linear(8, 2), DiscreteActionValueHead())
+        return make_agent(agent, q_function=q_function, optimizer=STILL)
+
+    @pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
+    def test_dropout_is_off_in_targets(self, agent: str) -> None:
+        one = self.make(agent, nn.Dropout(0.5))
+        batch = make_batch()
+        one.model.eval()
+        q, next_q = one.model(batch.obs), one.model(batch.next_obs)
+        expected = batch.reward + 0.9 * next_q.max - q.evaluate_actions(batch.action)
+        torch.testing.assert_close(one.update(batch)[0], expected.detach())
+        one.model.train()
+        assert not torch.allclose(one.update(batch)[0], expected)  # it is on in what is learnt
+
+    @pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
+    def test_batch_norm_sees_only_the_observations_that_are_learnt(self, agent: str) -> None:
+        norm = nn.BatchNorm1d(8, momentum=1.0)
+        one = self.make(agent, norm)
+        batch = make_batch()
+        one.update(batch)
+        assert norm.num_batches_tracked == 1
+        torch.testing.assert_close(norm.running_mean, one.model[0](batch.obs).mean(0).detach())  # type: ignore[index]
+        assert one.model.training
+
+    def test_acting_leaves_batch_norm_alone(self) -> None:
+        norm = nn.BatchNorm1d(8)
+        one = self.make("DQN", norm)
+        one.act(np.zeros(5, dtype=np.float32))
+        assert norm.num_batches_tracked == 0
+        assert one.model.training
+
+    def test_hard_updates_copy_running_statistics(self) -> None:
+        one = self.make("DQN", nn.BatchNorm1d(8))
+        one.update(make_batch())
+        one.sync_target_network()
+        assert difference(one.model.state_dict(), one.target_model.state_dict()) is None
+        assert not one.target_model.training
+
+
+def test_the_target_takes_no_gradient() -> None:
+    agent = make_agent()
+    agent.update(make_batch())
+    assert all(param.grad is None and not param.requires_grad for param in agent.target_model.parameters())
+
+
+def test_frozen_layers_stay_frozen() -> None:
+    torch.manual_seed(0)
+    q_function = nn.Sequential(nn.Linear(5, 8), nn.Linear(8, 2), DiscreteActionValueHead())
+    q_function[0].requires_grad_(False)
+    before = q_function[0].weight.clone()
+    agent = make_agent(q_function=q_function)
+    for _ in range(5):
+        agent.update(make_batch())
+    assert torch.equal(q_function[0].weight, before)
+    assert q_function[0].weight.grad is None
+
+
+def test_the_users_own_model_learns() -> None:
+    q_function = ChainQFunction(Chain(), 0.9)
+    agent = make_agent(q_function=q_function)
+    before = q_function.table.clone()
+    agent.update(make_batch().replace(obs=torch.eye(5)[:4]))
+    assert agent.model is q_function and not torch.equal(q_function.table, before)
+
+
+@pytest.mark.parametrize("buffer", ["3-step prioritized", "prioritized episodic"])
+def test_a_copy_of_an_agent_goes_its_own_way(buffer: str) -> None:
+    agent = make_agent(buffer=buffer, recurrent=buffer in RECURRENT_BUFFERS)
+    play_one(agent, CHAIN, 40)
+    before = copy.deepcopy(agent.state_dict())
+    other = copy.deepcopy(agent)
+    set_random_seed(1)
+    play_one(other, CHAIN, 40)
+    assert difference(before, agent.state_dict()) is None
+    set_random_seed(1)
+    play_one(agent, CHAIN, 40)
+    assert difference(other.state_dict(), agent.state_dict()) is None
+
+
+def test_statistics_are_means_of_what_was_seen() -> None:
+    agent = make_agent(optimizer=STILL)
+    assert np.isnan(dict(agent.get_statistics())["average_loss"])
+    losses, values = [], []
+    for _ in range(3):
+        batch = make_batch()
+        losses.append(agent.update(batch)[1]["loss"].item())
+        values.append(agent.model(batch.obs).evaluate_actions(batch.action).mean().item())
+    statistics = dict(agent.get_statistics())
+    assert statistics["average_loss"] == pytest.approx(np.mean(losses))
+    assert statistics["average_q"] == pytest.approx(np.mean(values))
