@@ -1,101 +1,76 @@
-"""What happens beside training: hooks, logs, evaluation, checkpoints. Each sees only the clock.
+"""What happens beside training: hooks, logs, evaluation, checkpoints. Each sees only the clock."""
 
-A callback returns the step at which it wants to be called again if no episode ends before; see `loop.Callback`.
-"""
-
+import collections
 import logging
-import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.experiments.saving import save_agent, statistics_of
-from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers import MetricsLogger
-
-StepHookLike = Callable[[Any, Any, int], Any]
-
-
-class CutOff:
-    """Ends the running episode with the run, so that it is logged and counted (serial runs, as in PFRL)."""
-
-    def __init__(self, source: SerialSource) -> None:
-        self.source = source
-
-    def __call__(self, clock: Clock) -> float:
-        if clock.t >= clock.steps and self.source.running:
-            clock.end_episodes(self.source.running)
-        return clock.steps
+from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 class StepHooks:
     """Calls every hook as `hook(env, agent, t)` for every step, with the user's own environment."""
 
-    def __init__(self, hooks: Sequence[StepHookLike], env: Any, agent: Any, step_offset: int) -> None:
+    def __init__(self, hooks: Sequence[Callable[[Any, Any, int], Any]], env: Any, agent: Any) -> None:
         self.hooks, self.env, self.agent = hooks, env, agent
-        self.next_t = step_offset + 1
 
-    def __call__(self, clock: Clock) -> float:
-        for t in range(self.next_t, clock.t + 1):
+    def __call__(self, clock: Clock) -> None:
+        for t in range(clock.previous_t + 1, clock.t + 1):
             for hook in self.hooks:
                 hook(self.env, self.agent, t)
-        self.next_t = clock.t + 1
-        return self.next_t
 
 
 class EpisodeLog:
-    """Hands the numbers of every finished episode to the loggers.
+    """Writes a line for every finished episode: to the loggers, and to the logging module (serial runs).
 
     Args:
-        loggers: Get "episode" (its number, from 0), "return" and "length".
+        agent: Asked for its statistics.
+        loggers: Where the metrics go.
+        logger: Where a line for people goes; None for none.
+        outdir: Named in that line.
     """
 
-    def __init__(self, loggers: Sequence[MetricsLogger]) -> None:
-        self.loggers = loggers
+    def __init__(
+        self, agent: Any, loggers: Sequence[MetricsLogger], logger: logging.Logger | None, outdir: str
+    ) -> None:
+        self.agent, self.loggers, self.logger, self.outdir = agent, loggers, logger, outdir
 
-    def __call__(self, clock: Clock) -> float:
-        number = clock.episodes - len(clock.ended)
-        for episode in clock.ended:
-            if episode.finished:
-                metrics = {"episode": number, "return": episode.total_reward, "length": episode.length}
-                for logger in self.loggers:
-                    logger.log(clock.t, metrics)
-            number += 1
-        return math.inf
-
-
-class EpisodeLines:
-    """Logs a line for every episode, and the agent's statistics (serial runs)."""
-
-    def __init__(self, agent: Any, logger: logging.Logger, outdir: str) -> None:
-        self.agent, self.logger, self.outdir = agent, logger, outdir
-
-    def __call__(self, clock: Clock) -> float:
-        if clock.ended and self.logger.isEnabledFor(logging.INFO):
-            number, total_reward = clock.episodes - 1, clock.ended[-1].total_reward
-            self.logger.info("outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, number, total_reward)
-            self.logger.info("statistics:%s", statistics_of(self.agent))
-        return math.inf
+    def __call__(self, clock: Clock) -> None:
+        if not clock.ended:
+            return
+        first = clock.episodes - len(clock.ended)
+        for i, episode in enumerate(clock.ended):
+            metrics = {"episode": first + i, "return": episode.total_reward, "length": episode.length}
+            for logger in self.loggers:
+                logger.log(clock.t, metrics)
+            if self.logger is not None and self.logger.isEnabledFor(logging.INFO):
+                self.logger.info(
+                    "outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, first + i, episode.total_reward
+                )
+                self.logger.info("statistics:%s", self.agent.get_statistics())
 
 
-class IntervalLines:
+class IntervalLog:
     """Logs the mean return of recent episodes every `interval` steps (batch runs)."""
 
-    def __init__(self, agent: Any, interval: int, logger: logging.Logger, outdir: str, step_offset: int) -> None:
+    def __init__(self, agent: Any, interval: int | None, window: int, logger: logging.Logger, outdir: str) -> None:
         self.agent, self.interval, self.logger, self.outdir = agent, interval, logger, outdir
-        self.next_t = (step_offset // interval + 1) * interval
+        self.returns: collections.deque[float] = collections.deque(maxlen=window)
 
-    def __call__(self, clock: Clock) -> float:
-        if clock.t >= self.next_t:
-            self.next_t = (clock.t // self.interval + 1) * self.interval
-            last, mean = (clock.returns[-1], np.mean(clock.returns)) if clock.returns else (np.nan, np.nan)
-            self.logger.info(
-                "outdir:%s step:%s episode:%s last_R:%s average_R:%s", self.outdir, clock.t, clock.episodes, last, mean
-            )
-            self.logger.info("statistics:%s", statistics_of(self.agent))
-        return self.next_t
+    def __call__(self, clock: Clock) -> None:
+        self.returns.extend(episode.total_reward for episode in clock.ended)
+        if self.interval is None or clock.t // self.interval == clock.previous_t // self.interval:
+            return
+        last, mean = (self.returns[-1], np.mean(self.returns)) if self.returns else (np.nan, np.nan)
+        self.logger.info(
+            "outdir:%s step:%s episode:%s last_R:%s average_R:%s", self.outdir, clock.t, clock.episodes, last, mean
+        )
+        self.logger.info("statistics:%s", self.agent.get_statistics())
 
 
 class Evaluation:
@@ -106,9 +81,6 @@ class Evaluation:
         agent: Asked for its statistics.
         successful_score: Score that ends training; None for none.
         during_episode: Whether evaluation may interrupt an episode.
-
-    Attributes:
-        history: The agent's statistics and "eval_score" at every evaluation.
     """
 
     def __init__(self, evaluator: Any, agent: Any, successful_score: float | None, during_episode: bool) -> None:
@@ -116,28 +88,31 @@ class Evaluation:
         self.successful_score, self.during_episode = successful_score, during_episode
         self.history: list[dict[str, Any]] = []
 
-    def __call__(self, clock: Clock) -> float:
-        if clock.ended or self.during_episode:
-            score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
-            if score is not None:
-                self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
+    def __call__(self, clock: Clock) -> None:
+        if not (self.during_episode or clock.ended or clock.done):
+            return
+        score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
+        if score is not None:
+            self.history.append({**dict(self.agent.get_statistics()), "eval_score": score})
             if self.successful_score is not None and self.evaluator.max_score >= self.successful_score:
-                clock.stop("stopped at successful_score")
-        if not self.during_episode:
-            return math.inf
-        next_t = getattr(self.evaluator, "next_eval_t", None)  # another's evaluator is asked at every step
-        return clock.t + 1 if next_t is None else float(next_t)
+                clock.stop()
 
 
 class Checkpoints:
     """Saves the agent as `<t>_checkpoint` at every multiple of `interval`."""
 
-    def __init__(self, agent: Any, interval: int, outdir: str, logger: logging.Logger, step_offset: int) -> None:
+    def __init__(self, agent: Any, interval: int, outdir: str, logger: logging.Logger) -> None:
         self.agent, self.interval, self.outdir, self.logger = agent, interval, outdir, logger
-        self.next_t = (step_offset // interval + 1) * interval
 
-    def __call__(self, clock: Clock) -> float:
-        while clock.t >= self.next_t:
-            save_agent(self.agent, self.next_t, self.outdir, self.logger, suffix="_checkpoint")
-            self.next_t += self.interval
-        return self.next_t
+    def __call__(self, clock: Clock) -> None:
+        due = clock.t - clock.t % self.interval
+        if due > clock.previous_t:
+            save_agent(self.agent, due, self.outdir, self.logger, suffix="_checkpoint")
+
+
+def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
+    """Save an agent as `<outdir>/<t><suffix>`, without a trace in the random streams."""
+    dirname = os.path.join(outdir, f"{t}{suffix}")
+    with isolated_rng():
+        agent.save(dirname)
+    logger.info("Saved the agent to %s", dirname)

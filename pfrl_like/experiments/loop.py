@@ -1,24 +1,19 @@
 """The one training loop: a source advances training, callbacks look at the clock."""
 
-import collections
-import math
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
 class Episode(NamedTuple):
-    """An episode that is over.
+    """A finished training episode.
 
     Attributes:
         total_reward: Undiscounted return.
         length: Steps.
-        finished: False if it was still running when the run ended.
     """
 
     total_reward: float
     length: int
-    finished: bool = True
 
 
 class Clock:
@@ -27,86 +22,50 @@ class Clock:
     Args:
         steps: Step at which training ends.
         step_offset: Step at which it starts.
-        return_window_size: Number of recent episodes whose returns are kept.
 
     Attributes:
         t: Environment steps so far, of all environments together.
-        episodes: Episodes that are over.
-        ended: Those that ended in the last tick.
-        returns: Returns of the last finished episodes.
-        stopped: Why training is over; None while it runs.
+        previous_t: `t` before the last tick.
+        episodes: Episodes finished so far.
+        ended: Episodes that ended in the last tick.
+        between_episodes: Whether no episode is running, so that even a shared environment may be used otherwise.
     """
 
-    def __init__(self, steps: int, step_offset: int = 0, return_window_size: int = 100) -> None:
+    def __init__(self, steps: int, step_offset: int = 0) -> None:
         self.steps = steps
-        self.t = self.first_t = step_offset
+        self.t = self.previous_t = step_offset
         self.episodes = 0
         self.ended: Sequence[Episode] = ()
-        self.returns: collections.deque[float] = collections.deque(maxlen=return_window_size)
-        self.stopped: str | None = None
-        self._started = time.monotonic()
+        self.between_episodes = False
+        self.stopped = False
 
     @property
-    def elapsed(self) -> float:
-        """Seconds since this clock was made."""
-        return time.monotonic() - self._started
+    def done(self) -> bool:
+        """Whether training is over."""
+        return self.stopped or self.t >= self.steps
 
-    def end_episodes(self, ended: Sequence[Episode]) -> None:
-        """Take in the episodes that ended in the last tick."""
-        self.ended = ended
-        self.episodes += len(ended)
-        self.returns.extend(episode.total_reward for episode in ended if episode.finished)
-
-    def stop(self, reason: str) -> None:
-        """End training; the first reason counts."""
-        self.stopped = self.stopped or reason
+    def stop(self) -> None:
+        """End training after this tick."""
+        self.stopped = True
 
 
 class Source(Protocol):
-    """Where training comes from: an environment, several, a dataset.
+    """Where training comes from: an environment, several, a dataset."""
 
-    Attributes:
-        lost_steps: Steps made by a `tick` that raised.
-    """
-
-    lost_steps: int
-
-    def tick(self) -> tuple[int, Sequence[Episode]]:
-        """Advance training; return the number of steps made and the episodes that ended."""
+    def tick(self, clock: Clock) -> tuple[int, Sequence[Episode]]:
+        """Advance training by at least one step; return the number of steps and the episodes that ended."""
 
 
-#: Called at the end of every episode and no later than at the step that it returned the last time (`math.inf`: only at
-#: the ends of episodes); once after the first tick.
-Callback = Callable[[Clock], float]
+Callback = Callable[[Clock], None]
 
 
 def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
-    """Let a source tick until a callback stops the clock.
-
-    Between the ends of episodes a tick costs one comparison. Callbacks are called in order; those after the one that
-    stops the clock are not.
-    """
-    if clock.t >= clock.steps:
-        clock.stop("finished")
-    alarm: float = clock.t
-    while clock.stopped is None:
-        try:
-            steps, ended = source.tick()
-        except BaseException:
-            clock.t += source.lost_steps
-            raise
-        clock.t += steps
-        if ended or clock.t >= alarm:
-            clock.end_episodes(ended)
-            alarm = math.inf
-            for callback in callbacks:
-                alarm = min(alarm, callback(clock))
-                if clock.stopped is not None:
-                    break
-
-
-def stop_at_end(clock: Clock) -> float:
-    """The callback that ends training at step `clock.steps`."""
-    if clock.t >= clock.steps:
-        clock.stop("finished")
-    return clock.steps
+    """Let a source tick until the clock says that training is over; call every callback, in order, after each tick."""
+    while not clock.done:
+        n_steps, clock.ended = source.tick(clock)
+        clock.previous_t = clock.t
+        clock.t += n_steps
+        if clock.ended:
+            clock.episodes += len(clock.ended)
+        for callback in callbacks:
+            callback(clock)

@@ -41,9 +41,8 @@ def train(
 ) -> list[dict[str, Any]]:
     """Train, evaluate, save; the common body of the serial and the batch runner.
 
-    Args:
-        make_logs: Gives the callbacks that log, for the loggers of this run.
-        on_error: Called after the agent has been saved because of an error.
+    Most arguments are those of `train_agent`. `source` is where training comes from, `make_logs` gives the callbacks
+    that log, for the loggers of this run, and `on_error` is called after the agent has been saved because of an error.
 
     Returns:
         The statistics at every evaluation.

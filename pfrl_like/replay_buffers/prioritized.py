@@ -79,7 +79,7 @@ class PriorityWeightError:
         error = np.asarray(_on_host(errors), np.float64)
         check_finite("td_error", error)
         error = np.abs(error.reshape(-1))
-        if self.error_min is not None:
+        if self.error_min is not None and self.error_min > 0:
             error = np.maximum(error, self.error_min)
         if self.error_max is not None:
             error = np.minimum(error, self.error_max)
@@ -202,4 +202,4 @@ def _require(holds: bool, name: str, value: Any, expected: str) -> None:
 
 def _on_host(values: Any) -> Any:
     """The numbers of a tensor on any device as an array; anything else as it is."""
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    return values.numpy(force=True) if hasattr(values, "detach") else values

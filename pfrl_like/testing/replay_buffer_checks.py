@@ -171,7 +171,9 @@ def check_more_than_held_is_refused(make_buffer: MakeBuffer) -> None:
                 method(len(buffer) + 1)
             except ValueError:
                 continue
-            raise AssertionError(f"{method.__name__} gave {len(buffer) + 1} of {len(buffer)} items, expected a ValueError")
+            raise AssertionError(
+                f"{method.__name__} gave {len(buffer) + 1} of {len(buffer)} items, expected a ValueError"
+            )
 
 
 def check_capacity(make_buffer: MakeBuffer) -> None:
@@ -282,7 +284,9 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
             f"sequences of the lengths {batch.lengths} came, expected {expected.lengths}, longest first",
         )
         for batch_or_expected in (batch, expected):
-            require(len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are no steps")
+            require(
+                len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are no steps"
+            )
         _require_same(_in_order(expected), _in_order(batch), "sample_sequences and sample_episodes")
         for method in (buffers[0].sample_episodes, buffers[1].sample_sequences):
             try:

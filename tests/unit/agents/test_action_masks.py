@@ -118,7 +118,9 @@ def test_boltzmann_exploration_keeps_to_the_mask(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(("num_steps", "expected"), [(1, [0, 1, 1, 0]), (3, [1, 0, 0, 1])])
-def test_the_next_mask_is_that_of_the_state_bootstrapped_from(num_steps: int, expected: list[int], tmp_path: Any) -> None:
+def test_the_next_mask_is_that_of_the_state_bootstrapped_from(
+    num_steps: int, expected: list[int], tmp_path: Any
+) -> None:
     agent = make_masked_agent(replay_buffer=ReplayBuffer(100, num_steps=num_steps))
     train_agent(agent, MaskedEnv("info"), 20, tmp_path)
     batch = agent.replay_buffer.sample_batch(len(agent.replay_buffer))
@@ -143,7 +145,9 @@ class Table(nn.Module):
 @pytest.mark.parametrize("in_obs", [False, True])
 def test_targets_leave_forbidden_actions_out(kind: type[DQN], in_obs: bool) -> None:
     q_function = Table()
-    agent = kind(q_function, torch.optim.SGD(q_function.parameters(), lr=0.0), ReplayBuffer(10), 0.5, Greedy(), None, 5, 1)
+    agent = kind(
+        q_function, torch.optim.SGD(q_function.parameters(), lr=0.0), ReplayBuffer(10), 0.5, Greedy(), None, 5, 1
+    )
     with torch.no_grad():
         agent.target_model.values.mul_(10)  # type: ignore[operator]
     zeros, ones = torch.zeros(2, 5), torch.ones(2, 5)

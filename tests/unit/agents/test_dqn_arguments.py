@@ -157,7 +157,7 @@ def test_without_clip_delta_every_error_counts_half_its_square() -> None:
 
 @pytest.mark.parametrize("agent", ["CategoricalDQN", "CategoricalDoubleDQN"])
 def test_clip_delta_is_ignored_by_categorical_agents(agent: str) -> None:
-    assert first_update(agent=agent, clip_delta=True) [1] == first_update(agent=agent, clip_delta=False)[1]
+    assert first_update(agent=agent, clip_delta=True)[1] == first_update(agent=agent, clip_delta=False)[1]
 
 
 @EVERY_AGENT
@@ -355,7 +355,10 @@ def test_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> N
         ({"update_interval": 0}, "update_interval is 0, expected at least 1"),
         ({"n_times_update": 0}, "n_times_update is 0, expected at least 1"),
         ({"target_update_interval": 0}, "target_update_interval is 0, expected at least 1"),
-        ({"target_update_interval": 5, "update_interval": 2}, "target_update_interval is 5, expected a multiple of upd"),
+        (
+            {"target_update_interval": 5, "update_interval": 2},
+            "target_update_interval is 5, expected a multiple of upd",
+        ),
         ({"replay_start_size": 3}, "replay_start_size is 3, expected at least minibatch_size"),
         ({"replay_start_size": 2_000}, "replay_start_size is 2000, expected at most the capacity of replay_buffer"),
         ({"target_update_method": "firm"}, "target_update_method is 'firm', expected 'hard' or 'soft'"),

@@ -28,7 +28,9 @@ CASES: list[tuple[type[Optimizer], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "options"), CASES, ids=lambda case: case.__name__ if isinstance(case, type) else str(case))
+@pytest.mark.parametrize(
+    ("kind", "options"), CASES, ids=lambda case: case.__name__ if isinstance(case, type) else str(case)
+)
 def test_twenty_steps_are_those_of_the_optimizer(kind: Any, options: dict[str, Any]) -> None:
     param = torch.nn.Parameter(torch.randn(4))
     optimizer = kind([param], lr=0.05, **options)
@@ -36,7 +38,10 @@ def test_twenty_steps_are_those_of_the_optimizer(kind: Any, options: dict[str, A
     gradients = torch.randn(21, 4)
     param.grad = gradients[0]
     optimizer.step()  # makes the state
-    value, state = param.detach().clone(), copy.deepcopy({k: v for k, v in optimizer.state[param].items() if v is not None})
+    value, state = (
+        param.detach().clone(),
+        copy.deepcopy({k: v for k, v in optimizer.state[param].items() if v is not None}),
+    )
     for gradient in gradients[1:]:
         before = value.clone()
         new_value, new_state = DESCENTS[kind](value, gradient, state, torch.tensor(group["lr"]), group)

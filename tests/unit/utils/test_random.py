@@ -12,7 +12,7 @@ def test_numbers_are_distinct_and_in_range(n, k):
     drawn = sample_n_k(n, k)
     assert drawn.dtype == np.int64
     assert len(set(drawn.tolist())) == len(drawn) == k
-    assert 0 <= drawn.min() and drawn.max() < n
+    assert drawn.min() >= 0 and drawn.max() < n
 
 
 @pytest.mark.parametrize("n", [0, 3])
