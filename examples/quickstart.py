@@ -13,23 +13,24 @@ from pfrl_like import agents, experiments, explorers, q_functions, replay_buffer
 def make_agent(env: gymnasium.Env) -> agents.DQN:
     """Every part is in sight: exchange any of them for your own."""
     q_function = nn.Sequential(
-        nn.Linear(env.observation_space.shape[0], 128),
+        nn.Linear(env.observation_space.shape[0], 256),
         nn.ReLU(),
-        nn.Linear(128, 128),
+        nn.Linear(256, 256),
         nn.ReLU(),
-        nn.Linear(128, env.action_space.n),
+        nn.Linear(256, env.action_space.n),
         q_functions.DiscreteActionValueHead(),
     )
     return agents.DQN(
         q_function,
-        torch.optim.Adam(q_function.parameters(), lr=1e-3),
-        replay_buffers.ReplayBuffer(50_000),
+        torch.optim.Adam(q_function.parameters(), lr=2e-3),
+        replay_buffers.ReplayBuffer(50_000, num_steps=3),
         gamma=0.99,
         explorer=explorers.LinearDecayEpsilonGreedy(1.0, 0.04, 8_000, env.action_space.sample),
         replay_start_size=1_000,
         minibatch_size=64,
-        update_interval=2,
-        target_update_interval=200,
+        update_interval=256,  # every 256 steps
+        n_times_update=128,  # 128 updates in a row, against one and the same target network
+        target_update_interval=256,
         max_grad_norm=10.0,
     )
 

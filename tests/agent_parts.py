@@ -78,7 +78,7 @@ def make_agent(
     *,
     capacity: int | None = 1_000,
     q_function: nn.Module | None = None,
-    optimizer: Callable[..., torch.optim.Optimizer] = functools.partial(torch.optim.Adam, lr=1e-2),
+    optimizer: Callable[..., torch.optim.Optimizer] = functools.partial(torch.optim.Adam, lr=1e-2),  # noqa: B008
     n_actions: int = 2,
     **options: Any,
 ) -> DQN:

@@ -248,8 +248,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             TD errors, [N] (of sequences: the largest of each, [B]), and the statistics of the loss.
 
         Raises:
-            NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch. Learning
-                goes on as if it had never come.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
+                Learning goes on as if it had never come.
         """
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.recurrent)

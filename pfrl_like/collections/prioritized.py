@@ -15,7 +15,7 @@ T = TypeVar("T")
 Index = NDArray[np.int64]
 
 SMALLEST_SIZE = 64
-LARGEST_PRIORITY = 1e200  # sums of any number of them stay finite
+SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # sums of any number of them neither overflow nor lose digits
 
 
 class Priorities:
@@ -119,7 +119,7 @@ class Priorities:
         check_priorities(priority)
         age = (index - self.first).view(np.uint64)  # the index of an item that has left comes out huge
         if age.max(initial=0) >= len(self):
-            if index.max() >= self.end:
+            if index.max(initial=-1) >= self.end:  # an empty queue has no index either
                 raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
             alive = index >= self.first
             index, priority = index[alive], priority[alive]
@@ -159,19 +159,19 @@ class Priorities:
 
 
 def check_priorities(priority: ArrayLike) -> Floats:
-    """The priorities as float64, if all are positive and none is too large to be summed.
+    """The priorities as float64, if all are positive and can be summed.
 
     Raises:
         NonFiniteError: If one is NaN or infinite.
-        ValueError: If one is 0, negative or above 1e200.
+        ValueError: If one is 0 or negative, or beyond what floating point can sum (1e-200 to 1e200).
     """
     values = np.asarray(priority, np.float64)
-    if values.size == 0 or (values.min() > 0.0 and values.max() <= LARGEST_PRIORITY):
+    if values.size == 0 or (values.min() >= SMALLEST_PRIORITY and values.max() <= LARGEST_PRIORITY):
         return values
     if not np.isfinite(values).all():
         raise NonFiniteError("priority", f"priority holds {values[~np.isfinite(values)][0]}, expected finite numbers")
-    wrong = values[(values <= 0.0) | (values > LARGEST_PRIORITY)][0]
-    raise ValueError(f"priority holds {wrong}, expected numbers above 0 and up to {LARGEST_PRIORITY}")
+    wrong = values[(values < SMALLEST_PRIORITY) | (values > LARGEST_PRIORITY)][0]
+    raise ValueError(f"priority holds {wrong}, expected numbers from {SMALLEST_PRIORITY} to {LARGEST_PRIORITY}")
 
 
 class PrioritizedBuffer(Generic[T]):

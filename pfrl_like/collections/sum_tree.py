@@ -50,7 +50,7 @@ class SumTree:
         return np.array(self._sums[0][: self._size][slots])
 
     def __setitem__(self, slots: Slots, weights: Any) -> None:
-        """Write weights, finite and >= 0, shape [n] or one for all; of a repeated slot the last one counts."""
+        """Write weights, 0 or from 1e-200 to 1e200, [n] or one for all; of a repeated slot the last one counts."""
         self._sums[0][slots] = weights
         self._marked.append(slots)
         if len(self._marked) == MOST_MARKS:

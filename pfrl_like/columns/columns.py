@@ -17,6 +17,7 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import Job, as_array, describe
+from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.steps import RUNNING, Indices, Running, Steps
 
 _CPU = torch.device("cpu")
@@ -136,14 +137,18 @@ class Columns(Steps):
         if len(set(env_ids)) != k:
             raise ValueError(f"env_ids: got {list(env_ids)}, expected {k} different ones")
         self._check_names(extra)
-        if self.obs is None or self.action is None:
-            # The first of them says what the columns are; it is stored in the usual way below.
-            self._checked(rows_of(obs, k)[0], rows_of(action, k)[0], None, extra)
-        assert self.obs is not None and self.action is not None
-        leaves = self.obs.check_many(obs, k, "obs")
-        next_leaves = self.obs.check_many(next_obs, k, "next_obs")
-        actions = self.action.check_many(action, k, "action")
-        checked = self._checked_many_extras({name: rows_of(value, k) for name, value in extra.items()}, k)
+        obs_field, action_field, first = self.obs, self.action, None
+        if obs_field is None or action_field is None:  # the first of them says what the columns are, if all pass
+            first = rows_of(obs, k)[0], rows_of(action, k)[0]
+            obs_field = Field.like(Rows(), first[0], strict=True, frames=True)
+            action_field = Field.like(Rows(), first[1], strict=False)
+        leaves = obs_field.check_many(obs, k, "obs")
+        next_leaves = obs_field.check_many(next_obs, k, "next_obs")
+        actions = action_field.check_many(action, k, "action")
+        checked = self._checked_many_extras({name: rows_of(value, k) for name, value in extra.items()})
+        if first is not None:
+            self._checked(*first, None, extra)
+        assert self.action is not None
 
         for env_id in env_ids:
             if env_id not in self.running:

@@ -11,7 +11,6 @@ from pfrl_like.columns.rows import Rows
 _SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
 _DEEPEST_STACK = 16
 _LARGE_BLOCK = 24 << 20
-_KEPT_BYTES = 1 << 24
 
 
 class FrameLeaf(ArrayLeaf):
@@ -36,15 +35,14 @@ class FrameLeaf(ArrayLeaf):
         self.frame_shape = tuple(frame_shape)
         self.depth = depth
         self.axis = axis
-        _keep_freed_memory()
         self.frames = Rows()
         self.data = self.frames.array(self.frame_shape, self.dtype)
         self.index = rows.array((depth,), np.int64)
         self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
+        self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
+        self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0]  # how many stacks show a frame
-        # glibc hands freed blocks as large as a minibatch of frames back to the system, and page faults then take twice
-        # the time of the copies. Freeing one larger block, which is never touched, raises what it keeps.
-        np.empty(_KEPT_BYTES, np.uint8)
+        _keep_freed_memory()
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
 
     def check(self, value: Any, name: str) -> Any:
@@ -112,8 +110,7 @@ class FrameLeaf(ArrayLeaf):
         frames = frames_of(value)
         if frames is not None:
             return list(frames), True
-        axis, shape = self.axis, self.frame_shape
-        return list(np.moveaxis(value.reshape(*shape[:axis], self.depth, *shape[axis:]), axis, 0)), False
+        return list(value.reshape(self._split_shape).transpose(self._split_order)), False
 
     def _if_equal(self, number: int, frame: Any, known: Any) -> int:
         """The number of a stored frame if it is this frame, else 0."""
@@ -195,15 +192,13 @@ def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
     if any(frame.shape != shape or frame.dtype != dtype for frame in frames) or dtype != array.dtype:
         return None
     for axis in range(len(shape) + 1):
-        joined = np.moveaxis(
-            np.stack(frames), 0, axis
-        )  # frames stacked along a new axis, or concatenated along their own
+        joined = np.moveaxis(np.stack(frames), 0, axis)  # along a new axis or, reshaped, along the frames' own
         if joined.size == array.size and joined.reshape(array.shape).tobytes() == array.tobytes():
             return FrameLeaf(rows, array.shape, dtype, shape, depth, axis)
     return None
 
 
 def _keep_freed_memory() -> None:
-    # The C library gives freed blocks of a batch's size back to the system, and the next batch is paged in anew, four
-    # times as slow, until a larger block was freed once. This one is never written to.
+    # glibc gives freed blocks as large as a minibatch of frames back to the system, and paging the next ones in takes
+    # three times as long as filling them. Freeing one larger block, which is never touched, raises what it keeps.
     np.empty(_LARGE_BLOCK, np.uint8)

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 _CHUNK_BYTES = 1 << 16
-_LARGEST_CHUNK = 1 << 16
+_LARGEST_CHUNK = 1 << 16  # rows
+_LARGE_ROW_BYTES = 1 << 10
 
 
 class Rows:
@@ -53,9 +54,10 @@ class Rows:
         return np.array(taken, np.int64)
 
     def _chunk(self) -> int:
-        # A sixty-fourth: what lies unused stays small beside what is stored, even where a row is a whole image.
-        row_bytes = max([array.itemsize * int(np.prod(array.shape[1:])) for array in self._arrays], default=1)
-        return min(max(self.size // 64, _CHUNK_BYTES // max(row_bytes, 1), 4), _LARGEST_CHUNK)
+        # Growing may copy, so small rows grow by an eighth; of large ones, such as images, less should lie unused.
+        row_bytes = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in self._arrays)
+        part = self.size // (128 if row_bytes >= _LARGE_ROW_BYTES else 8)
+        return min(max(part, _CHUNK_BYTES // max(row_bytes, 1), 4), _LARGEST_CHUNK)
 
     @property
     def nbytes(self) -> int:

@@ -91,13 +91,14 @@ class Steps:
         self._check_names(extra)
         obs_field, action_field = self.obs, self.action
         if obs_field is None:
-            obs_field = Field.like(self.obs_rows, obs, strict=True, frames=True)
+            obs_field = Field.like(Rows(), obs, strict=True, frames=True)
         leaves = obs_field.check(obs, "obs")
         next_leaves = None if next_obs is None else obs_field.check(next_obs, "next_obs")
         if action_field is None:
             action_field = Field.like(self.steps, action, strict=False)
         action_leaves = action_field.check(action, "action")
         if self.obs is None:
+            self.obs_rows = obs_field.rows
             self.set_fields(obs_field, action_field)
             self.names = set(extra) - _OPTIONAL
         return (
@@ -117,7 +118,7 @@ class Steps:
         self._check_names(extra)
         return {name: self.extras[name].check(value) if name in self.extras else value for name, value in extra.items()}
 
-    def _checked_many_extras(self, extra: Mapping[str, list[Any]], count: int) -> dict[str, list[Any]]:
+    def _checked_many_extras(self, extra: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         self._check_names(extra)
         new = [name for name in extra if name not in self.extras]
         for name in new:

@@ -208,7 +208,8 @@ class ReplayBuffer(SavedBuffer):
     def _grow_ring(self, count: int) -> None:
         live = np.arange(self._first, self._next)
         rows = self._rows(live)
-        self._ring = np.zeros(2 * (len(live) + count), np.int64)
+        needed = len(live) + count
+        self._ring = np.zeros(max(needed, min(2 * needed, (self._capacity or 2 * needed) + 1)), np.int64)
         self._ring[live % len(self._ring)] = rows
 
     def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.errors import NonFiniteError
@@ -32,7 +33,7 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
     environments are left out for agents that have no such thing.
 
     Args:
-        make_agent: Makes an agent with parts of its own; it has to hand keyword arguments on to the agent's constructor,
+        make_agent: Makes an agent with parts of its own; it has to hand keyword arguments on to the constructor,
             and the agent has to begin to learn well within `n_steps` steps.
         env: An environment that the agent can act in; None for a `Chain` cut off after 7 steps. It is copied.
         n_steps: Steps of each trial.
@@ -82,7 +83,9 @@ class Trial:
         agent = self.trained
         set_random_seed(self.seed)
         if getattr(agent, "recurrent", False):
-            batch = agent.replay_buffer.sample_sequences(agent.minibatch_size, agent.episodic_update_len, agent.gamma)
+            batch: Batch = agent.replay_buffer.sample_sequences(
+                agent.minibatch_size, agent.episodic_update_len, agent.gamma
+            )
         else:
             batch = agent.replay_buffer.sample_batch(agent.minibatch_size, agent.gamma)
         if agent.replay_buffer.prioritized:  # errors of 1 do not change which items are drawn
@@ -263,17 +266,17 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
     other_next_obs = map_nested(torch.zeros_like, batch.next_obs)
 
     def depends(discount: float) -> bool:
-        errors = []
+        errors: list[Tensor] = []
         for next_obs in (batch.next_obs, other_next_obs):
             rows = torch.full_like(batch.discount, discount)
             set_random_seed(trial.seed)
             errors.append(trial.trained_again().update(batch.replace(discount=rows, next_obs=next_obs))[0])
-        return not torch.allclose(*errors, rtol=1e-4, atol=1e-6)
+        return not torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6)
 
     require(not depends(0.0), "with a discount of 0 (a terminated step) the TD error depends on the next observation")
     require(
         depends(0.9),
-        "with a discount of 0.9 (a step that goes on or was cut off) the TD error does not depend on the next observation",
+        "with a discount of 0.9 (a step that goes on or was cut off) the TD error ignores the next observation",
     )
 
 

@@ -18,8 +18,8 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
     """States 0 to size - 1 in a row; nothing is random but the first state of an episode.
 
     In state s the action 1 earns s + 1 and leads to the next state, the action 0 earns nothing and stays. What follows
-    the last state is the end, or state 0 again; so it is always best to go on. An observation is the number of the state
-    as a one-hot float32 vector [size + 1], whose last place is the end.
+    the last state is the end, or state 0 again; so it is always best to go on. An observation is the number of the
+    state as a one-hot float32 vector [size + 1], whose last place is the end.
 
     Args:
         size: Number of states.

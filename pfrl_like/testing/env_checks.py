@@ -18,8 +18,8 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     """Check an environment of any form that `as_gymnasium` takes.
 
     It is stepped with random actions: observations have to fit the observation space and be finite, rewards have to be
-    finite numbers, `terminated` and `truncated` truth values, infos dicts; the same seed and actions have to lead to the
-    same numbers, if the environment takes a seed.
+    finite numbers, `terminated` and `truncated` truth values, infos dicts; the same seed and actions have to lead to
+    the same numbers, if the environment takes a seed.
 
     Args:
         env: The environment, not used in the middle of an episode.

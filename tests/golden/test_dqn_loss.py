@@ -1,7 +1,7 @@
 """The losses of DQN and Double DQN, with the arithmetic beside the numbers.
 
-Observations are numbers, and Q(s, a) is a table: s * 1 for action 0 and s * 2 for action 1 in the online network; in the
-target network the values that a test gives to the next states.
+Observations are numbers, and Q(s, a) is a table: s * 1 for action 0 and s * 2 for action 1 in the online network; in
+the target network the values that a test gives to the next states.
 """
 
 from typing import Any
@@ -57,7 +57,7 @@ def test_dqn_bootstraps_from_the_largest_value_of_the_target_network() -> None:
     assert td_error == [4.0, 1.0, -1.0]
     # huber: 4 - 0.5,   1 / 2,   1 / 2
     assert loss == pytest.approx((3.5 + 0.5 + 0.5) / 3)
-    # d loss / d weight[a] = -clip(error, -1, 1) * s / 3 over the rows with action a: (-1 * 1) / 3 and (-1 * 2 + 1 * 3) / 3
+    # d loss / d weight[a] = -clip(error, -1, 1) * s / 3 over rows with action a: (-1 * 1) / 3 and (-1 * 2 + 1 * 3) / 3
     assert grad == pytest.approx([-1 / 3, 1 / 3])
 
 
@@ -104,10 +104,7 @@ def fill(buffer: Any) -> Any:
 @pytest.mark.parametrize("form", ["Batch", "PFRL's lists"])
 def test_n_steps_discount_by_their_number(form: str) -> None:
     buffer = fill(ReplayBuffer(100, num_steps=3))
-    if form == "Batch":
-        batch = buffer.sample_batch(8, gamma=0.5)
-    else:
-        batch = batch_of_experiences(buffer.sample(8), 0.5)
+    batch = buffer.sample_batch(8, gamma=0.5) if form == "Batch" else batch_of_experiences(buffer.sample(8), 0.5)
     order = batch.obs.argsort()
     # With gamma 0.5, first the episode that was cut off after state 5 (V'(s) = 4 s):
     # state 1: 1 + 0.5 * 2 + 0.25 * 4 = 3,    discount 0.125, state 4: target 3 + 0.125 * 16 = 5,      value 2

@@ -33,7 +33,7 @@ def stack(i: int) -> np.ndarray:
 
 OBSERVATIONS = {"number": number, "vector": vector, "nest": nest, "stack": stack}
 
-#: One step of one environment: how it ends, whether it begins where the last one ended, whether its optional parts come.
+#: One step of one environment: how it ends, whether it begins where the last ended, whether its optional parts come.
 STEP = st.tuples(
     st.integers(0, N_ENVS - 1),
     st.sampled_from(["on", "on", "on", "on", "terminal", "truncated", "both"]),

@@ -43,7 +43,6 @@ def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str) -
         if isinstance(items, tuple):  # with weights, which PFRL hands on in the dicts
             items, _ = items
             batch = batch.replace(weight=None)
-        order = None
     else:
         set_random_seed(1)
         items = one.replay_buffer.sample(4)

@@ -131,7 +131,7 @@ def test_capacity_zero_is_refused():
         PrioritizedBuffer(capacity=0)
 
 
-@pytest.mark.parametrize("priority", [0.0, -1.0, 1e201, float("nan"), float("inf")])
+@pytest.mark.parametrize("priority", [0.0, 1e-201, -1.0, 1e201, float("nan"), float("inf")])
 def test_an_impossible_priority_is_refused_before_anything_changes(priority):
     buffer = buffer_of([1.0, 2.0])
     with pytest.raises(ValueError, match="priority"):

@@ -70,20 +70,27 @@ def test_no_rounding_error_stays_of_a_large_weight_that_has_left():
     assert tree.total() == exact
 
 
-class Highest:
-    """A source whose numbers are all the largest below 1, where rounding would carry a draw over the end."""
+class Points:
+    """A source that gives the numbers it was made with."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
 
     def random(self, n):
-        return np.full(n, np.nextafter(1.0, 0.0))
+        return self.numbers[:n]
 
 
-def test_rounding_never_draws_an_empty_slot():
-    weights = np.zeros(3 * WIDEST_ROOT)
-    weights[::7] = np.random.default_rng(0).lognormal(0, 8, len(weights[::7]))
-    weights[-700:] = 0.0
+@pytest.mark.parametrize("size", [3 * WIDEST_ROOT, 65 * WIDEST_ROOT])
+def test_rounding_never_draws_an_empty_slot(size):
+    """Points at the ends of the blocks and some rounding steps beside them; blocks begin and end empty."""
+    weights = np.random.default_rng(0).lognormal(0, 4, size)
+    weights[(np.arange(size) % 64 < 3) | (np.arange(size) % 64 > 60)] = 0.0
     tree = tree_of(weights)
-    assert tree[tree.draw(5, Highest())].min() > 0.0
-    assert tree[tree.draw(20_000)].min() > 0.0
+    for block in (64, 64 * 64):
+        ends = np.cumsum(weights.reshape(-1, block).sum(axis=1)) / tree.total()
+        for step in (-20, -10, -5, -3, -2, -1, 0, 1, 2, 3, 5, 10, 20):
+            points = np.clip(ends + step * np.spacing(ends), 0.0, 1.0 - 2.0**-53)
+            assert tree[tree.draw(len(points), Points(points))].min() > 0.0
 
 
 def test_distinct_draws_repeat_none():

@@ -1,4 +1,5 @@
 import json
+import pathlib
 import subprocess
 
 import pytest
@@ -61,7 +62,7 @@ def test_secrets_are_masked(tmp_path, monkeypatch):
     monkeypatch.setenv("MY_API_TOKEN", "abc")
     monkeypatch.setenv("PROXY", "https://me:pw@host/x")
     monkeypatch.setenv("PLAIN", "seen")
-    environ = json.loads(open(prepare_output_dir({}, basedir=tmp_path, exp_id="x") + "/environ.txt").read())
+    environ = json.loads(pathlib.Path(prepare_output_dir({}, basedir=tmp_path, exp_id="x"), "environ.txt").read_text())
     assert environ["MY_API_TOKEN"] == MASK and environ["PLAIN"] == "seen"
     assert environ["PROXY"] == f"https://{MASK}@host/x"
     assert all(masked(name, "v") == MASK for name in ("aws_secret_key", "DbPassword", "GH_AUTH"))

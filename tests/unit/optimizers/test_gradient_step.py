@@ -45,7 +45,7 @@ def make_model() -> nn.Sequential:
 
 def losses(model: nn.Module) -> list[Callable[[], Tensor]]:
     torch.manual_seed(1)
-    return [lambda x=torch.randn(5, 3): (model(x) - 1.0).square().mean() for _ in range(STEPS)]  # type: ignore[misc]
+    return [lambda x=torch.randn(5, 3): (model(x) - 1.0).square().mean() for _ in range(STEPS)]  # type: ignore[misc]  # noqa: B008
 
 
 def train(

@@ -1,0 +1,126 @@
+"""Environments of every library train in the same runner, and the checks tell good environments from bad ones."""
+
+import sys
+import types
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from agent_parts import make_agent, make_q_function
+from gymnasium import spaces
+
+from pfrl_like.env import as_gymnasium
+from pfrl_like.envs.abc import ABC
+from pfrl_like.experiments import train_agent
+from pfrl_like.testing import Chain, check_env
+
+
+class OldEnv:
+    """An object with `reset` and a `step` of four values, from no library; its episodes are cut off after 10 steps."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (5,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self) -> Any:
+        self.t = 0
+        return np.zeros(5, dtype=np.float32)
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        done = self.t == 10
+        return np.full(5, self.t, dtype=np.float32), 1.0, done, {"TimeLimit.truncated": True} if done else {}
+
+
+def make_gym_cartpole() -> Any:
+    gym = pytest.importorskip("gym")
+    return gym.make("CartPole-v1")
+
+
+ENVS = {
+    "gymnasium": lambda: gymnasium.make("CartPole-v1"),
+    "gym 0.26": make_gym_cartpole,
+    "an object of four values": OldEnv,
+    "ABC": lambda: ABC(size=2),
+    "ABC, continuing": lambda: ABC(size=2, episodic=False),
+    "chain": lambda: Chain(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("name", ENVS)
+def test_env_keeps_the_contracts(name: str) -> None:
+    check_env(ENVS[name]())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+@pytest.mark.parametrize("name", ENVS)
+def test_env_trains_in_the_same_runner(name: str, tmp_path: Any) -> None:
+    env = ENVS[name]()
+    size = env.observation_space.shape[0]
+    agent = make_agent(q_function=make_q_function(obs_size=size))
+    train_agent(agent, env, 60, tmp_path, max_episode_len=20)
+    assert agent.t == 60 and agent.optim_t == 51
+    if name == "an object of four values":  # what it cuts off is not terminal
+        assert (agent.replay_buffer.sample_batch(60, 0.9).discount > 0).all()
+    elif name == "gym 0.26":
+        assert (agent.replay_buffer.sample_batch(60, 0.9).discount == 0).any()
+
+
+def broken(**changes: Any) -> Any:
+    """A `Chain` with other methods or attributes."""
+    env = Chain()
+    for name, value in changes.items():
+        setattr(env, name, types.MethodType(value, env) if callable(value) else value)
+    return env
+
+
+def stepping(**changes: Any) -> Any:
+    """A `Chain` whose step returns other values."""
+
+    def step(self: Any, action: Any) -> Any:
+        result = dict(zip(("obs", "reward", "terminated", "truncated", "info"), Chain.step(self, action), strict=True))
+        return tuple((result | changes).values())
+
+    return broken(step=step)
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (stepping(obs=np.zeros(3, dtype=np.float32)), r"the observation of step has shape \(3,\)"),
+        (stepping(obs=np.full(5, np.nan, dtype=np.float32)), "the observation of step has nan at index 0"),
+        (stepping(obs=np.full(5, 2.0, dtype=np.float32)), "lies outside the observation space"),
+        (stepping(reward=np.inf), "reward is inf, expected a finite number"),
+        (stepping(reward=None), "reward is None .*expected one number"),
+        (stepping(reward=np.zeros(2)), "reward is array.*expected one number"),
+        (stepping(terminated=2), r"terminated is 2 \(int\), expected a bool"),
+        (stepping(truncated=None), "truncated is None"),
+        (stepping(info=None), "info is a NoneType, expected a dict"),
+        (broken(reset=lambda self, **_: np.zeros(5, dtype=np.float32)), "reset returned ndarray, expected"),
+        (broken(action_space=None), "the environment has no action_space"),
+    ],
+)
+def test_what_is_wrong_with_an_environment_is_said(env: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check_env(env)
+
+
+def test_numbers_that_do_not_follow_the_seed_are_found() -> None:
+    class Unseeded(Chain):
+        def reset(self, **_: Any) -> Any:
+            return super().reset()
+
+    with pytest.raises(AssertionError, match="the same seed and actions led to other numbers: trace"):
+        check_env(Unseeded())
+
+
+def test_a_class_is_no_environment() -> None:
+    with pytest.raises(TypeError, match="the class instead of an instance"):
+        check_env(Chain)
+
+
+def test_gym_is_not_needed_for_gymnasium() -> None:
+    before = "gym" in sys.modules
+    as_gymnasium(gymnasium.make("CartPole-v1"))
+    assert ("gym" in sys.modules) == before

@@ -1,0 +1,101 @@
+import numpy as np
+import pytest
+
+from pfrl_like.columns.leaves import ArrayLeaf, ObjectLeaf, as_array, expect
+from pfrl_like.columns.rows import Rows
+
+
+def leaf(shape=(3,), dtype=np.float32, strict=True):
+    return ArrayLeaf(Rows(), shape, dtype, strict)
+
+
+@pytest.mark.parametrize("value", [1, 2.5, True, [1, 2], np.zeros((2, 2)), np.float32(1), 1j])
+def test_numbers_are_arrays(value):
+    assert as_array(value) is not None
+
+
+@pytest.mark.parametrize("value", ["text", None, [1, [2, 3]], object(), np.array(["a"]), {"a": 1}, np.longdouble(1)])
+def test_other_things_are_no_arrays(value):
+    assert as_array(value) is None
+
+
+def test_byte_order_becomes_the_machines():
+    assert as_array(np.array([1, 2], ">i4")).dtype.isnative
+
+
+def test_a_strict_column_takes_lists_and_numbers_of_no_dtype():
+    assert leaf().check([1.0, 2, 3], "obs").dtype == np.float32
+    assert leaf((), np.float32).check(1, "obs").dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("value", "came"),
+    [
+        (np.zeros(3), "ndarray of shape \\(3,\\), float64"),
+        (np.zeros(4, np.float32), "ndarray of shape \\(4,\\), float32"),
+        ("text", "str"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_strict_column_refuses_what_does_not_fit(value, came):
+    with pytest.raises(ValueError, match=f"obs: got {came}, expected an array of shape \\(3,\\), float32"):
+        leaf().check(value, "obs")
+
+
+def test_a_stack_of_arrays_of_another_dtype_is_refused_too():
+    with pytest.raises(ValueError, match="float64"):
+        leaf().check_many([np.zeros(3), np.zeros(3)], 2, "obs")
+
+
+def test_another_float_is_cast_where_columns_are_not_strict():
+    assert leaf(strict=False).check(np.zeros(3), "action").dtype == np.float32
+
+
+def test_a_fraction_does_not_enter_a_column_of_integers():
+    with pytest.raises(ValueError, match="expected a number, int64"):
+        leaf((), np.int64, strict=False).check(0.5, "action")
+
+
+def test_an_integer_that_is_too_large_is_refused():
+    with pytest.raises(ValueError, match="uint8"):
+        leaf((), np.uint8, strict=False).check(300, "action")
+
+
+def test_equality_is_bit_for_bit():
+    column = leaf()
+    row = column.data.shape[0] - 1
+    column.put(row, np.array([np.nan, 0, 1], np.float32), like=0)
+    assert column.same(row, np.array([np.nan, 0, 1], np.float32))
+    assert not column.same(row, np.array([np.nan, 0, 2], np.float32))
+    many = np.array([[np.nan, 0, 1], [np.nan, 0, 2]], np.float32)
+    assert column.same_many(np.array([row, row]), many).tolist() == [True, False]
+
+
+def test_values_without_elements_are_equal():
+    assert leaf((0,)).same_many(np.zeros(2, np.int64), np.zeros((2, 0), np.float32)).all()
+
+
+def test_objects_pass_unchecked_and_equal_only_themselves():
+    rows = Rows()
+    column = ObjectLeaf(rows)
+    (row,) = rows.take(1)
+    thing = ["a", {}]
+    column.put(row, thing, like=0)
+    assert column.job(np.array([row]))[0] is thing
+    assert column.same(row, thing)
+    assert not column.same(row, ["a", {}])
+
+
+def test_a_dropped_object_is_let_go():
+    rows = Rows()
+    column = ObjectLeaf(rows)
+    (row,) = rows.take(1)
+    column.put(row, object(), like=0)
+    column.drop(row)
+    assert column.data[row] is None
+
+
+@pytest.mark.parametrize("arrays", [{}, {"data": np.zeros(2)}, {"data": np.zeros(3, np.int8)}])
+def test_saved_arrays_that_do_not_fit_are_refused(arrays):
+    with pytest.raises(ValueError, match="data"):
+        expect(arrays, "data", (3,), np.float64)

@@ -1,0 +1,38 @@
+import numpy as np
+
+from pfrl_like.columns.rows import Rows
+
+
+def test_row_zero_is_never_handed_out():
+    assert Rows().take(1000).min() == 1
+
+
+def test_new_rows_come_in_rising_order():
+    rows = Rows()
+    assert rows.take(5).tolist() == [1, 2, 3, 4, 5]
+    assert rows.take(2).tolist() == [6, 7]
+
+
+def test_growing_keeps_what_is_stored():
+    rows = Rows()
+    array = rows.array((2,), np.int64)
+    taken = rows.take(10_000)
+    array[taken] = np.arange(20_000).reshape(-1, 2)
+    rows.reserve(100_000)
+    assert len(array) == rows.size > 110_000
+    np.testing.assert_array_equal(array[taken], np.arange(20_000).reshape(-1, 2))
+
+
+def test_new_rows_are_zero_and_none():
+    rows = Rows()
+    numbers, objects = rows.array((), np.float32), rows.array((), object)
+    rows.reserve(5000)
+    assert not numbers.any()
+    assert set(objects.tolist()) == {None}
+
+
+def test_images_grow_in_small_steps():
+    rows = Rows()
+    rows.array((84, 84), np.uint8)
+    rows.take(2000)
+    assert rows.nbytes < 1.02 * 2000 * 84 * 84

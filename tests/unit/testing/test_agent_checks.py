@@ -1,0 +1,221 @@
+"""`check_agent` finds agents that break a contract, and says which."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_q_function
+
+from pfrl_like.agents import DQN
+from pfrl_like.batch import Batch
+from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.testing import check_agent
+
+
+def make(kind: type[DQN], **options: Any) -> DQN:
+    q_function = make_q_function()
+    arguments: dict[str, Any] = {"replay_start_size": 10, "minibatch_size": 4, "target_update_interval": 5, **options}
+    explorer = ConstantEpsilonGreedy(0.3, lambda: np.random.randint(2))
+    optimizer = torch.optim.Adam(q_function.parameters(), lr=1e-2)
+    return kind(q_function, optimizer, ReplayBuffer(1_000), 0.9, explorer, **arguments)
+
+
+class TakesAnything(DQN):
+    def __init__(self, *arguments: Any, not_an_argument: int = 0, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+
+
+class ActsOutside(DQN):
+    def batch_act(self, batch_obs: Any, **told: Any) -> Any:
+        return super().batch_act(batch_obs, **told) + 1
+
+
+class NeverLearns(DQN):
+    def update_from_replay(self) -> None:
+        pass
+
+
+class DrawsFromElsewhere(DQN):
+    generator = np.random.default_rng()
+
+    def update(self, batch: Any, errors_out: Any = None) -> Any:
+        noise = torch.from_numpy(self.generator.normal(size=len(batch)).astype(np.float32))
+        return super().update(batch.replace(reward=batch.reward + noise), errors_out)
+
+
+class LearnsInEvaluation(DQN):
+    def batch_observe(self, *arguments: Any, **told: Any) -> None:
+        super().batch_observe(*arguments, **told)
+        if not self.training:
+            self.optim_t += 1
+
+
+class StoresInEvaluation(DQN):
+    def batch_observe(self, batch_obs: Any, *arguments: Any, **told: Any) -> None:
+        super().batch_observe(batch_obs, *arguments, **told)
+        if not self.training:
+            self.replay_buffer.append(batch_obs[0], 0, 0.0, batch_obs[0], is_state_terminal=True)
+
+
+class ForgetsInEvaluation(DQN):
+    def batch_act(self, batch_obs: Any, **told: Any) -> Any:
+        if not self.training:
+            self.batch_last_obs = batch_obs
+        return super().batch_act(batch_obs, **told)
+
+
+class ExploresInEvaluation(DQN):
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        training, self.training = self.training, True
+        actions = super().select_actions(obs, action_mask, active)
+        self.training = training
+        return actions
+
+
+class ActsOtherwiseAlone(DQN):
+    def act(self, obs: Any, **told: Any) -> Any:
+        return 1 - super().act(obs, **told)
+
+
+class CountsTwice(DQN):
+    def batch_observe(self, batch_obs: Any, *arguments: Any, **told: Any) -> None:
+        super().batch_observe(batch_obs, *arguments, **told)
+        if len(batch_obs) > 1:
+            self.t += 1
+
+
+class TellsText(DQN):
+    def get_statistics(self) -> Any:
+        return [("loss", "small")]
+
+
+class TellsMoreLater(DQN):
+    def get_statistics(self) -> Any:
+        return [*super().get_statistics(), *([("learnt", 1)] if self.optim_t else [])]
+
+
+class SavesHalf(DQN):
+    def restore_state(self, state: Any) -> None:
+        super().restore_state({})
+
+
+class CutsOffAsTerminal(DQN):
+    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
+        super().batch_observe(obs, reward, [d or r for d, r in zip(done, reset, strict=True)], reset, **told)
+
+
+class NeverTerminal(DQN):
+    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
+        super().batch_observe(obs, reward, [False] * len(done), [d or r for d, r in zip(done, reset, strict=True)], **told)
+
+
+class UsesGamma(DQN):
+    def loss(self, batch: Batch) -> Any:
+        return super().loss(batch.replace(discount=torch.full_like(batch.discount, self.gamma)))
+
+
+class NeverBootstraps(DQN):
+    def loss(self, batch: Batch) -> Any:
+        return super().loss(batch.replace(discount=torch.zeros_like(batch.discount)))
+
+
+class DropsWeights(DQN):
+    def loss(self, batch: Batch) -> Any:
+        return super().loss(batch.replace(weight=None))
+
+
+class WeighsErrors(DQN):
+    def loss(self, batch: Batch) -> Any:
+        loss, td_error, stats = super().loss(batch)
+        return loss, td_error if batch.weight is None else td_error * batch.weight, stats
+
+
+class LeavesErrorsOut(DQN):
+    def update(self, batch: Any, errors_out: Any = None) -> Any:
+        return super().update(batch)
+
+
+class TakesNaN(DQN):
+    def update(self, batch: Any, errors_out: Any = None) -> Any:
+        return super().update(batch.replace(reward=torch.nan_to_num(batch.reward)), errors_out)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        (TakesAnything, "the constructor took the unknown keyword not_an_argument, expected a TypeError"),
+        (NeverLearns, "nothing has changed after 40 steps of training"),
+        (DrawsFromElsewhere, "the same seed gave two different agents"),
+        (ActsOutside, "the agent chose an action outside the action space: action is 2"),
+        (ActsOtherwiseAlone, "a batch of one environment gave other numbers than the environment alone"),
+        (LearnsInEvaluation, r"an evaluation has changed the agent: .*optim_t"),
+        (StoresInEvaluation, r"an evaluation has changed the agent: \(state, buffer size\)\[1\]"),
+        (ExploresInEvaluation, "the explorer was asked for an action in evaluation"),
+        (CountsTwice, "t is 20 after 5 steps in 3 environments, expected 15"),
+        (TellsText, r"get_statistics gave \('loss', 'small'\), expected a pair of a name and a number"),
+        (TellsMoreLater, "get_statistics gave the names"),
+        (SavesHalf, r"the loaded agent differs from the saved one: .*is 40 and 0"),
+        (CutsOffAsTerminal, "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
+        (NeverTerminal, "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
+        (UsesGamma, r"with a discount of 0 \(a terminated step\) the TD error depends on the next observation"),
+        (NeverBootstraps, "with a discount of 0.9 .* the TD error does not depend on the next observation"),
+        (DropsWeights, "with weights of 0.25 the loss is"),
+        (WeighsErrors, "importance weights change the TD errors, expected only the loss"),
+        (LeavesErrorsOut, "errors_out is not the absolute TD errors"),
+        (TakesNaN, "a batch with rewards of NaN was learnt from, expected a NonFiniteError"),
+    ],
+)
+def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        check_agent(functools.partial(make, kind))
+
+
+def test_evaluation_in_the_middle_of_an_episode_is_tried() -> None:
+    # An agent that mistakes the observations of an evaluation for those of its training differs only afterwards.
+    with pytest.raises(AssertionError, match="an evaluation has changed the training after it"):
+        check_agent(functools.partial(make, ForgetsInEvaluation), n_steps=41)
+
+
+def test_random_streams_are_left_as_they_were() -> None:
+    np.random.seed(5)
+    torch.manual_seed(5)
+    check_agent(functools.partial(make, DQN))
+    drawn = np.random.rand(), torch.rand(1).item()
+    np.random.seed(5)
+    torch.manual_seed(5)
+    assert drawn == (np.random.rand(), torch.rand(1).item())
+
+
+class OnlyActs:
+    """What little an agent has to have: it learns nothing from batches and knows one environment only."""
+
+    training = True
+
+    def __init__(self) -> None:
+        self.weight = torch.zeros(1)
+
+    def act(self, obs: Any) -> Any:
+        return np.int64(0)
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
+        self.weight += self.training
+
+    eval_mode, save, load = DQN.eval_mode, DQN.save, DQN.load
+    state_dict, load_state_dict = DQN.state_dict, DQN.load_state_dict
+    saved_attributes = ()
+
+    def saved_state(self) -> dict[str, Any]:
+        return {"weight": self.weight.item()}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        self.weight = torch.tensor([state["weight"]])
+
+    def get_statistics(self) -> list[tuple[str, float]]:
+        return []
+
+
+def test_checks_leave_out_what_an_agent_does_not_have() -> None:
+    check_agent(OnlyActs)
