@@ -139,13 +139,13 @@ class Columns(Steps):
         self._check_names(extra)
         obs_field, action_field, first = self.obs, self.action, None
         if obs_field is None or action_field is None:  # the first of them says what the columns are, if all pass
-            first = rows_of(obs, k)[0], rows_of(action, k)[0]
+            first = rows_of(obs, k, "obs")[0], rows_of(action, k, "action")[0]
             obs_field = Field.like(Rows(), first[0], strict=True, frames=True)
             action_field = Field.like(Rows(), first[1], strict=False)
         leaves = obs_field.check_many(obs, k, "obs")
         next_leaves = obs_field.check_many(next_obs, k, "next_obs")
         actions = action_field.check_many(action, k, "action")
-        checked = self._checked_many_extras({name: rows_of(value, k) for name, value in extra.items()})
+        checked = self._checked_many_extras({name: rows_of(values, k, name) for name, values in extra.items()})
         if first is not None:
             self._checked(*first, None, extra)
         assert self.action is not None
@@ -324,17 +324,17 @@ class Columns(Steps):
         return self.steps.nbytes + self.obs_rows.nbytes + sum(fields) + sum(e.nbytes for e in self.extras.values())
 
 
-def rows_of(values: Any, count: int) -> list[Any]:
+def rows_of(values: Any, count: int, name: str) -> list[Any]:
     """A list of `count` values that came as a list, a tuple, a stacked array, or a dict or tuple of stacks.
 
     Raises:
         ValueError: If they are not `count`.
     """
     if isinstance(values, Mapping):
-        parts = {key: rows_of(part, count) for key, part in values.items()}
+        parts = {key: rows_of(part, count, f"{name}[{key!r}]") for key, part in values.items()}
         return [{key: part[i] for key, part in parts.items()} for i in range(count)]
     if isinstance(values, tuple) and len(values) != count:
-        return list(zip(*(rows_of(part, count) for part in values), strict=True))
+        return list(zip(*(rows_of(part, count, f"{name}[{i}]") for i, part in enumerate(values)), strict=True))
     if not hasattr(values, "__len__") or len(values) != count:
-        raise ValueError(f"got {describe(values)}, expected {count} values, one for each environment")
+        raise ValueError(f"{name}: got {describe(values)}, expected {count} values, one for each environment")
     return list(values)

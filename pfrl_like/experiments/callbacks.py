@@ -52,7 +52,7 @@ class EpisodeLog:
                 self.logger.info(
                     "outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, first + i, episode.total_reward
                 )
-                self.logger.info("statistics:%s", self.agent.get_statistics())
+                self.logger.info("statistics:%s", statistics_of(self.agent))
 
 
 class IntervalLog:
@@ -70,7 +70,7 @@ class IntervalLog:
         self.logger.info(
             "outdir:%s step:%s episode:%s last_R:%s average_R:%s", self.outdir, clock.t, clock.episodes, last, mean
         )
-        self.logger.info("statistics:%s", self.agent.get_statistics())
+        self.logger.info("statistics:%s", statistics_of(self.agent))
 
 
 class Evaluation:
@@ -93,26 +93,35 @@ class Evaluation:
             return
         score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
         if score is not None:
-            self.history.append({**dict(self.agent.get_statistics()), "eval_score": score})
+            self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
             if self.successful_score is not None and self.evaluator.max_score >= self.successful_score:
                 clock.stop()
 
 
 class Checkpoints:
-    """Saves the agent as `<t>_checkpoint` at every multiple of `interval`."""
+    """Saves the agent as `<t>_checkpoint` at every multiple of `interval`, that of the last step only if `at_end`."""
 
-    def __init__(self, agent: Any, interval: int, outdir: str, logger: logging.Logger) -> None:
-        self.agent, self.interval, self.outdir, self.logger = agent, interval, outdir, logger
+    def __init__(self, agent: Any, interval: int, outdir: str, logger: logging.Logger, *, at_end: bool) -> None:
+        self.agent, self.interval, self.outdir, self.logger, self.at_end = agent, interval, outdir, logger, at_end
 
     def __call__(self, clock: Clock) -> None:
-        due = clock.t - clock.t % self.interval
-        if due > clock.previous_t:
-            save_agent(self.agent, due, self.outdir, self.logger, suffix="_checkpoint")
+        first = clock.previous_t - clock.previous_t % self.interval + self.interval
+        for due in range(first, clock.t + 1, self.interval):
+            if self.at_end or due < clock.steps:
+                save_agent(self.agent, due, self.outdir, self.logger, suffix="_checkpoint")
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
     """Save an agent as `<outdir>/<t><suffix>`, without a trace in the random streams."""
     dirname = os.path.join(outdir, f"{t}{suffix}")
+    if not hasattr(agent, "save"):
+        logger.warning("The agent (%s) has no method save, so that %s was not written", type(agent).__name__, dirname)
+        return
     with isolated_rng():
         agent.save(dirname)
     logger.info("Saved the agent to %s", dirname)
+
+
+def statistics_of(agent: Any) -> list[tuple[str, Any]]:
+    """An agent's statistics, none of one that keeps none."""
+    return list(getattr(agent, "get_statistics", list)())

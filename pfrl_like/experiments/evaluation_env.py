@@ -20,7 +20,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     Raises:
         ValueError: If a vector environment can be neither made anew nor copied.
     """
-    if eval_env is not None:
+    if eval_env is not None and not (vector and eval_env is env):
         return contextlib.nullcontext(eval_env), "eval_env given"
     fresh = _make(env)
     if fresh is not None:

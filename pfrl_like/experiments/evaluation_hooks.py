@@ -48,7 +48,6 @@ class OptunaPrunerHook(EvaluationHook):
 
     support_train_agent = True
     support_train_agent_batch = True
-    support_train_agent_async = True
 
     def __init__(self, trial: Any) -> None:
         try:

@@ -1,21 +1,24 @@
 """Evaluation of an agent: how good its actions are when it neither explores nor learns."""
 
+import contextlib
 import itertools
 import logging
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import as_vector_stream
-from pfrl_like.experiments.callbacks import save_agent
-from pfrl_like.experiments.sources import MASK, told_of
+from pfrl_like.experiments.callbacks import save_agent, statistics_of
+from pfrl_like.experiments.sources import MASK, takes_mask, told_of
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
+from pfrl_like.utils.checks import check_finite, check_step
 from pfrl_like.utils.isolated_rng import isolated_rng
+from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
@@ -50,16 +53,18 @@ def run_evaluation_episodes(
     scores: list[float] = []
     lengths: list[float] = []
     steps_left = itertools.count() if n_steps is None else reversed(range(n_steps))
+    tells_mask = takes_mask(agent.act)
     running = False
     total_reward, length = 0.0, 0
     with agent.eval_mode():
         for left in steps_left:
             if not running:
                 obs, info = env.reset()
-                mask, total_reward, length, running = info.get(MASK), 0.0, 0, True
+                mask, total_reward, length, running = info.get(MASK) if tells_mask else None, 0.0, 0, True
             action = agent.act(obs, **({} if mask is None else {MASK: mask}))
             obs, reward, terminated, truncated, info = env.step(action)
-            mask = info.get(MASK)
+            check_step(getattr(env, "observation_space", None), obs, reward)
+            mask = info.get(MASK) if tells_mask else None
             total_reward += float(reward)
             length += 1
             reset = bool(truncated) or length == max_episode_len or bool(info.get("needs_reset", False))
@@ -98,10 +103,12 @@ def batch_run_evaluation_episodes(
     finished: dict[int, tuple[float, int]] = {}
     total_reward, length = np.zeros(k), np.zeros(k, dtype=np.int64)
     end: Any = None
+    tells_mask = takes_mask(agent.batch_act)
     with agent.eval_mode():
         while True:
             now = stream.reset() if end is None else stream.begin(end)
-            step = stream.step(agent.batch_act(now.obs, **told_of(now)))
+            step = stream.step(agent.batch_act(now.obs, **told_of(now, tells_mask)))
+            check_finite("reward", step.reward)
             total_reward += np.where(step.active, step.reward, 0.0)
             length += step.active
             reset = step.truncated if max_episode_len is None else step.truncated | (length == max_episode_len)
@@ -113,7 +120,11 @@ def batch_run_evaluation_episodes(
             total_reward[end], length[end] = 0.0, 0
             last = counted is not None
             agent.batch_observe(
-                step.obs, step.reward, step.terminated, np.ones_like(reset) if last else reset, **told_of(step)
+                step.obs,
+                step.reward,
+                step.terminated,
+                np.ones_like(reset) if last else reset,
+                **told_of(step, tells_mask),
             )
             if counted is not None:
                 break
@@ -171,14 +182,16 @@ def eval_performance(
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given.
     """
-    run = batch_run_evaluation_episodes if is_vector(env) else run_evaluation_episodes
-    scores, lengths = run(env, agent, n_steps, n_episodes, max_episode_len, logger)
-    return {
-        "episodes": len(scores),
-        **_summary(scores),
-        **{f"length_{k}": v for k, v in _summary(lengths).items()},
-        "returns": scores,
-    }
+    return _statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
+
+
+def _run(env: Any, *arguments: Any) -> tuple[list[float], list[float]]:
+    return (batch_run_evaluation_episodes if is_vector(env) else run_evaluation_episodes)(env, *arguments)
+
+
+def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:
+    of_lengths = {f"length_{name}": value for name, value in _summary(lengths).items()}
+    return {"episodes": len(scores), **_summary(scores), **of_lengths}
 
 
 def is_vector(env: Any) -> bool:
@@ -259,9 +272,10 @@ class Evaluator:
         os.makedirs(self.outdir, exist_ok=True)
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
         self._write_header()
+        with isolated_rng():
+            self._seed = int(np.random.randint(2**31))
         if env_choice.startswith("fresh"):
-            with isolated_rng():
-                env.reset(seed=int(np.random.randint(2**31)))
+            env.reset(seed=self._seed)
 
     def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
         """Evaluate if `eval_interval` steps have passed since the last time.
@@ -282,14 +296,15 @@ class Evaluator:
     def evaluate_and_update_max_score(self, t: int, episodes: int) -> float:
         """Evaluate now; arguments and result as `evaluate_if_necessary`."""
         getattr(self.env, "clear_statistics", lambda: None)()
-        with isolated_rng(self.env):
-            stats = eval_performance(
+        with isolated_rng(self.env), _own_stream_kept(self.env if self.env_choice.startswith("the training") else None):
+            set_random_seed((self._seed + t) % 2**32)  # scores depend neither on training's streams nor on earlier ones
+            returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger
             )
-        returns = stats.pop("returns")
+        stats = _statistics(returns, lengths)
         if self.success_threshold is not None:
             stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
-        agent_stats, env_stats = self.agent.get_statistics(), self._env_statistics()
+        agent_stats, env_stats = statistics_of(self.agent), self._env_statistics()
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
         self._append([*row, *(value for _, value in agent_stats), *(value for _, value in env_stats)])
@@ -311,7 +326,7 @@ class Evaluator:
         return list(getattr(self.env, "get_statistics", list)())
 
     def _write_header(self) -> None:
-        names = [name for name, _ in [*self.agent.get_statistics(), *self._env_statistics()]]
+        names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]
         if self.step_offset and os.path.exists(self._scores_path()):
             return  # a run that goes on keeps its scores
         with open(self._scores_path(), "w", encoding="utf-8") as file:
@@ -323,6 +338,18 @@ class Evaluator:
 
     def _scores_path(self) -> str:
         return os.path.join(self.outdir, "scores.txt")
+
+
+@contextlib.contextmanager
+def _own_stream_kept(env: Any) -> Iterator[None]:
+    """Leave the generator of an environment that also trains (None: of none) as it is."""
+    generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
+    state = getattr(getattr(generator, "bit_generator", None), "state", None)
+    try:
+        yield
+    finally:
+        if generator is not None and state is not None:
+            generator.bit_generator.state = state
 
 
 def _check_extent(n_steps: int | None, n_episodes: int | None) -> None:

@@ -52,8 +52,8 @@ class Clock:
 class Source(Protocol):
     """Where training comes from: an environment, several, a dataset."""
 
-    def tick(self, clock: Clock) -> tuple[int, Sequence[Episode]]:
-        """Advance training by at least one step; return the number of steps and the episodes that ended."""
+    def tick(self, clock: Clock) -> Sequence[Episode]:
+        """Advance training, and `clock.t`, by at least one step; return the episodes that ended."""
 
 
 Callback = Callable[[Clock], None]
@@ -62,9 +62,8 @@ Callback = Callable[[Clock], None]
 def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
     """Let a source tick until the clock says that training is over; call every callback, in order, after each tick."""
     while not clock.done:
-        n_steps, clock.ended = source.tick(clock)
         clock.previous_t = clock.t
-        clock.t += n_steps
+        clock.ended = source.tick(clock)
         if clock.ended:
             clock.episodes += len(clock.ended)
         for callback in callbacks:

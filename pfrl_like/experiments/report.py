@@ -54,7 +54,8 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
 
     def line(curve: Curve, colour: str) -> str:
-        points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(*curve, strict=True))
+        every = max(len(curve[0]) // 2000, 1)
+        points = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(curve[0][::every], curve[1][::every], strict=True))
         return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
     shown = [array[:: max(len(array) // 2000, 1)] for array in map(np.asarray, episodes)]

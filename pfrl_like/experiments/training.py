@@ -62,14 +62,17 @@ def train(
         evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
         callbacks.append(evaluation)
     if checkpoint_freq:
-        callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger))
+        at_end = isinstance(source, VectorSource)  # as PFRL: a serial run ends with `<t>_finish` alone
+        callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger, at_end=at_end))
     record = RunRecord(outdir, agent=agent, env=env, steps=steps, evaluator=evaluator)
     with _closing(csv, callbacks), _saved_on_error(agent, clock, outdir, logger, record, on_error):
         run(source, clock, callbacks)
-        clock.ended = source.unfinished()
         save_agent(agent, clock.t, outdir, logger, suffix="_finish")
     record.finish("stopped at successful_score" if clock.stopped else "finished", clock)
-    write_report(outdir)
+    try:
+        write_report(outdir)
+    except Exception:  # a picture is not worth a finished run
+        logger.exception("outdir:%s the report could not be written", outdir)
     return evaluation.history if evaluation is not None else []
 
 

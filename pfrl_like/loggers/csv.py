@@ -23,6 +23,7 @@ class CSVLogger:
         self._file = open(path, "w" if new else "a", newline="", encoding="utf-8")  # noqa: SIM115 (closed by close)
         self._writer = csv.writer(self._file)
         self._needs_header = new
+        self._names: set[str] | None = None
         self._start = self._flushed = time.monotonic()
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
@@ -30,6 +31,9 @@ class CSVLogger:
         if self._needs_header:
             self._writer.writerow(["step", "elapsed", *metrics])
             self._needs_header = False
+            self._names = set(metrics)
+        elif self._names is not None and set(metrics) != self._names:
+            raise ValueError(f"metrics has {sorted(metrics)}, expected {sorted(self._names)} as in the first line")
         now = time.monotonic()
         self._writer.writerow([step, f"{now - self._start:.3f}", *metrics.values()])
         if now - self._flushed >= FLUSH_INTERVAL:

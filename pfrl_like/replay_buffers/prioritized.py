@@ -4,6 +4,7 @@ import math
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pfrl_like.collections.prioritized import Index, Priorities
@@ -202,4 +203,6 @@ def _require(holds: bool, name: str, value: Any, expected: str) -> None:
 
 def _on_host(values: Any) -> Any:
     """The numbers of a tensor on any device as an array; anything else as it is."""
-    return values.numpy(force=True) if hasattr(values, "detach") else values
+    if not isinstance(values, torch.Tensor):
+        return values
+    return (values.double() if values.is_floating_point() else values).numpy(force=True)  # NumPy knows no bfloat16

@@ -109,13 +109,13 @@ class ReplayBuffer(SavedBuffer):
             return
         columns, env_id, terminal = self._columns, 0 if env_ids is None else env_ids[0], bool(terminated[0])
         row = columns.append(
-            obs[0] if type(obs) is ndarray or type(obs) is list else rows_of(obs, 1)[0],
-            action[0] if type(action) is ndarray or type(action) is list else rows_of(action, 1)[0],
+            obs[0] if type(obs) is ndarray or type(obs) is list else rows_of(obs, 1, "obs")[0],
+            action[0] if type(action) is ndarray or type(action) is list else rows_of(action, 1, "action")[0],
             reward[0],
-            next_obs[0] if type(next_obs) is ndarray or type(next_obs) is list else rows_of(next_obs, 1)[0],
+            next_obs[0] if type(next_obs) is ndarray or type(next_obs) is list else rows_of(next_obs, 1, "next_obs")[0],
             terminal,
             env_id,
-            {name: rows_of(values, 1)[0] for name, values in extra.items()} if extra else extra,
+            {name: rows_of(values, 1, name)[0] for name, values in extra.items()} if extra else extra,
         )
         if self._horizon != 1:
             self._wait(env_id, row)
@@ -214,7 +214,7 @@ class ReplayBuffer(SavedBuffer):
 
     def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
         """End loaded episodes that this step does not go on with: the process they ran in is gone."""
-        for env_id, own in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count), strict=True):
+        for env_id, own in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count, "obs"), strict=True):
             if env_id in self._resumed:
                 if not self._columns.continues(env_id, own):
                     self.stop_current_episode(env_id)

@@ -1,4 +1,4 @@
-"""Agents learn the known values of tiny tasks: online in one environment and in several, and offline from a fixed buffer."""
+"""Agents learn the known values of tiny tasks: online in one environment and in several, and from a fixed buffer."""
 
 from collections.abc import Callable
 from pathlib import Path

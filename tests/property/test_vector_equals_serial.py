@@ -1,4 +1,4 @@
-"""One environment in a vector gives the numbers of the serial runner, and a seed the same numbers twice, bit for bit."""
+"""One environment in a vector gives the serial runner's numbers, and a seed the same numbers twice, bit for bit."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -80,11 +80,11 @@ class Points:
         return self.numbers[:n]
 
 
-@pytest.mark.parametrize("size", [3 * WIDEST_ROOT, 65 * WIDEST_ROOT])
-def test_rounding_never_draws_an_empty_slot(size):
+@pytest.mark.parametrize(("size", "n_occupied"), [(3 * WIDEST_ROOT, 3 * WIDEST_ROOT), (65 * WIDEST_ROOT, 64 * 64)])
+def test_rounding_never_draws_an_empty_slot(size, n_occupied):
     """Points at the ends of the blocks and some rounding steps beside them; blocks begin and end empty."""
-    weights = np.random.default_rng(0).lognormal(0, 4, size)
-    weights[(np.arange(size) % 64 < 3) | (np.arange(size) % 64 > 60)] = 0.0
+    weights = np.random.default_rng(0).lognormal(0, 4, size) * 1.3 ** (np.arange(size) // 64 % 64)
+    weights[(np.arange(size) % 64 < 3) | (np.arange(size) % 64 > 60) | (np.arange(size) >= n_occupied)] = 0.0
     tree = tree_of(weights)
     for block in (64, 64 * 64):
         ends = np.cumsum(weights.reshape(-1, block).sum(axis=1)) / tree.total()

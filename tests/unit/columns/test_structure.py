@@ -43,7 +43,10 @@ def test_a_key_that_json_would_change_is_refused():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"camera": (1, 2)}, r"obs: got a dict with keys \['camera'\], expected a dict with keys \['camera', 'speed'\]"),
+        (
+            {"camera": (1, 2)},
+            r"obs: got a dict with keys \['camera'\], expected a dict with keys \['camera', 'speed'\]",
+        ),
         (3, "obs: got a int, expected a dict with keys"),
         ({"camera": (1,), "speed": 0}, r"obs\['camera'\]: got 1 items, expected a tuple of 2 items"),
         ({"camera": 1, "speed": 0}, r"obs\['camera'\]: got a int, expected a tuple of 2 items"),

@@ -77,6 +77,41 @@ def test_metrics_hold_every_episode(agent, tmp_path):
     ]
 
 
+def test_error_while_observing_is_saved_under_the_step_it_belongs_to(agent, tmp_path):
+    agent.observe = lambda *_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        train_agent(agent, Counting(), 5, tmp_path)
+    assert names(agent) == ["1_except"]
+
+
+def test_episode_cut_off_by_the_end_of_training_is_recorded(agent, tmp_path):
+    train_agent(agent, Counting(3), 4, tmp_path)
+    assert (tmp_path / "metrics.csv").read_text().splitlines()[-1].endswith("1,1.0,1")
+
+
+def test_last_step_of_a_serial_run_is_no_checkpoint(agent, tmp_path):
+    train_agent(agent, Counting(), 4, tmp_path, checkpoint_freq=2)
+    assert names(agent) == ["2_checkpoint", "4_finish"]
+
+
+def test_agent_that_only_acts_and_observes_is_trained(tmp_path, caplog):
+    class Bare:
+        def act(self, obs):
+            return 0
+
+        def observe(self, obs, reward, done, reset):
+            pass
+
+    train_agent(Bare(), Counting(2, mask=np.array([True, True])), 4, tmp_path)
+    assert "no method save" in caplog.text and (tmp_path / "report.html").exists()
+
+
+def test_report_that_cannot_be_written_does_not_cost_the_history(agent, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("pfrl_like.experiments.training.write_report", lambda outdir: 1 / 0)
+    assert train_agent(agent, Counting(2), 2, tmp_path) == []
+    assert "report could not be written" in caplog.text
+
+
 def test_further_loggers_get_the_same_metrics(agent, tmp_path):
     seen = []
 
@@ -138,7 +173,8 @@ def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_p
     hooks = [lambda *_: spoil(env if error is EnvError else env.env, agent)]
     with pytest.raises(error, match=message):
         train_agent(agent, env, 10, tmp_path, step_hooks=hooks)
-    assert names(agent) == ["1_except"]
+    before_the_step = error is EnvError or "action" in message
+    assert names(agent) == ["1_except" if before_the_step else "2_except"]
     assert "training ended by" in caplog.text
     assert error.__name__ in json.loads((tmp_path / "run.json").read_text())["outcome"]
 
@@ -164,7 +200,7 @@ def test_minibatch_of_a_refused_update_is_kept(agent, tmp_path):
     agent.observe = refuse
     with pytest.raises(NonFiniteError):
         train_agent(agent, Counting(), 10, tmp_path)
-    loaded = torch.load(tmp_path / "bad_batch-0.pt", weights_only=True)
+    loaded = torch.load(tmp_path / "bad_batch-1.pt", weights_only=True)
     assert set(loaded) >= {"obs", "action", "reward"}
 
 
@@ -290,6 +326,28 @@ class TestWithEvaluation:
         with caplog.at_level(logging.INFO, logger="mine"):
             self.run(agent, tmp_path, logger=logging.getLogger("mine"))
         assert "The best score is updated" in caplog.text
+
+
+def test_nan_in_evaluation_is_refused(agent, tmp_path):
+    env = Counting()
+    env.reward = float("nan")
+    with pytest.raises(NonFiniteError, match="reward"):
+        Evaluator(agent, env, None, 1, 1, tmp_path).evaluate_if_necessary(t=1, episodes=0)
+
+
+def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):
+    class Lottery(Counting):
+        def step(self, action):
+            self.reward = float(np.random.rand())
+            return super().step(action)
+
+    np.random.seed(3)
+    evaluator = Evaluator(agent, Lottery(), None, 1, 1, tmp_path)
+    scores = []
+    for seed in (1, 2):
+        np.random.seed(seed)
+        scores.append(evaluator.evaluate_and_update_max_score(t=5, episodes=0))
+    assert scores[0] == scores[1] != evaluator.evaluate_and_update_max_score(t=6, episodes=0)
 
 
 def test_success_rate_counts_returns_from_the_threshold_on(agent, tmp_path):

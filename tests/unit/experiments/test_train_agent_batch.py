@@ -7,6 +7,7 @@ from experiment_fakes import Counting, Recorder
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import eval_performance, train_agent_batch, train_agent_batch_with_evaluation
+from pfrl_like.experiments.evaluator import batch_run_evaluation_episodes, run_evaluation_episodes
 
 
 def vector(*lengths):
@@ -68,15 +69,14 @@ def test_successful_score_ends_training(agent, tmp_path):
 
 def test_short_episodes_are_not_preferred_in_vector_evaluation():
     # environment 0 ends three episodes while environment 1 ends its first: the order of beginning counts
-    stats = eval_performance(vector(1, 3), Recorder(), None, 2)
-    assert stats["returns"] == [1.0, 3.0]
+    assert batch_run_evaluation_episodes(vector(1, 3), Recorder(), None, 2)[0] == [1.0, 3.0]
 
 
 @pytest.mark.parametrize("n_steps, returns", [(1, [3.0]), (3, [3.0]), (5, [3.0]), (6, [3.0, 3.0]), (7, [3.0, 3.0])])
 def test_evaluation_by_steps_counts_whole_episodes(n_steps, returns):
-    stats = eval_performance(Counting(3), Recorder(), n_steps, None)
+    scores, _ = run_evaluation_episodes(Counting(3), Recorder(), n_steps, None)
     expected = [float(n_steps)] if n_steps < 3 else returns
-    assert stats["returns"] == expected
+    assert scores == expected
 
 
 def test_statistics_of_an_evaluation():

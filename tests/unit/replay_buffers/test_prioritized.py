@@ -148,9 +148,10 @@ def test_several_batches_may_be_under_way():
         list,
         np.array,
         lambda errors: torch.tensor(errors, requires_grad=True),
+        lambda errors: torch.tensor(errors, dtype=torch.bfloat16),
         lambda errors: torch.tensor(errors)[:, None],
     ],
-    ids=["list", "array", "tensor", "column"],
+    ids=["list", "array", "tensor", "bfloat16", "column"],
 )
 def test_errors_may_be_any_sequence_array_or_tensor(as_errors):
     buffer = buffer_of(2, alpha=1.0, eps=0.0)

@@ -60,11 +60,15 @@ class StoresInEvaluation(DQN):
             self.replay_buffer.append(batch_obs[0], 0, 0.0, batch_obs[0], is_state_terminal=True)
 
 
-class ForgetsInEvaluation(DQN):
+class MixesEpisodes(DQN):
+    """Adds the observation before, be it of training or of evaluation."""
+
+    before = 0.0
+
     def batch_act(self, batch_obs: Any, **told: Any) -> Any:
-        if not self.training:
-            self.batch_last_obs = batch_obs
-        return super().batch_act(batch_obs, **told)
+        mixed = [obs + self.before for obs in batch_obs]
+        self.before = float(batch_obs[0].argmax()) / 10
+        return super().batch_act(mixed, **told)
 
 
 class ExploresInEvaluation(DQN):
@@ -109,7 +113,9 @@ class CutsOffAsTerminal(DQN):
 
 class NeverTerminal(DQN):
     def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        super().batch_observe(obs, reward, [False] * len(done), [d or r for d, r in zip(done, reset, strict=True)], **told)
+        super().batch_observe(
+            obs, reward, [False] * len(done), [d or r for d, r in zip(done, reset, strict=True)], **told
+        )
 
 
 class UsesGamma(DQN):
@@ -149,10 +155,11 @@ class TakesNaN(DQN):
         (TakesAnything, "the constructor took the unknown keyword not_an_argument, expected a TypeError"),
         (NeverLearns, "nothing has changed after 40 steps of training"),
         (DrawsFromElsewhere, "the same seed gave two different agents"),
-        (ActsOutside, "the agent chose an action outside the action space: action is 2"),
+        (ActsOutside, r"the agent chose an action outside the action space: action is np.int64\(2\)"),
         (ActsOtherwiseAlone, "a batch of one environment gave other numbers than the environment alone"),
         (LearnsInEvaluation, r"an evaluation has changed the agent: .*optim_t"),
         (StoresInEvaluation, r"an evaluation has changed the agent: \(state, buffer size\)\[1\]"),
+        (MixesEpisodes, "an evaluation has changed the training after it"),
         (ExploresInEvaluation, "the explorer was asked for an action in evaluation"),
         (CountsTwice, "t is 20 after 5 steps in 3 environments, expected 15"),
         (TellsText, r"get_statistics gave \('loss', 'small'\), expected a pair of a name and a number"),
@@ -161,7 +168,7 @@ class TakesNaN(DQN):
         (CutsOffAsTerminal, "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
         (NeverTerminal, "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
         (UsesGamma, r"with a discount of 0 \(a terminated step\) the TD error depends on the next observation"),
-        (NeverBootstraps, "with a discount of 0.9 .* the TD error does not depend on the next observation"),
+        (NeverBootstraps, "with a discount of 0.9 .* the TD error ignores the next observation"),
         (DropsWeights, "with weights of 0.25 the loss is"),
         (WeighsErrors, "importance weights change the TD errors, expected only the loss"),
         (LeavesErrorsOut, "errors_out is not the absolute TD errors"),
@@ -171,12 +178,6 @@ class TakesNaN(DQN):
 def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_agent(functools.partial(make, kind))
-
-
-def test_evaluation_in_the_middle_of_an_episode_is_tried() -> None:
-    # An agent that mistakes the observations of an evaluation for those of its training differs only afterwards.
-    with pytest.raises(AssertionError, match="an evaluation has changed the training after it"):
-        check_agent(functools.partial(make, ForgetsInEvaluation), n_steps=41)
 
 
 def test_random_streams_are_left_as_they_were() -> None:

@@ -8,7 +8,8 @@ from pfrl_like.testing import torch_assert_allclose
 
 
 @pytest.mark.parametrize(
-    "desired", [[1.0, 2.0], (1.0, 2.0), np.array([1.0, 2.0]), torch.tensor([1.0, 2.0]), [torch.tensor(1.0), np.float64(2.0)]]
+    "desired",
+    [[1.0, 2.0], (1.0, 2.0), np.array([1.0, 2.0]), torch.tensor([1.0, 2.0]), [torch.tensor(1.0), np.float64(2.0)]],
 )
 def test_equal_numbers_pass_in_every_form(desired: object) -> None:
     torch_assert_allclose(torch.tensor([1.0, 2.0], requires_grad=True), desired)

@@ -73,8 +73,12 @@ class NeverFull(ReplayBuffer):
 
 
 class ForgetsTheCutOff(ReplayBuffer):
-    def append_batch(self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any, *a: Any, **k: Any) -> None:
-        super().append_batch(obs, action, reward, next_obs, np.asarray(terminated) | np.asarray(truncated), truncated, *a, **k)
+    def append_batch(
+        self, obs: Any, action: Any, reward: Any, next_obs: Any, terminated: Any, truncated: Any, *a: Any, **k: Any
+    ) -> None:
+        super().append_batch(
+            obs, action, reward, next_obs, np.asarray(terminated) | np.asarray(truncated), truncated, *a, **k
+        )
 
 
 class LoadsNothing(ReplayBuffer):

@@ -1,0 +1,126 @@
+"""Put deliberate faults into a copy of the package and show which tests notice: `python benchmarks/faults.py`.
+
+Each fault is a mistake that learning often survives, so that no learning curve tells. Prints the tests that each one
+turns red, and fails if one goes unnoticed (or if the tests are not green without a fault).
+"""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = (
+    "tests/golden/test_td.py",
+    "tests/golden/test_td_loss.py",
+    "tests/golden/test_dqn_loss.py",
+    "tests/golden/test_categorical_dqn.py",
+    "tests/unit/agents/test_update.py",
+    "tests/unit/agents/test_dqn_arguments.py",
+    "tests/conformance/test_agents.py",
+)
+SHOWN = 8  # tests of each fault that are printed
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A line of the package and what it is replaced by."""
+
+    what: str
+    file: str
+    line: str
+    mistake: str
+
+    def apply(self, package: Path) -> None:
+        """Write the mistake into a copy of the package.
+
+        Raises:
+            ValueError: If the line is not there exactly once, so that the fault has to be written anew.
+        """
+        path = package / self.file
+        source = path.read_text()
+        if source.count(self.line) != 1:
+            raise ValueError(f"{self.file} has {self.line!r} {source.count(self.line)} times, expected once")
+        path.write_text(source.replace(self.line, self.mistake))
+
+
+FAULTS = (
+    Fault(
+        "the sign of the TD error",
+        "action_value.py",
+        "error = target - value\n",
+        "error = value - target\n",
+    ),
+    Fault(
+        "the sign of what is bootstrapped",
+        "functions/td.py",
+        "return reward + discount * next_value",
+        "return reward - discount * next_value",
+    ),
+    Fault(
+        "gamma instead of the discount (gamma**n, or 0 after a terminal step)",
+        "agents/dqn.py",
+        "loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount,",
+        "loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount.max().expand_as(batch.discount),",
+    ),
+    Fault(
+        "no importance weights",
+        "agents/dqn.py",
+        "weighted_mean(loss, batch.weight, accumulator)",
+        "weighted_mean(loss, None, accumulator)",
+    ),
+    Fault(
+        "truncation taken for termination",
+        "agents/off_policy_agent.py",
+        "batch_reward, batch_obs, batch_done, batch_reset)",
+        "batch_reward, batch_obs, ended, batch_reset)",
+    ),
+    Fault(
+        "a target network that never moves",
+        "agents/off_policy_agent.py",
+        "synchronize_parameters(self.model, self.target_model,",
+        "synchronize_parameters(self.target_model, self.target_model,",
+    ),
+)
+
+
+def failed_tests(fault: Fault | None) -> list[str]:
+    """The tests that are red with a fault in the package.
+
+    Raises:
+        RuntimeError: If the tests could not be run.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        ignored = shutil.ignore_patterns("__pycache__")
+        for name in ("pfrl_like", "tests"):
+            shutil.copytree(ROOT / name, copy / name, ignore=ignored)
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        if fault is not None:
+            fault.apply(copy / "pfrl_like")
+        environ = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *TESTS]
+        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+
+
+def main() -> int:
+    before = failed_tests(None)
+    print(f"without a fault: {len(before)} tests are red", *before, sep="\n  ")
+    unnoticed = bool(before)
+    for fault in FAULTS:
+        failed = failed_tests(fault)
+        print(f"\n{fault.what} ({fault.file}): {len(failed)} tests turn red", *failed[:SHOWN], sep="\n  ")
+        if len(failed) > SHOWN:
+            print(f"  and {len(failed) - SHOWN} more")
+        unnoticed = unnoticed or not failed
+    return int(unnoticed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
