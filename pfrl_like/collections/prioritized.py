@@ -66,7 +66,7 @@ class Priorities:
         if exclude is not None:
             slots = np.concatenate([exclude, slots])
         index = self.first + ((slots - self.first) & (len(self._tree) - 1))
-        return index, self._probability(self._tree[slots], uniform_ratio)
+        return index, self._probability(self._tree.take(slots), uniform_ratio)
 
     def min_probability(self, uniform_ratio: float = 0.0) -> float:
         """Smallest probability that any item has in a first draw, infinity if there is none."""
@@ -91,7 +91,8 @@ class Priorities:
     def update(self, index: ArrayLike, priority: ArrayLike) -> None:
         """Like `set`, but the priorities count for the largest so far."""
         written = self._set(index, priority)
-        self.max_priority = max(self.max_priority, float(written.max(initial=0.0)))
+        if len(written):
+            self.max_priority = max(self.max_priority, largest(written))
 
     def to_array(self) -> Floats:
         """Priorities of all items, oldest first, shape [len]."""
@@ -166,12 +167,22 @@ def check_priorities(priority: ArrayLike) -> Floats:
         ValueError: If one is 0 or negative, or beyond what floating point can sum (1e-200 to 1e200).
     """
     values = np.asarray(priority, np.float64)
-    if values.size == 0 or (values.min() >= SMALLEST_PRIORITY and values.max() <= LARGEST_PRIORITY):
+    if values.size == 0 or (smallest(values) >= SMALLEST_PRIORITY and largest(values) <= LARGEST_PRIORITY):
         return values
     if not np.isfinite(values).all():
         raise NonFiniteError("priority", f"priority holds {values[~np.isfinite(values)][0]}, expected finite numbers")
     wrong = values[(values < SMALLEST_PRIORITY) | (values > LARGEST_PRIORITY)][0]
     raise ValueError(f"priority holds {wrong}, expected numbers from {SMALLEST_PRIORITY} to {LARGEST_PRIORITY}")
+
+
+def smallest(values: Floats) -> float:
+    """The least number, NaN if there is one; for few numbers a quarter of the time of `values.min()`."""
+    return values.item(values.argmin())
+
+
+def largest(values: Floats) -> float:
+    """The greatest number, NaN if there is one."""
+    return values.item(values.argmax())
 
 
 class PrioritizedBuffer(Generic[T]):

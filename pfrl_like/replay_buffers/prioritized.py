@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pfrl_like.collections.prioritized import Index, Priorities
+from pfrl_like.collections.prioritized import Index, Priorities, largest, smallest
 from pfrl_like.collections.sum_tree import Floats
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.utils.checks import check_finite
@@ -77,9 +77,9 @@ class PriorityWeightError:
         Raises:
             NonFiniteError: If an error is NaN or infinite.
         """
-        error = np.asarray(_on_host(errors), np.float64)
-        check_finite("td_error", error)
-        error = np.abs(error.reshape(-1))
+        error = np.abs(np.asarray(_on_host(errors), np.float64).reshape(-1))
+        if len(error) and not largest(error) < math.inf:
+            check_finite("td_error", error)
         if self.error_min is not None and self.error_min > 0:
             error = np.maximum(error, self.error_min)
         if self.error_max is not None:
@@ -124,7 +124,7 @@ class PriorityWeightError:
         if self.normalize_by_max == "memory":
             reference = self._priorities.min_probability(uniform_ratio)
         elif self.normalize_by_max:
-            reference = float(probability.min(initial=math.inf))
+            reference = smallest(probability) if n else 1.0
         else:
             reference = 1.0 / len(self._priorities)
         weight: Floats = (probability / reference) ** -self.beta

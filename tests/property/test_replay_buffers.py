@@ -12,7 +12,7 @@ from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, reference
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
 N_ENVS = 3
-QUICK = settings(max_examples=60)
+QUICK = settings(max_examples=40)
 
 
 def number(i: int) -> int:
