@@ -37,6 +37,7 @@ class GradientStep:
         self.optimizer = optimizer
         self.max_grad_norm = max_grad_norm
         self._calls = 0
+        self._device: torch.device | None = None
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,9 +117,11 @@ class GradientStep:
             raise ValueError("optimizer holds no parameter that requires a gradient")
         device = self.params[0].device
         self.on_gpu = device.type != "cpu"
-        self.found_inf = torch.zeros((1,), device=device)
-        self.skipped = torch.zeros((1,), device=device)
-        self.one = torch.ones((1,), device=device)
+        if device != self._device:
+            self._device = device
+            self.found_inf = torch.zeros((), device=device)
+            self.skipped = torch.zeros((), device=device)
+            self.one = torch.ones((), device=device)
         self.kernel = self._fused_kernel()
 
     def _fused_kernel(self) -> Kernel | None:

@@ -68,6 +68,15 @@ class Trial:
         self.actions = play_one(self.trained, env, n_steps)
         self._trained_state = copy.deepcopy(state_of(self.trained))
 
+    def difference(self, first: Any, second: Any, name: str = "") -> str | None:
+        """Where two states differ: bit for bit on the CPU, up to rounding on a GPU."""
+        return difference(first, second, name, exact=self.on_cpu)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the agent computes on the CPU."""
+        return torch.device(getattr(self.trained, "device", "cpu")).type == "cpu"
+
     def new_agent(self, seed: int | None = None) -> Any:
         """An untrained agent; the same one for the same seed."""
         set_random_seed(self.seed if seed is None else seed)
@@ -131,7 +140,7 @@ def check_unknown_keywords_are_refused(trial: Trial) -> None:
 
 def check_it_learns(trial: Trial) -> None:
     """Training changes what is saved; a trained agent is not the one that was made."""
-    found = difference(_attributes(trial.new_agent()), _attributes(trial.trained))
+    found = trial.difference(_attributes(trial.new_agent()), _attributes(trial.trained))
     require(found is not None, f"nothing has changed after {trial.n_steps} steps of training: does it start to learn?")
 
 
@@ -139,7 +148,7 @@ def check_same_seed_same_numbers(trial: Trial) -> None:
     """Two agents from one seed are the same, bit for bit, after training."""
     agent = trial.new_agent()
     actions = play_one(agent, trial.env, trial.n_steps)
-    found = difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
+    found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
     require(found is None, f"the same seed gave two different agents: {found}")
 
 
@@ -166,7 +175,7 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
         return
     agent = trial.new_agent()
     play_several(agent, trial.env, 1, trial.n_steps)
-    found = difference(state_of(trial.trained), state_of(agent), "state")
+    found = trial.difference(state_of(trial.trained), state_of(agent), "state")
     require(found is None, f"a batch of one environment gave other numbers than the environment alone: {found}")
 
 
@@ -178,12 +187,12 @@ def check_evaluation_changes_nothing(trial: Trial) -> None:
             before = copy.deepcopy((state_of(agent), _size(agent)))
             with isolated_rng(trial.env), agent.eval_mode():
                 play_one(agent, trial.env, 10)
-            found = difference(before, (state_of(agent), _size(agent)), "(state, buffer size)")
+            found = trial.difference(before, (state_of(agent), _size(agent)), "(state, buffer size)")
             require(found is None, f"an evaluation has changed the agent: {found}")
             require(agent.training, "training is False after eval_mode has been left")
         episodes = Episodes(trial.env, 0) if episodes is None else episodes
         play_step(agent, episodes)
-    found = difference(state_of(trial.trained), state_of(agent), "state")
+    found = trial.difference(state_of(trial.trained), state_of(agent), "state")
     require(found is None, f"an evaluation has changed the training after it: {found}")
 
 
@@ -194,7 +203,7 @@ def check_evaluation_does_not_explore(trial: Trial) -> None:
     if explorer is not None:
         agent.explorer = _Forbidden()
     try:
-        found = difference(trial.evaluated(agent), trial.evaluated(agent), "actions")
+        found = trial.difference(trial.evaluated(agent), trial.evaluated(agent), "actions")
     finally:
         if explorer is not None:
             agent.explorer = explorer
@@ -236,9 +245,9 @@ def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
     with tempfile.TemporaryDirectory() as dirname:
         agent.save(dirname)
         other.load(dirname)
-    found = difference(state_of(agent), state_of(other), "state")
+    found = trial.difference(state_of(agent), state_of(other), "state")
     require(found is None, f"the loaded agent differs from the saved one: {found}")
-    found = difference(trial.evaluated(agent), trial.evaluated(other), "actions")
+    found = trial.difference(trial.evaluated(agent), trial.evaluated(other), "actions")
     require(found is None, f"the loaded agent acts in another way than the saved one: {found}")
 
 
@@ -315,7 +324,7 @@ def check_update_learns_and_tells(trial: Trial) -> None:
         "loss" in stats and not any(value.requires_grad for value in stats.values()),
         f"update gave the statistics {sorted(stats)}, expected loss among them, all detached",
     )
-    found = difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
+    found = trial.difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
     require(found is None, f"errors_out is not the absolute TD errors: {found}")
 
 
@@ -326,15 +335,15 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
     agent, batch = trial.trained_again(), trial.batch()
     before = copy.deepcopy(state_of(agent))
     bad = batch.replace(reward=torch.full_like(batch.reward, torch.nan))
-    on_cpu = torch.device(getattr(agent, "device", "cpu")).type == "cpu"
+    on_cpu = trial.on_cpu
     try:
         for _ in range(1 if on_cpu else CALLS_ON_GPU):
             agent.update(bad)
     except NonFiniteError as error:
         # On a GPU the updates before the one that raised have been counted.
-        found = difference(before, state_of(agent), "state") if on_cpu else None
+        found = trial.difference(before, state_of(agent), "state") if on_cpu else None
         require(found is None, f"a refused update has changed something: {found}")
-        found = difference(before["attributes"], _attributes(agent), "attributes")
+        found = trial.difference(before["attributes"], _attributes(agent), "attributes")
         require(found is None, f"a refused update has changed parameters: {found}")
         require(error.batch is bad, "the error of a refused update does not hold its batch")
         return

@@ -17,13 +17,14 @@ def require(holds: Any, sentence: str) -> None:
         raise AssertionError(sentence)
 
 
-def difference(first: Any, second: Any, name: str = "") -> str | None:
-    """Where two nested states differ, bit for bit; None if they are the same.
+def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
+    """Where two nested states differ; None if they are the same.
 
     Args:
         first: Dicts, lists and tuples of tensors, arrays, numbers, text and None.
         second: Likewise.
         name: What the states are called in the answer.
+        exact: Bit for bit; otherwise up to the rounding of a GPU, whose sums have no fixed order.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         if first.keys() != second.keys():
@@ -33,19 +34,24 @@ def difference(first: Any, second: Any, name: str = "") -> str | None:
         if len(first) != len(second):
             return f"{name} has the lengths {len(first)} and {len(second)}"
         pairs = [(f"{name}[{i}]", one, other) for i, (one, other) in enumerate(zip(first, second, strict=True))]
-    elif _same_leaf(first, second):
+    elif _same_leaf(first, second, exact):
         return None
     else:
         return f"{name} is {_brief(first)} and {_brief(second)}"
-    return next((found for label, one, other in pairs if (found := difference(one, other, label)) is not None), None)
+    all_found = (difference(one, other, label, exact=exact) for label, one, other in pairs)
+    return next((found for found in all_found if found is not None), None)
 
 
-def _same_leaf(first: Any, second: Any) -> bool:
+def _same_leaf(first: Any, second: Any, exact: bool) -> bool:
     if isinstance(first, torch.Tensor | np.ndarray | np.generic | float):
         one, other = (np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for x in (first, second))
         if one.dtype == object or other.dtype == object:
             return type(first) is type(second) and bool(np.all(one == other))
-        return one.shape == other.shape and np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+        if one.shape != other.shape:
+            return False
+        if exact or one.dtype.kind not in "fc":
+            return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+        return np.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
     return type(first) is type(second) and bool(first == second)
 
 

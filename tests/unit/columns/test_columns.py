@@ -83,6 +83,13 @@ def test_a_running_episode_goes_on_after_its_newest_step_was_released():
     assert n_observations(columns) == 0
 
 
+def test_an_observation_that_no_step_takes_up_is_freed():
+    columns = Columns()
+    columns.release(append(columns, 0))
+    append(columns, 5)
+    assert n_observations(columns) == 2
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

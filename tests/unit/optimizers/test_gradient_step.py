@@ -11,6 +11,7 @@ from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RMSprop
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers import GradientStep
+from pfrl_like.optimizers.gradient_step import CHECK_INTERVAL
 
 STEPS = 20
 MakeOptimizer = Callable[[nn.Module], Optimizer]
@@ -284,3 +285,41 @@ def test_an_optimizer_of_nothing_is_refused() -> None:
     model = make_model().requires_grad_(False)
     with pytest.raises(ValueError, match="no parameter that requires a gradient"):
         GradientStep(Adam(model.parameters()))
+
+
+class AsOnGPU(GradientStep):
+    """Takes the path of a GPU, which does not wait for the device to say whether the numbers are finite."""
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self.on_gpu = True
+        self.kernel = self._fused_kernel()
+
+
+class TestWithoutWaiting:
+    """On a GPU bad updates are skipped by the kernel and reported later."""
+
+    @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+    @pytest.mark.parametrize("name", OPTIMIZERS)
+    def test_twenty_steps_are_those_of_the_optimizer(self, name: str, max_grad_norm: float | None) -> None:
+        model, expected = make_model(), make_model()
+        actual = train(AsOnGPU(OPTIMIZERS[name](model), max_grad_norm), model)
+        wanted = train(plain_step(OPTIMIZERS[name](expected), max_grad_norm), expected)
+        torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-6)
+
+    @pytest.mark.parametrize("name", OPTIMIZERS)
+    @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+    def test_bad_updates_are_skipped_and_reported_in_time(self, name: str, max_grad_norm: float | None) -> None:
+        model, expected = make_model(), make_model()
+        optimizer, other = OPTIMIZERS[name](model), OPTIMIZERS[name](expected)
+        step, plain = AsOnGPU(optimizer, max_grad_norm), plain_step(other, max_grad_norm)
+        losses_of, others = 5 * losses(model), 5 * losses(expected)
+        with pytest.raises(NonFiniteError, match="34 of 100 updates were not finite and were skipped"):
+            for i in range(CHECK_INTERVAL):
+                bad = i % 3 == 0  # the first and the last one among them
+                step(losses_of[i]() * (torch.nan if bad else 1.0))
+                if not bad:
+                    plain(others[i]())
+        torch.testing.assert_close(model.state_dict(), expected.state_dict(), rtol=1e-4, atol=1e-5)
+        for mine, its in zip(optimizer.state.values(), other.state.values(), strict=True):
+            torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
