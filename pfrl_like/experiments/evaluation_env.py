@@ -24,9 +24,10 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         return contextlib.nullcontext(eval_env), "eval_env given"
     fresh = _make(env)
     if fresh is not None:
+        _share_running_statistics(env, fresh)
         return contextlib.closing(fresh), "fresh environment of the same specification"
     try:
-        return contextlib.nullcontext(copy.deepcopy(env)), "deep copy of the training environment"
+        copied = copy.deepcopy(env)
     except Exception as error:  # whatever an environment's parts do when they are copied
         if vector:
             raise ValueError(
@@ -34,6 +35,8 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
                 f"({type(error).__name__}: {error}): give an eval_env"
             ) from error
         return contextlib.nullcontext(env), "the training environment, between episodes"
+    _share_running_statistics(env, copied)
+    return contextlib.nullcontext(copied), "deep copy of the training environment"
 
 
 def _make(env: Any) -> Any:
@@ -51,3 +54,14 @@ def _make(env: Any) -> Any:
         return fresh
     fresh.close()
     return None
+
+
+def _share_running_statistics(env: Any, own: Any) -> None:
+    """Let normalising wrappers of an evaluation environment follow those of training, and add nothing to them."""
+    while type(env) is type(own) and hasattr(env, "env"):
+        if hasattr(own, "update_running_mean"):  # gymnasium's name for whether a wrapper still learns
+            own.update_running_mean = False
+            for name in ("obs_rms", "return_rms"):
+                if hasattr(env, name):
+                    setattr(own, name, getattr(env, name))
+        env, own = env.env, own.env

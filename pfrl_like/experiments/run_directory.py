@@ -1,11 +1,14 @@
-"""`run.json`: what ran, on what, and how it ended."""
+"""`run.json` and `run.log`: what ran, on what, what was said meanwhile, and how it ended."""
 
+import contextlib
 import datetime
 import json
+import logging
 import os
 import platform
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -71,6 +74,34 @@ class RunRecord:
 
     def _write(self) -> None:
         atomic_write(self.path, (json.dumps(self.content, indent=2) + "\n").encode(), durable=False)
+
+
+@contextlib.contextmanager
+def log_file(outdir: str, logger: logging.Logger, *, append: bool) -> Iterator[None]:
+    """Keep in `run.log` what is logged in a run: by this library, and to the logger of the run.
+
+    Levels are the user's business: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and
+    errors come by.
+    """
+    handler = logging.FileHandler(os.path.join(outdir, "run.log"), "a" if append else "w", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    package = logging.getLogger("pfrl_like")
+    heard = [package] if _is_below(logger, package) else [package, logger]
+    for each in heard:
+        each.addHandler(handler)
+    try:
+        yield
+    finally:
+        for each in heard:
+            each.removeHandler(handler)
+        handler.close()
+
+
+def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
+    """Whether what is logged to `logger` reaches the handlers of `ancestor`."""
+    while logger is not None and logger is not ancestor:
+        logger = logger.parent if logger.propagate else None
+    return logger is not None
 
 
 def _now() -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -31,12 +32,13 @@ def train_agent(
     logger: logging.Logger | None = None,
     *,
     progress: bool | None = None,
+    hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
 ) -> list[dict[str, Any]]:
     """Train an agent in an environment.
 
-    The run directory gets `metrics.csv`, `run.json`, the agent as `<t>_finish` (`<t>_except` after an error, which is
-    raised again) and a report with the learning curve.
+    The run directory gets `metrics.csv`, `run.json`, `run.log`, the agent as `<t>_finish` (`<t>_except` after an error,
+    which is raised again) and a report with the learning curve.
 
     Args:
         agent: Anything with `act`, `observe`, `save`, `get_statistics`; its attribute `t`, if any, is set to
@@ -53,6 +55,8 @@ def train_agent(
         eval_during_episode: Whether evaluation need not wait for an episode's end; needs an environment of its own.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.
+        hooks: Called with the `Clock` of the loop after every tick, last of all; `clock.stop()` ends training. A method
+            `close` of a hook, if any, is called at the end.
         loggers: Further loggers of the metrics, beside the CSV file.
 
     Returns:
@@ -69,7 +73,7 @@ def train_agent(
         make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, os.fspath(outdir))],
         checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
         successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=eval_during_episode,
-        logger=logger, progress=progress, loggers=loggers,
+        logger=logger, progress=progress, hooks=hooks, loggers=loggers,
     )  # fmt: skip
 
 
@@ -95,6 +99,8 @@ def train_agent_with_evaluation(
     logger: logging.Logger | None = None,
     *,
     progress: bool | None = None,
+    eval_success_threshold: float | None = None,
+    hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train an agent in an environment and evaluate it regularly; see `train_agent` and `Evaluator`.
@@ -121,6 +127,9 @@ def train_agent_with_evaluation(
         eval_during_episode: Whether evaluation need not wait for an episode's end; needs `eval_env`.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.
+        eval_success_threshold: Return from which an evaluation episode counts as a success; adds "success_rate" to what
+            evaluation hooks and TensorBoard get.
+        hooks: Called with the `Clock` of the loop after every tick.
         loggers: Further loggers of the metrics.
 
     Returns:
@@ -141,11 +150,11 @@ def train_agent_with_evaluation(
             agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
             outdir=outdir, max_episode_len=eval_limit,
             step_offset=step_offset, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
-            use_tensorboard=use_tensorboard, logger=logger, env_choice=choice,
+            use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold, env_choice=choice,
         )  # fmt: skip
         history = train_agent(
             agent, env, steps, outdir, checkpoint_freq, train_max_episode_len, step_offset, evaluator,
-            successful_score, step_hooks, eval_during_episode, logger, progress=progress, loggers=loggers,
+            successful_score, step_hooks, eval_during_episode, logger, progress=progress, hooks=hooks, loggers=loggers,
         )  # fmt: skip
     return agent, history
 

@@ -8,6 +8,7 @@ from typing import Any
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
@@ -32,6 +33,7 @@ def train_agent_batch(
     logger: logging.Logger | None = None,
     *,
     progress: bool | None = None,
+    hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
 ) -> list[dict[str, Any]]:
     """Train an agent in a vector environment.
@@ -52,6 +54,8 @@ def train_agent_batch(
         return_window_size: Episodes over which the logged mean return is taken.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.
+        hooks: Called with the `Clock` of the loop after every tick, last of all; `clock.stop()` ends training. A method
+            `close` of a hook, if any, is called at the end.
         loggers: Further loggers of the metrics, beside the CSV file.
 
     Returns:
@@ -76,7 +80,7 @@ def train_agent_batch(
         ],
         checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
         successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True, logger=logger,
-        progress=progress, loggers=loggers, on_error=close,
+        progress=progress, hooks=hooks, loggers=loggers, on_error=close,
     )  # fmt: skip
 
 
@@ -103,6 +107,8 @@ def train_agent_batch_with_evaluation(
     logger: logging.Logger | None = None,
     *,
     progress: bool | None = None,
+    eval_success_threshold: float | None = None,
+    hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train an agent in a vector environment and evaluate it regularly.
@@ -126,10 +132,10 @@ def train_agent_batch_with_evaluation(
             agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
             outdir=outdir, max_episode_len=eval_limit,
             step_offset=step_offset, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
-            use_tensorboard=use_tensorboard, logger=logger, env_choice=choice,
+            use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold, env_choice=choice,
         )  # fmt: skip
         history = train_agent_batch(
             agent, env, steps, outdir, checkpoint_freq, log_interval, max_episode_len, step_offset, evaluator,
-            successful_score, step_hooks, return_window_size, logger, progress=progress, loggers=loggers,
+            successful_score, step_hooks, return_window_size, logger, progress=progress, hooks=hooks, loggers=loggers,
         )  # fmt: skip
     return agent, history

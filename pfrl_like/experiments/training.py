@@ -15,7 +15,7 @@ from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, 
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
-from pfrl_like.experiments.run_directory import RunRecord
+from pfrl_like.experiments.run_directory import RunRecord, log_file
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 
@@ -36,6 +36,7 @@ def train(
     eval_during_episode: bool,
     logger: logging.Logger,
     progress: bool | None,
+    hooks: Sequence[Callback],
     loggers: Sequence[MetricsLogger],
     on_error: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
@@ -64,8 +65,13 @@ def train(
     if checkpoint_freq:
         at_end = isinstance(source, VectorSource)  # as PFRL: a serial run ends with `<t>_finish` alone
         callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger, at_end=at_end))
+    callbacks += hooks
     record = RunRecord(outdir, agent=agent, env=env, steps=steps, evaluator=evaluator)
-    with _closing(csv, callbacks), _saved_on_error(agent, clock, outdir, logger, record, on_error):
+    with (
+        log_file(outdir, logger, append=step_offset > 0),
+        _closing(csv, callbacks),
+        _saved_on_error(agent, clock, outdir, logger, record, on_error),
+    ):
         run(source, clock, callbacks)
         save_agent(agent, clock.t, outdir, logger, suffix="_finish")
     record.finish("stopped at successful_score" if clock.stopped else "finished", clock)

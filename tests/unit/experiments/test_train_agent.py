@@ -370,3 +370,80 @@ def test_evaluations_stay_on_multiples_of_the_interval_after_an_offset(agent, tm
     assert evaluator.evaluate_if_necessary(t=19, episodes=0) is None
     assert evaluator.evaluate_if_necessary(t=23, episodes=0) == 3.0
     assert evaluator.evaluate_if_necessary(t=29, episodes=0) is None
+
+
+def test_hooks_see_the_clock_last_of_all_end_training_and_are_closed(agent, tmp_path):
+    class StopAt:
+        closed = False
+        seen = []
+
+        def __call__(self, clock):
+            self.seen.append((clock.t, clock.episodes))
+            if clock.t == 4:
+                clock.stop()
+
+        def close(self):
+            self.closed = True
+
+    hook = StopAt()
+    train_agent(agent, Counting(2), 10, tmp_path, hooks=[hook])
+    assert hook.seen == [(1, 0), (2, 1), (3, 1), (4, 2)] and hook.closed and names(agent) == ["4_finish"]
+
+
+@pytest.mark.parametrize("name", ["pfrl_like.of_a_user", "of_a_user"])
+def test_run_log_holds_what_was_logged_in_the_run_once(agent, tmp_path, name):
+    logger = logging.getLogger(name)
+    agent.observe = lambda *_: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        train_agent(agent, Counting(), 5, tmp_path, logger=logger)
+    logger.error("after the run")
+    lines = (tmp_path / "run.log").read_text().splitlines()
+    assert len(lines) == 1 and "ERROR" in lines[0] and "ended by ZeroDivisionError" in lines[0]
+    assert logger.handlers == [] == logging.getLogger("pfrl_like").handlers
+
+
+def test_a_run_that_goes_on_keeps_its_log(agent, tmp_path):
+    def hook(clock):
+        logging.getLogger("pfrl_like").warning("at %s", clock.t)
+
+    for offset in (0, 4):
+        train_agent(agent, Counting(), 5, tmp_path, step_offset=offset, hooks=[hook])
+    assert [line[-4:] for line in (tmp_path / "run.log").read_text().splitlines()] == [
+        "at 1", "at 2", "at 3", "at 4", "at 5", "at 5"
+    ]  # fmt: skip
+
+
+def test_success_rate_is_told_to_evaluation_hooks(agent, tmp_path):
+    rates = []
+
+    class Hook(EvaluationHook):
+        support_train_agent = True
+
+        def __call__(self, env, agent, evaluator, step, eval_stats, agent_stats, env_stats):
+            rates.append(eval_stats["success_rate"])
+
+    for threshold in (3, 3.5):
+        train_agent_with_evaluation(
+            agent, Counting(3), 3, None, 2, 3, tmp_path, evaluation_hooks=[Hook()], eval_success_threshold=threshold
+        )
+    assert rates == [1.0, 0.0]
+
+
+def normalized(env):
+    return gymnasium.wrappers.NormalizeObservation(env)
+
+
+@pytest.mark.parametrize("env", [normalized(gymnasium.make("CartPole-v1")), normalized(Counting(3))])
+def test_evaluation_normalises_with_the_statistics_of_training_and_adds_nothing(agent, tmp_path, env):
+    means = []
+
+    class Hook(EvaluationHook):
+        support_train_agent = True
+
+        def __call__(self, env, agent, evaluator, step, eval_stats, agent_stats, env_stats):
+            means.append((env.obs_rms.mean.copy(), env.obs_rms.count))
+
+    train_agent_with_evaluation(agent, env, 30, None, 2, 15, tmp_path, evaluation_hooks=[Hook()])
+    assert len(means) == 2
+    np.testing.assert_array_equal(means[-1][0], env.obs_rms.mean)
+    assert means[-1][1] == env.obs_rms.count and env.update_running_mean
