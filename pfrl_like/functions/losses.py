@@ -16,7 +16,7 @@ def huber(error: Tensor) -> Tensor:
         Same shape.
     """
     clipped = error.detach().clamp(-1, 1)
-    return clipped * (error - 0.5 * clipped)
+    return clipped * error.sub(clipped, alpha=0.5)
 
 
 def half_square(error: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Targets of temporal-difference learning."""
 
+import torch
 from torch import Tensor
 
 
@@ -14,4 +15,4 @@ def td_target(reward: Tensor, discount: Tensor, next_value: Tensor) -> Tensor:
     Returns:
         Targets, shape [B]. Gradients flow into every argument; the caller stops them.
     """
-    return reward + discount * next_value
+    return torch.addcmul(reward, discount, next_value)

@@ -26,18 +26,14 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
     if not 0 <= k <= n:
         raise ValueError(f"cannot draw k={k} distinct items from n={n}: expected 0 <= k <= n")
     source: Any = np.random if rng is None else rng
-    if k * k <= n:
-        # No repeat in more than half of the tries, so that throwing away tuples with repeats is cheapest. Scaled floats
-        # cost a third of `randint`; their bias is below n * 2**-53, and u * n never rounds up to n.
-        while True:
-            drawn: NDArray[np.int64] = (source.random(k) * n).astype(np.int64)
-            if len(set(drawn.tolist())) == k:
-                return drawn
     if 3 * k >= n:
         permuted: NDArray[np.int64] = source.permutation(n)[:k].astype(np.int64)
         return permuted
-    drawn = np.empty(0, np.int64)
-    while len(drawn) < k:
-        drawn = np.concatenate([drawn, (source.random(2 * k) * n).astype(np.int64)])
-        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # without repeats, in the order of the draw
-    return drawn[:k]
+    # Scaled floats cost a third of `randint`; their bias is below n * 2**-53, and u * n never rounds up to n.
+    drawn: NDArray[np.int64] = (source.random(k) * n).astype(np.int64)
+    distinct = dict.fromkeys(drawn.tolist())
+    if len(distinct) == k:
+        return drawn
+    while len(distinct) < k:  # what has been drawn before does not count
+        distinct |= dict.fromkeys((source.random(k) * n).astype(np.int64).tolist())
+    return np.fromiter(distinct, np.int64)[:k]
