@@ -24,13 +24,11 @@ class SavedBuffer(AbstractReplayBuffer):
     _ring: Indices
     _first: int
     _next: int
-    _resumed: set[Any]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
 
-        Running episodes are part of it. An environment whose next step does not begin with the observation that its
-        running episode waits for begins a new episode.
+        Running episodes are part of it, and go on if the next step begins with the observation that they wait for.
         """
         waiting = [row for run in self._columns.running.values() for row in run.waiting]
         items = self._rows(np.arange(self._first, self._next))
@@ -70,7 +68,6 @@ class SavedBuffer(AbstractReplayBuffer):
         self._first, self._next = first, first + n
         self._ring = np.zeros(n + 1024, np.int64)
         self._ring[np.arange(first, first + n) % len(self._ring)] = np.arange(1, n + 1)
-        self._resumed = set(columns.running)
         if state.get("rng") is not None:
             _set_rng_state(self._rng, state["rng"])
         self._evict()
@@ -155,7 +152,6 @@ class SavedBuffer(AbstractReplayBuffer):
             self.stop_current_episode(env_id)
         self._drop_items(len(self))
         self._columns = Columns()
-        self._resumed = set()
 
     # What the buffers fill in
 
