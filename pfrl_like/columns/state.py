@@ -69,13 +69,15 @@ def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Co
     """
     try:
         return _restore(header, dict(arrays))
-    except (KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
+    except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
         raise ValueError(f"the header does not fit: {error!r}") from error
 
 
 def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Columns:
     columns = Columns()
     n_steps, n_obs = int(header["n_steps"]), int(header["n_obs"])
+    if not 0 <= n_obs <= 2 * n_steps + len(header["running"]):
+        raise ValueError(f"there are {n_obs} observations for {n_steps} steps")
     obs_row = _numbers(arrays, "obs_row", n_steps, 1, n_obs)
     next_row = _numbers(arrays, "next_row", n_steps, 1, n_obs)
     successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)

@@ -14,6 +14,7 @@ from pfrl_like.columns import Indices
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import Item, ReplayBuffer
 from pfrl_like.replay_buffers.samplers import subsequences
+from pfrl_like.replay_buffers.saved import sequence_number
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 
@@ -152,7 +153,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def _load_order(
         self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
     ) -> None:
-        lengths, first_episode = arrays["episode_lengths"], int(header["first_episode"])
+        lengths, first_episode = arrays["episode_lengths"], sequence_number(header, "first_episode")
         if lengths.ndim != 1 or lengths.dtype != np.int64 or (lengths < 1).any() or lengths.sum() != n:
             raise ValueError("its episodes do not fit its number of items")
         self._load_own_state(header["own"], own, first_episode, len(lengths))

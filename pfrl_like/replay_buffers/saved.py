@@ -1,5 +1,6 @@
 """The state of a replay buffer, and its file."""
 
+import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,6 +13,8 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage import is_array_file, read_arrays, read_pickle, write_arrays
 from pfrl_like.utils.random import RandomSource
+
+_LARGEST_NUMBER = 2**62
 
 
 class SavedBuffer(AbstractReplayBuffer):
@@ -49,16 +52,20 @@ class SavedBuffer(AbstractReplayBuffer):
         """Take up what `state_dict` gave; items beyond this buffer's capacity leave, the oldest first.
 
         Raises:
-            ValueError: If it is of another kind of buffer or does not fit together; the old content stays.
+            ValueError: If it is of another kind of buffer or of `rng`, or does not fit together; the old content stays.
         """
         header, arrays = state["header"], state["arrays"]
         for name, mine in (("kind", self._kind), ("num_steps", self.num_steps)):
             if header.get(name) != mine:
                 raise ValueError(f"its {name} is {header.get(name)!r}, expected {mine!r} as in this buffer")
-        columns, first, n = restore(header["columns"], arrays), int(header["first"]), int(header["n_items"])
+        columns, first, n = restore(header["columns"], arrays), sequence_number(header, "first"), int(header["n_items"])
         waiting = sorted(row for run in columns.running.values() for row in run.waiting)
-        if first < 0 or n < 0 or waiting != list(range(n + 1, len(arrays["reward"]) + 1)):
+        n_steps = len(arrays["reward"])
+        if not 0 <= n <= n_steps or waiting != list(range(n + 1, n_steps + 1)):
             raise ValueError("its number of items does not fit its steps")
+        rng_state = state.get("rng")
+        if rng_state is not None:
+            _set_rng_state(copy.deepcopy(self._rng), rng_state)
         if self.num_steps > 1:
             columns.find_windows(np.arange(1, n + 1), self.num_steps)
         own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
@@ -68,8 +75,8 @@ class SavedBuffer(AbstractReplayBuffer):
         self._first, self._next = first, first + n
         self._ring = np.zeros(n + 1024, np.int64)
         self._ring[np.arange(first, first + n) % len(self._ring)] = np.arange(1, n + 1)
-        if state.get("rng") is not None:
-            _set_rng_state(self._rng, state["rng"])
+        if rng_state is not None:
+            _set_rng_state(self._rng, rng_state)
         self._evict()
 
     def save(self, filename: str, *, allow_pickle: bool = False) -> None:
@@ -103,7 +110,7 @@ class SavedBuffer(AbstractReplayBuffer):
                 self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
         except CheckpointError:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
             raise CheckpointError(filename, f"holds no buffer that fits this one: {error}") from error
 
     def _load_pfrl(self, content: Any) -> None:
@@ -189,7 +196,24 @@ def _get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
 
 
 def _set_rng_state(rng: RandomSource, state: Any) -> None:
-    if isinstance(rng, np.random.Generator):
-        rng.bit_generator.state = state
-    elif rng is not None:
-        rng.set_state(state)
+    try:
+        if isinstance(rng, np.random.Generator):
+            rng.bit_generator.state = state
+        elif rng is not None:
+            rng.set_state(state)
+        else:
+            raise ValueError("this buffer draws from the global stream")
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        raise ValueError(f"its rng does not fit that of this buffer: {error}") from error
+
+
+def sequence_number(header: Mapping[str, Any], name: str) -> int:
+    """A sequence number of a saved state.
+
+    Raises:
+        ValueError: If it is one that counting on from would leave 64 bits.
+    """
+    number = int(header[name])
+    if not 0 <= number <= _LARGEST_NUMBER:
+        raise ValueError(f"its {name} is {number}, expected a number from 0 to {_LARGEST_NUMBER}")
+    return number

@@ -162,6 +162,15 @@ def test_lengths_that_do_not_fit_are_refused_and_the_content_stays(lengths):
     assert rewards(buffer.episodic_memory) == [[0.0]]
 
 
+def test_a_number_out_of_range_is_refused_and_the_content_stays():
+    state = filled([3, 2]).state_dict()
+    state["header"]["first_episode"] = 10**30
+    buffer = filled([1])
+    with pytest.raises(ValueError, match="its first_episode is 10+, expected"):
+        buffer.load_state_dict(state)
+    assert rewards(buffer.episodic_memory) == [[0.0]]
+
+
 def test_pfrls_file_loads_with_allow_pickle():
     buffer = filled([1])
     with pytest.raises(CheckpointError, match="allow_pickle"):

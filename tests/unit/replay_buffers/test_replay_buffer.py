@@ -7,6 +7,7 @@ import torch
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
+from pfrl_like.storage import write_arrays
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -264,6 +265,27 @@ def test_state_dict_restores_the_own_source_of_randomness():
         saved, other = filled(50, rng=make(1)), filled(0, rng=make(2))
         other.load_state_dict(saved.state_dict())
         assert other.sample_batch(10).index.tolist() == saved.sample_batch(10).index.tolist()
+
+
+@pytest.mark.parametrize("name", ["first", "n_items", "columns n_obs"])
+@pytest.mark.parametrize("number", [10**30, -1, 1e300])
+def test_numbers_out_of_range_are_refused_and_the_content_stays(name, number, tmp_path):
+    state = filled(5).state_dict()
+    *outer, name = name.split()
+    (state["header"][outer[0]] if outer else state["header"])[name] = number
+    write_arrays(tmp_path / "buffer", state["header"], state["arrays"])
+    buffer = filled(3)
+    with pytest.raises(CheckpointError):
+        buffer.load(str(tmp_path / "buffer"))
+    assert rewards(buffer) == [[0.0], [1.0], [2.0]] and len(buffer.sample_batch(3)) == 3
+
+
+@pytest.mark.parametrize("mine", [None, np.random.RandomState(0), np.random.Generator(np.random.MT19937(0))])
+def test_another_kind_of_randomness_is_refused_and_the_content_stays(mine):
+    buffer = filled(3, rng=mine)
+    with pytest.raises(ValueError, match="its rng does not fit that of this buffer"):
+        buffer.load_state_dict(filled(5, rng=np.random.default_rng(0)).state_dict())
+    assert rewards(buffer) == [[0.0], [1.0], [2.0]]
 
 
 def test_a_smaller_buffer_keeps_the_newest_items():
