@@ -4,6 +4,7 @@ Each form also says how it is learnt: `td_loss` compares the values of the actio
 next states' values. Everything works on a batch.
 """
 
+import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
@@ -106,6 +107,8 @@ class DiscreteActionValue(ActionValue):
         ValueError: If `q_values` has another number of dimensions.
     """
 
+    q_values: Tensor
+
     def __init__(
         self, q_values: Tensor, q_values_formatter: Formatter = _unchanged, action_mask: Tensor | None = None
     ) -> None:
@@ -116,8 +119,6 @@ class DiscreteActionValue(ActionValue):
         self.q_values = q_values
         self.q_values_formatter = q_values_formatter
         self.action_mask = action_mask
-
-    q_values: Tensor
 
     @property
     def n_actions(self) -> int:
@@ -457,4 +458,4 @@ def _as_bound(bound: Any, mu: Tensor) -> Tensor | None:
 
 def _rows(i: Any) -> Any:
     """An index that keeps the batch axis."""
-    return slice(i, i + 1 or None) if isinstance(i, int) else i
+    return slice(i, i + 1 or None) if isinstance(i, numbers.Integral) else i

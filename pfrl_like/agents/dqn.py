@@ -15,6 +15,7 @@ from pfrl_like.functions.losses import half_square, huber, weighted_mean
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.recurrent import forward
+from pfrl_like.utils.spaces import space_kind
 
 NextAction = Callable[[Any, Batch], Tensor]
 
@@ -38,6 +39,7 @@ def dqn_loss(
     next_action: NextAction | None = None,
     elementwise: Callable[[Tensor], Tensor] = huber,
     accumulator: str = "mean",
+    value_type: type = ActionValue,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of Q-learning; the Q-function's output type says what is compared (values, atoms, quantiles).
 
@@ -49,16 +51,34 @@ def dqn_loss(
             of the target network.
         elementwise: Loss of one TD error, for Q-functions that give plain values.
         accumulator: "mean" or "sum" over the rows.
+        value_type: What the Q-function has to give.
 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+
+    Raises:
+        TypeError: If the Q-function gives something else.
     """
     q = value_of(q_function, batch)
+    check_value(q, value_type)
     with torch.no_grad():
         next_q = value_of(target_q_function, batch, next=True)
         action = None if next_action is None else next_action(q_function, batch)
     loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
+
+
+def check_value(value: Any, value_type: type) -> None:
+    """Refuse what a Q-function gives if it is not of the class that an agent needs.
+
+    Raises:
+        TypeError: Naming both classes.
+    """
+    if not isinstance(value, value_type):
+        needed, came = value_type.__name__, type(value).__name__
+        raise TypeError(
+            f"q_function gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}"
+        )
 
 
 class DQN(OffPolicyAgent):
@@ -94,6 +114,11 @@ class DQN(OffPolicyAgent):
         ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
+
+    #: Class of what the Q-function has to give.
+    value_type: type = ActionValue
+    #: What chooses the action that is bootstrapped from; None for the target network.
+    next_action: NextAction | None = None
 
     def __init__(
         self,
@@ -136,13 +161,12 @@ class DQN(OffPolicyAgent):
         self.elementwise = huber if clip_delta else half_square
         self.target_model = frozen_copy(self.model)
 
-    next_action: NextAction | None = None
-
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks."""
         loss, td_error, value = dqn_loss(
             self.model, self.target_model, batch,
             next_action=self.next_action, elementwise=self.elementwise, accumulator=self.batch_accumulator,
+            value_type=self.value_type,
         )  # fmt: skip
         return loss, td_error, {"loss": loss.detach(), "q": value}
 
@@ -151,27 +175,38 @@ class DQN(OffPolicyAgent):
 
         Raises:
             TypeError: If a Q-function of discrete actions meets other actions, or the reverse.
-            ValueError: If the number of actions differs.
+            ValueError: If the number of actions differs, or they are not counted from 0.
         """
         value = self.probe(observation_space)
-        n_actions = getattr(action_space, "n", None)
         if value is None or action_space is None:
             return
-        if not isinstance(value, ActionValue):
-            raise TypeError(f"q_function must return an ActionValue, got {type(value).__name__}")
-        discrete = hasattr(value, "n_actions")
-        if discrete and n_actions is None:
+        check_value(value, self.value_type)
+        kind, discrete = space_kind(action_space), hasattr(value, "n_actions")
+        if discrete and kind != "discrete":
+            way_out = (
+                "use DDPG, TD3 or SoftActorCritic there, or a Q-function that gives a QuadraticActionValue"
+                if kind == "box"
+                else "number the possible actions in a wrapper whose action space is Discrete"
+            )
             raise TypeError(
                 f"{type(self).__name__} with a Q-function of discrete actions ({type(value).__name__}) cannot act in "
-                f"{action_space}; use DDPG, TD3 or SoftActorCritic there, or a Q-function that gives a "
-                "QuadraticActionValue"
+                f"{action_space}; {way_out}"
             )
-        if discrete and value.n_actions != n_actions:  # type: ignore[attr-defined]
-            raise ValueError(
-                f"q_function gives the values of {value.n_actions} actions, the environment has {n_actions}"  # type: ignore[attr-defined]
-            )
-        if not discrete and n_actions is not None:
+        if not discrete and kind != "box":
             raise TypeError(
                 f"q_function gives {type(value).__name__}, which has continuous actions, but the environment has "
                 f"{action_space}; use a Q-function that gives a DiscreteActionValue"
+            )
+        if not discrete:
+            return
+        if value.n_actions != action_space.n:
+            raise ValueError(
+                f"q_function gives the values of {value.n_actions} actions, the environment has {action_space.n}"
+            )
+        start = getattr(action_space, "start", 0)
+        if start != 0:
+            raise ValueError(
+                f"the environment has {action_space}, whose first action is {start}, but actions are counted from 0: "
+                f"wrap it, gymnasium.wrappers.TransformAction(env, lambda action: action + {start}, "
+                f"gymnasium.spaces.Discrete({action_space.n}))"
             )

@@ -128,6 +128,7 @@ def test_index_gives_some_rows_with_their_mask(form: tuple[DiscreteActionValue, 
     assert masked[torch.tensor([1, 0])].greedy_actions.tolist() == [2, 1]
     close(value[-1].max * factor, [6.0])
     close(value[0].max * factor, [3.0])
+    close(value[np.int64(0)].max * factor, [3.0])
 
 
 def test_gradient_of_the_maximum_reaches_the_best_action_only() -> None:

@@ -216,13 +216,29 @@ class TestSpaces:
             make_agent(q_function=q_function).check_spaces(self.BOX, spaces.Discrete(2))
 
     def test_a_plain_tensor_is_no_action_value(self) -> None:
-        with pytest.raises(TypeError, match="q_function must return an ActionValue, got Tensor"):
+        with pytest.raises(TypeError, match="q_function gives a Tensor, expected one that gives an ActionValue"):
             make_agent(q_function=nn.Linear(5, 2)).check_spaces(self.BOX, spaces.Discrete(2))
 
     @pytest.mark.parametrize("agent", ["CategoricalDQN", "CategoricalDoubleDQN"])
     def test_categorical_agents_need_a_distributional_q_function(self, agent: str) -> None:
-        with pytest.raises(TypeError, match=f"{agent} needs a q_function that gives a DistributionalDiscreteActionVal"):
-            make_agent(agent, q_function=make_q_function("DQN")).check_spaces(self.BOX, spaces.Discrete(2))
+        one, obs = make_agent(agent, q_function=make_q_function("DQN")), torch.zeros(2, 5)
+        message = "gives a DiscreteActionValue, expected one that gives a DistributionalDiscreteActionValue"
+        with pytest.raises(TypeError, match=message):
+            one.check_spaces(self.BOX, spaces.Discrete(2))
+        with pytest.raises(TypeError, match=message):
+            one.update(Batch(obs, torch.zeros(2, dtype=torch.int64), torch.ones(2), obs, torch.ones(2)))
+
+    def test_actions_that_are_many_at_once_are_refused(self) -> None:
+        with pytest.raises(
+            TypeError, match=r"cannot act in MultiBinary\(2\); number the possible actions in a wrapper"
+        ):
+            make_agent().check_spaces(self.BOX, spaces.MultiBinary(2))
+
+    def test_actions_that_are_not_counted_from_0_are_refused(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"whose first action is 5, .* wrap it, gymnasium.wrappers.TransformAction"
+        ):
+            make_agent().check_spaces(self.BOX, spaces.Discrete(2, start=5))
 
     @pytest.mark.parametrize("recurrent", [False, True])
     @pytest.mark.parametrize("agent", AGENTS)

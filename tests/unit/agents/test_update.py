@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import AGENTS, BUFFERS, RECURRENT_BUFFERS, make_agent
+from agent_parts import AGENTS, BUFFERS, RECURRENT_BUFFERS, make_agent, make_q_function
 from torch import nn
 
 from pfrl_like.agents import DQN
@@ -181,6 +181,13 @@ class TestModes:
         torch.testing.assert_close(one.update(batch)[0], expected.detach())
         one.model.train()
         assert not torch.allclose(one.update(batch)[0], expected)  # it is on in what is learnt
+
+    def test_the_first_categorical_update_makes_one_pass(self) -> None:
+        torch.manual_seed(0)
+        norm = nn.BatchNorm1d(5)
+        one = make_agent("CategoricalDQN", q_function=nn.Sequential(norm, make_q_function("CategoricalDQN")))
+        one.update(make_batch())
+        assert norm.num_batches_tracked == 1
 
     @pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
     def test_batch_norm_sees_only_the_observations_that_are_learnt(self, agent: str) -> None:
