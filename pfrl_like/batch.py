@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+#: Where an action mask is found in `info` and in observations that are dicts.
+ACTION_MASK = "action_mask"
+
 
 def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply `function` to every leaf of nested dicts, tuples and lists; None stays None."""
@@ -17,6 +20,13 @@ def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(map_nested(function, item) for item in value)
     return function(value)
+
+
+def first_leaf(nested: Any) -> Any:
+    """The first leaf of nested dicts and tuples."""
+    while isinstance(nested, Mapping | tuple):
+        nested = next(iter(nested.values() if isinstance(nested, Mapping) else nested))
+    return nested
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,10 +89,6 @@ class Batch:
         if self.reward.device == torch.device(device):
             return self
         return self._map(lambda leaf: leaf.to(device, non_blocking=True) if isinstance(leaf, Tensor) else leaf)
-
-    def pin(self) -> "Batch":
-        """The same rows in page-locked memory, from which copies to a GPU run in the background."""
-        return self._map(lambda leaf: leaf.pin_memory() if isinstance(leaf, Tensor) else leaf)
 
     def __getitem__(self, rows: Any) -> "Batch":
         """Some rows of a batch of transitions; sequences cannot be cut this way.

@@ -1,8 +1,10 @@
 """From observations to what a network takes in: `batch_states` for a list, `FeatureExtractor` for an agent."""
 
+import contextlib
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.batch import map_nested
+from pfrl_like.batch import first_leaf, map_nested
 from pfrl_like.utils.isolated_rng import isolated_rng
 
 Phi = Callable[[Any], Any]
@@ -69,8 +71,9 @@ class FeatureExtractor:
 
     A `phi` is written for one observation. It is applied to a whole stack at once only after a trial has shown that
     this makes no difference: on a stack with at least two different rows it gave the same values, dtype and shape
-    twice row by row and once on the whole. The trial is made once, on a copy of `phi` if it is an object with a state,
-    and draws no random number from the run.
+    twice row by row and once on the whole, and so it did on more rows, made of these, that differ in size and sign, so
+    that whatever looks at the stack as a whole is found out. The trial is made once, on a copy of `phi` if it is an
+    object with a state, and draws no random number from the run.
 
     Args:
         phi: Feature extractor of one observation; None for the observation itself.
@@ -132,15 +135,57 @@ def _does_nothing(phi: Phi) -> bool:
 
 
 def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
-    """Whether `phi` gives for a stack what it gives twice for each row; tried on copies, without a trace."""
-    with isolated_rng():
-        try:
+    """Whether `phi` gives for stacks what it gives twice for each row; tried on copies, without a trace."""
+    with isolated_rng(), np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with contextlib.suppress(Exception):
             phi = copy.deepcopy(phi)  # an object may count its calls or keep running means
-            at_once = _fingerprint(map_nested(torch.as_tensor, phi(_copy(stack))))
-        except Exception:  # whatever a function of one observation does when given many
-            return False
+            return _agrees(phi, stack) is True and all(_agrees(phi, other) is not False for other in _varied(stack))
+        return False
+
+
+def _agrees(phi: Phi, stack: Any) -> bool | None:
+    """The same for one stack; None if `phi` does not take one of its rows."""
+    try:
         first, second = (_fingerprint(_collate([phi(row) for row in _rows(_copy(stack))], _CPU)) for _ in range(2))
-        return bool(first == second == at_once)
+    except Exception:  # whatever a user's function does
+        return None
+    try:
+        return bool(first == second == _fingerprint(map_nested(torch.as_tensor, phi(_copy(stack)))))
+    except Exception:
+        return False
+
+
+def _varied(stack: Any) -> Iterator[Any]:
+    """Stacks of another number of rows, in another order, which differ in scale and offset.
+
+    The numbers of the first lie within the range of those given, as a `phi` may demand; those of the second do not.
+    """
+
+    def vary(function: Callable[[Any, Any], Any]) -> Any:
+        def varied(leaf: Any) -> Any:
+            leaf = np.asarray(leaf)
+            n_rows = 2 * len(leaf) + 1
+            rows = leaf[np.arange(n_rows)[::-1] % len(leaf)]
+            i = np.arange(n_rows).reshape(-1, *[1] * (leaf.ndim - 1))
+            return rows if leaf.dtype.kind not in "biuf" else function(rows, i).astype(leaf.dtype)
+
+        return map_nested(varied, stack)
+
+    yield vary(_shrunk)
+    yield vary(_far_apart)
+
+
+def _shrunk(rows: Any, i: Any) -> Any:
+    """Rows moved towards the least number, each by another share of the way."""
+    return rows & (i % 2 == 0) if rows.dtype == bool else rows.min() + (rows - rows.min()) * ((i + 1) / len(rows))
+
+
+def _far_apart(rows: Any, i: Any) -> Any:
+    """Rows of both signs and of sizes from 1e-3 to 1e3; integers wrap around, so that they stay in the dtype's range."""
+    if rows.dtype.kind == "f":
+        return rows * (10.0 ** (i % 7 - 3) * (-1) ** i) + i
+    return rows ^ (i % 2 == 0) if rows.dtype == bool else rows + i.astype(rows.dtype)
 
 
 def _rows_differ(stack: Any) -> bool:
@@ -163,7 +208,7 @@ def _copy(nested: Any) -> Any:
 
 
 def _rows(stack: Any) -> list[Any]:
-    return [_row(stack, i) for i in range(len(_first_leaf(stack)))]
+    return [_row(stack, i) for i in range(len(first_leaf(stack)))]
 
 
 def _row(stack: Any, i: int) -> Any:
@@ -172,12 +217,6 @@ def _row(stack: Any, i: int) -> Any:
 
 def _as_array(leaf: Any) -> Any:
     return leaf.detach().cpu().numpy() if isinstance(leaf, Tensor) else np.asarray(leaf)
-
-
-def _first_leaf(nested: Any) -> Any:
-    while isinstance(nested, Mapping | tuple):
-        nested = next(iter(nested.values())) if isinstance(nested, Mapping) else nested[0]
-    return nested
 
 
 class _CallableModule(ModuleType):

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
+from pfrl_like.batch import first_leaf
+
 
 class Recurrent:
     """Interface of a recurrent module, like that of `torch.nn.LSTM` fed with a `PackedSequence`.
@@ -83,7 +85,7 @@ def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state:
     Returns:
         The output for the B rows, and the new state.
     """
-    batch_sizes = torch.tensor([len(_first_leaf(batch_input))])
+    batch_sizes = torch.tensor([len(first_leaf(batch_input))])
     output, recurrent_state = rnn(wrap_packed_sequences_recursive(batch_input, batch_sizes, None), recurrent_state)
     return unwrap_packed_sequences_recursive(output), recurrent_state
 
@@ -282,9 +284,3 @@ def recurrent_state_from_numpy(recurrent_state: Any, device: torch.device | str)
 def detach_recurrent_state(recurrent_state: Any) -> Any:
     """The same state, cut off from the graph."""
     return map_recurrent_state(lambda state: state.detach(), recurrent_state)
-
-
-def _first_leaf(nested: Any) -> Any:
-    while isinstance(nested, tuple | dict):
-        nested = next(iter(nested.values() if isinstance(nested, dict) else nested))
-    return nested

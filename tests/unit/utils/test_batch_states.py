@@ -171,6 +171,47 @@ def test_equal_rows_decide_nothing() -> None:
     assert batch.tolist() == [[0.5, 1.0], [0.25, 1.0]]
 
 
+@pytest.mark.parametrize(
+    "phi",
+    [
+        lambda x: x / x.max(),
+        lambda x: x - x.mean(),
+        lambda x: x / len(x),
+        lambda x: x[:5],
+        lambda x: x if x.max() <= 1 else x / 255,
+        lambda x: x if x.min() >= 0 else -x,
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64])
+def test_phi_that_looks_at_the_whole_stack_is_found_out_on_rows_that_do_not_show_it(phi: Any, dtype: Any) -> None:
+    one_hot = torch.from_numpy(np.eye(5, dtype=dtype))  # as many rows as numbers in a row, the same in each
+    features = FeatureExtractor(phi)
+    features.on_batch(one_hot, CPU)
+    later = one_hot.repeat(2, 1) * torch.arange(10, dtype=one_hot.dtype).unsqueeze(1)
+    if dtype in (np.float32, np.float64):
+        later[0] = -1
+    later[0, 0] = 1  # so that there is a maximum to divide by
+    expected = batch_states(list(later.numpy()), CPU, phi)
+    torch.testing.assert_close(features.on_batch(later, CPU), expected, atol=0, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64, np.bool_])
+@pytest.mark.parametrize(
+    "phi", [lambda x: np.asarray(x, np.float32) / 255, lambda x: np.log(x + np.float32(1.0)), lambda x: x[..., 1:] * 1]
+)
+def test_phi_of_single_numbers_is_applied_to_the_stack(phi: Any, dtype: Any) -> None:
+    shapes: list[Any] = []
+    FeatureExtractor(Calls(phi, shapes)).on_batch(torch.from_numpy(np.eye(5, dtype=dtype)), CPU)
+    assert shapes == [(5, 5)]
+
+
+def test_phi_that_refuses_other_numbers_is_tried_on_those_it_takes() -> None:
+    shapes: list[Any] = []
+    classes = torch.arange(4)
+    FeatureExtractor(Calls(lambda x: np.eye(4)[x], shapes)).on_batch(classes, CPU)
+    assert shapes == [(4,)]
+
+
 def test_trial_leaves_no_trace_in_an_object_with_a_state() -> None:
     class Counts:
         """Counts its calls."""
