@@ -1,21 +1,17 @@
 """The interface of replay buffers: what an agent may ask of one. Below it, PFRL's helpers for lists of transitions."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, map_nested
 from pfrl_like.utils.batch_states import Phi, batch_states
-from pfrl_like.utils.recurrent import (
-    concatenate_recurrent_states,
-    flatten_sequences_time_first,
-    recurrent_state_from_numpy,
-)
+from pfrl_like.utils.experiences import Experience, column, next_state, recurrent_states, rewards_and_ends
+from pfrl_like.utils.recurrent import flatten_sequences_time_first
 
-Experience = Sequence[Mapping[str, Any]]
 BatchStates = Callable[[Sequence[Any], Any, Phi], Any]
 
 
@@ -187,13 +183,12 @@ def batch_experiences(
         k items, the last four numbers as float32; `next_action` if every item has one.
     """
     first, last = [item[0] for item in experiences], [item[-1] for item in experiences]
-    rewards = [sum(gamma**i * step["reward"] for i, step in enumerate(item)) for item in experiences]
-    ended = [any(step["is_state_terminal"] for step in item) for item in experiences]
+    rewards, ended = rewards_and_ends(experiences, gamma)
     batch = {
         "state": batch_states([step["state"] for step in first], device, phi),
-        "action": _stack([step["action"] for step in first], device),
+        "action": _column(first, "action", device),
         "reward": torch.tensor(rewards, dtype=torch.float32, device=device),
-        "next_state": batch_states([_next_state(step) for step in last], device, phi),
+        "next_state": batch_states([next_state(step) for step in last], device, phi),
         "is_state_terminal": torch.tensor(ended, dtype=torch.float32, device=device),
         "discount": torch.tensor([gamma ** len(item) for item in experiences], dtype=torch.float32, device=device),
     }
@@ -230,32 +225,24 @@ def batch_recurrent_experiences(
     steps = flatten_sequences_time_first(experiences)
     batch = {
         "state": [batch_states([step["state"] for step in episode], device, phi) for episode in experiences],
-        "action": _stack([step["action"] for step in steps], device),
+        "action": _column(steps, "action", device),
         "reward": torch.tensor([step["reward"] for step in steps], dtype=torch.float32, device=device),
-        "next_state": [batch_states([_next_state(step) for step in episode], device, phi) for episode in experiences],
+        "next_state": [batch_states([next_state(step) for step in episode], device, phi) for episode in experiences],
         "is_state_terminal": torch.tensor(
             [step["is_state_terminal"] for step in steps], dtype=torch.float32, device=device
         ),
         "discount": torch.full((len(steps),), gamma, dtype=torch.float32, device=device),
     }
-    for name in ("recurrent_state", "next_recurrent_state"):
-        states = concatenate_recurrent_states([episode[0][name] for episode in experiences])
-        batch[name] = recurrent_state_from_numpy(states, device)
-    return batch | _next_actions(steps, device)
+    return batch | recurrent_states(experiences, device) | _next_actions(steps, device)
 
 
-def _next_state(step: Mapping[str, Any]) -> Any:
-    """The next observation; the step's own where none came, which is not learnt from: the step is terminal."""
-    return step["state"] if step["next_state"] is None else step["next_state"]
+def _next_actions(steps: Experience, device: torch.device | str) -> dict[str, Any]:
+    actions = _column(steps, "next_action", device)
+    return {} if actions is None else {"next_action": actions}
 
 
-def _next_actions(steps: Sequence[Mapping[str, Any]], device: torch.device | str) -> dict[str, Any]:
-    actions = [step["next_action"] for step in steps]
-    return {} if any(action is None for action in actions) else {"next_action": _stack(actions, device)}
-
-
-def _stack(values: Sequence[Any], device: torch.device | str) -> torch.Tensor:
-    return torch.as_tensor(np.asarray(values), device=device)
+def _column(steps: Experience, name: str, device: torch.device | str) -> Any:
+    return map_nested(lambda leaf: leaf.to(device), column(steps, name))
 
 
 class ReplayUpdater:

@@ -182,7 +182,7 @@ def _shrunk(rows: Any, i: Any) -> Any:
 
 
 def _far_apart(rows: Any, i: Any) -> Any:
-    """Rows of both signs and of sizes from 1e-3 to 1e3; integers wrap around, so that they stay in the dtype's range."""
+    """Rows of both signs and of sizes from 1e-3 to 1e3; integers wrap around, so that they stay in range."""
     if rows.dtype.kind == "f":
         return rows * (10.0 ** (i % 7 - 3) * (-1) ** i) + i
     return rows ^ (i % 2 == 0) if rows.dtype == bool else rows + i.astype(rows.dtype)
