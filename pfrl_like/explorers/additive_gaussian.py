@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows, continuous
 from pfrl_like.utils.random import RandomSource
 
 
@@ -34,12 +34,20 @@ class AdditiveGaussian(RandomExplorer):
         self.high = high
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """The greedy action with noise."""
-        return self._disturbed(np.asarray(greedy_action_func()))
+        """The greedy action with noise.
+
+        Raises:
+            TypeError: If the action is an integer.
+        """
+        return self._disturbed(continuous(self, greedy_action_func()))
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """The greedy actions with noise of their own each, [k, ...]."""
-        actions = np.array(greedy_actions)
+        """The greedy actions with noise of their own each, [k, ...].
+
+        Raises:
+            TypeError: If the actions are integers.
+        """
+        actions = continuous(self, greedy_actions).copy()
         rows = active_rows(active, len(actions))
         actions[rows] = self._disturbed(actions[rows])
         return actions

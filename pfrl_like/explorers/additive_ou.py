@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows, continuous
 from pfrl_like.utils.random import RandomSource
 
 _LOGGER = logging.getLogger(__name__)
@@ -60,8 +60,12 @@ class AdditiveOU(RandomExplorer):
         self._begun: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # which environments have a process, [k]
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """The greedy action with the noise of the only process."""
-        noisy, noise = self._disturbed(t, np.asarray(greedy_action_func())[None], None)
+        """The greedy action with the noise of the only process.
+
+        Raises:
+            TypeError: If the action is an integer.
+        """
+        noisy, noise = self._disturbed(t, continuous(self, greedy_action_func())[None], None)
         self.ou_state = noise[0]
         return noisy[0]
 
@@ -69,8 +73,11 @@ class AdditiveOU(RandomExplorer):
         """The greedy actions with the noise of a process each, [k, ...].
 
         Another number of environments, or another shape of action, starts all processes anew.
+
+        Raises:
+            TypeError: If the actions are integers.
         """
-        noisy, self.ou_state = self._disturbed(t, np.asarray(greedy_actions), active)
+        noisy, self.ou_state = self._disturbed(t, continuous(self, greedy_actions), active)
         return noisy
 
     def _disturbed(self, t: int, actions: NDArray[Any], active: Any) -> tuple[NDArray[Any], NDArray[np.float32]]:
@@ -127,10 +134,10 @@ class AdditiveOU(RandomExplorer):
         state = dict(state)
         if not {"ou_state", "begun"} <= state.keys():
             raise ValueError(f"state has {sorted(state)}, expected that of an AdditiveOU")
-        ou_state, begun = state.pop("ou_state"), state.pop("begun")
+        ou_state, begun = state.pop("ou_state"), np.array(state.pop("begun"), dtype=bool)
+        ou_state = None if ou_state is None else np.array(ou_state, dtype=np.float32)
         super().load_state_dict(state)
-        self.ou_state = None if ou_state is None else np.asarray(ou_state, dtype=np.float32)
-        self._begun = np.asarray(begun, dtype=bool)
+        self.ou_state, self._begun = ou_state, begun
 
     def __repr__(self) -> str:
         return f"AdditiveOU(mu={self.mu}, theta={self.theta}, sigma={self.sigma})"

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.explorer import Explorer
 from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
 
 
 class RandomExplorer(Explorer):
@@ -26,7 +27,7 @@ class RandomExplorer(Explorer):
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the explorer's own generator, if it has one."""
-        return {} if self.rng is None else {"rng": _plain(_bits(self.rng).state)}
+        return {} if self.rng is None else {"rng": _plain(get_rng_state(self.rng))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what `state_dict` gave.
@@ -35,12 +36,9 @@ class RandomExplorer(Explorer):
             ValueError: If it comes from another kind of explorer, or one of the two draws from the global stream.
         """
         state = dict(state)
-        saved = state.pop("rng", None)
-        if (saved is None) != (self.rng is None):
-            raise ValueError("state and explorer differ in whether they have an rng of their own")
+        rng = state.pop("rng", None)
         super().load_state_dict(state)
-        if saved is not None:
-            _bits(self.rng).state = saved
+        set_rng_state(self.rng, rng)
 
 
 def active_rows(active: Any, k: int) -> NDArray[np.int64]:
@@ -48,8 +46,19 @@ def active_rows(active: Any, k: int) -> NDArray[np.int64]:
     return np.arange(k) if active is None else np.flatnonzero(active)
 
 
-def _bits(rng: Any) -> Any:
-    return rng.bit_generator if isinstance(rng, np.random.Generator) else rng._bit_generator
+def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
+    """The greedy actions as an array that noise can be added to.
+
+    Raises:
+        TypeError: If they are integers.
+    """
+    actions = np.asarray(greedy_actions)
+    if actions.dtype.kind != "f":
+        raise TypeError(
+            f"greedy actions have dtype {actions.dtype}, but {type(explorer).__name__} adds noise to floating-point "
+            "ones: for discrete actions use one of the epsilon-greedy explorers or Boltzmann"
+        )
+    return actions
 
 
 def _plain(state: Any) -> Any:

@@ -13,6 +13,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage import is_array_file, read_arrays, read_pickle, write_arrays
 from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
 
 _LARGEST_NUMBER = 2**62
 
@@ -46,7 +47,7 @@ class SavedBuffer(AbstractReplayBuffer):
             "own": own,
         }
         arrays |= {f"own/{name}": array for name, array in own_arrays.items()}
-        return {"header": header, "arrays": arrays, "rng": _get_rng_state(self._rng)}
+        return {"header": header, "arrays": arrays, "rng": get_rng_state(self._rng)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what `state_dict` gave; items beyond this buffer's capacity leave, the oldest first.
@@ -65,7 +66,7 @@ class SavedBuffer(AbstractReplayBuffer):
             raise ValueError("its number of items does not fit its steps")
         rng_state = state.get("rng")
         if rng_state is not None:
-            _set_rng_state(copy.deepcopy(self._rng), rng_state)
+            set_rng_state(copy.deepcopy(self._rng), rng_state)
         if self.num_steps > 1:
             columns.find_windows(np.arange(1, n + 1), self.num_steps)
         own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
@@ -76,7 +77,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._ring = np.zeros(n + 1024, np.int64)
         self._ring[np.arange(first, first + n) % len(self._ring)] = np.arange(1, n + 1)
         if rng_state is not None:
-            _set_rng_state(self._rng, rng_state)
+            set_rng_state(self._rng, rng_state)
         self._evict()
 
     def save(self, filename: str, *, allow_pickle: bool = False) -> None:
@@ -186,25 +187,6 @@ class SavedBuffer(AbstractReplayBuffer):
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
-
-
-def _get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
-    if rng is None:
-        return None
-    state = rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state(legacy=False)
-    return dict(state)
-
-
-def _set_rng_state(rng: RandomSource, state: Any) -> None:
-    try:
-        if isinstance(rng, np.random.Generator):
-            rng.bit_generator.state = state
-        elif rng is not None:
-            rng.set_state(state)
-        else:
-            raise ValueError("this buffer draws from the global stream")
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        raise ValueError(f"its rng does not fit that of this buffer: {error}") from error
 
 
 def sequence_number(header: Mapping[str, Any], name: str) -> int:

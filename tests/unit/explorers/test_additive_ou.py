@@ -90,6 +90,14 @@ def test_saved_process_goes_on_where_it_was() -> None:
     assert (other.select_actions(1, ZERO) == expected).all()
 
 
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_saved_generator_of_its_own_goes_on_where_it_was(make: Any) -> None:
+    explorer, other = AdditiveOU(rng=make(0)), AdditiveOU(rng=make(1))
+    explorer.select_actions(0, ZERO[:, :1])  # an odd number of draws: a RandomState keeps one for the next time
+    other.load_state_dict(json.loads(json.dumps(explorer.state_dict())))
+    assert (other.select_actions(1, ZERO[:, :1]) == explorer.select_actions(1, ZERO[:, :1])).all()
+
+
 def test_process_that_has_not_begun_can_be_saved() -> None:
     explorer = AdditiveOU()
     explorer.load_state_dict(AdditiveOU().state_dict())

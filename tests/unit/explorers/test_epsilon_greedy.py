@@ -122,7 +122,7 @@ def test_saved_generator_goes_on_where_it_was(make: Any) -> None:
 
 def test_state_of_an_explorer_with_another_kind_of_stream_is_refused() -> None:
     state = ConstantEpsilonGreedy(0.5, always_7, rng=np.random.default_rng(0)).state_dict()
-    with pytest.raises(ValueError, match="rng of their own"):
+    with pytest.raises(ValueError, match="only one of the two draws from the global stream"):
         ConstantEpsilonGreedy(0.5, always_7).load_state_dict(state)
 
 

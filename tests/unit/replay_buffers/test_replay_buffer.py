@@ -283,7 +283,7 @@ def test_numbers_out_of_range_are_refused_and_the_content_stays(name, number, tm
 @pytest.mark.parametrize("mine", [None, np.random.RandomState(0), np.random.Generator(np.random.MT19937(0))])
 def test_another_kind_of_randomness_is_refused_and_the_content_stays(mine):
     buffer = filled(3, rng=mine)
-    with pytest.raises(ValueError, match="its rng does not fit that of this buffer"):
+    with pytest.raises(ValueError, match="its rng does not fit"):
         buffer.load_state_dict(filled(5, rng=np.random.default_rng(0)).state_dict())
     assert rewards(buffer) == [[0.0], [1.0], [2.0]]
 
