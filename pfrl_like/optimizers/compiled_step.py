@@ -34,8 +34,8 @@ class CompiledStep:
     """Learns from batches like a loss followed by `GradientStep`, within float error.
 
     The first update runs uncompiled, since it makes the optimiser's state; the second one compiles, which takes some
-    20 seconds, or 2 when the compiler's cache on disk knows the region. Another batch size, or hyperparameters of the
-    optimiser other than the learning rate, compile again.
+    20 seconds, or 2 when the compiler's cache on disk knows the region. Another batch size, other hyperparameters of
+    the optimiser than the learning rate, and parameters that are added, frozen or set free compile again.
 
     Args:
         loss: From a batch to the scalar loss, TD errors and statistics.
@@ -59,9 +59,12 @@ class CompiledStep:
         self.max_grad_norm = max_grad_norm
         self._eager = GradientStep(optimizer, max_grad_norm)
         self._descent = DESCENTS[type(optimizer)]
-        self._begun = False
         self._regions: dict[Any, Callable[..., Any]] = {}
-        self._cached_for: tuple[Any, ...] = (None, None)
+        self._cached_for: tuple[Any, ...] = (None, None, 0)
+        self._trained: list[Tensor] = []
+        self._frozen: list[Tensor] = []
+        self._new: set[Tensor] = set()  # parameters whose state an ordinary step has to make
+        self._begun: set[Tensor] = set()  # parameters that have seen one: an optimiser may keep no state at all
         self._lrs: list[Tensor] = []
         self._constants_of: Callable[[Any], Any] = _constants_getter(optimizer.param_groups[0])
 
@@ -74,14 +77,22 @@ class CompiledStep:
     def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once; returns the TD errors and the statistics of the loss."""
         optimizer = self.optimizer
-        if self._cached_for[0] is not optimizer.state or self._cached_for[1] is not optimizer.param_groups:
-            if not (optimizer.state or self._begun):
-                loss, td_error, stats = self.loss(batch)
-                self._eager(loss)
-                self._begun = True  # an optimiser may keep no state at all
-                return td_error, stats
-            self._prepare()
         groups = optimizer.param_groups
+        state, cached_groups, n_groups = self._cached_for
+        if (
+            state is not optimizer.state  # load_state_dict puts new objects there
+            or cached_groups is not groups
+            or n_groups != len(groups)
+            or not all(map(_REQUIRES_GRAD, self._trained))
+            or any(map(_REQUIRES_GRAD, self._frozen))
+        ):
+            self._prepare()
+        if self._new:
+            loss, td_error, stats = self.loss(batch)
+            self._eager(loss)
+            self._begun |= self._new
+            self._new = set()
+            return td_error, stats
         for lr, group in zip(self._lrs, groups, strict=True):
             lr.fill_(group["lr"])
         names, tensors = _present(batch)
@@ -100,11 +111,14 @@ class CompiledStep:
         return td_error, stats
 
     def _prepare(self) -> None:
-        optimizer = self.optimizer
-        self._cached_for = (optimizer.state, optimizer.param_groups)
+        state, groups = self.optimizer.state, self.optimizer.param_groups
+        self._cached_for = (state, groups, len(groups))
         self._regions.clear()
-        device = optimizer.param_groups[0]["params"][0].device
-        self._lrs = [torch.zeros((), device=device) for _ in optimizer.param_groups]
+        params = [param for group in groups for param in group["params"]]
+        self._trained = [param for param in params if param.requires_grad]
+        self._frozen = [param for param in params if not param.requires_grad]
+        self._new = {param for param in self._trained if not state.get(param)} - self._begun
+        self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
     def _compile(self, names: Sequence[str]) -> Callable[..., Any]:
         loss, descent, max_norm = self.loss, self._descent, self.max_grad_norm
@@ -170,5 +184,6 @@ def _form(value: Any) -> Any:
     return tuple(map(_form, value))
 
 
+_REQUIRES_GRAD = operator.attrgetter("requires_grad")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Batch) if field.name not in HOST_FIELDS)
 _ALL_FIELDS = operator.attrgetter(*_FIELDS)

@@ -79,6 +79,46 @@ def test_adam_gives_the_numbers_of_the_ordinary_update() -> None:
     assert number_of_regions(compiled) == 1
 
 
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regions run as they are written."""
+    monkeypatch.setattr(torch, "compile", lambda region, **_: region)
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("optimizer", [functools.partial(Adam, lr=1e-2), functools.partial(SGD, lr=1e-1)], ids=str)
+class TestOtherParameters:
+    """What is trained may change between updates."""
+
+    def test_layers_may_be_frozen_and_set_free(self, optimizer: Any) -> None:
+        eager, compiled = make_twins(optimizer=optimizer)
+        for first_seed, requires_grad in ((0, True), (5, False), (10, True)):
+            for agent in (eager, compiled):
+                agent.model.model.output.requires_grad_(requires_grad)
+            before = compiled.model.model.output.weight.clone()
+            assert_alike(eager, compiled, 4, first_seed)
+            assert torch.equal(compiled.model.model.output.weight, before) != requires_grad
+
+    def test_a_layer_may_be_frozen_from_the_start(self, optimizer: Any) -> None:
+        eager, compiled = make_twins(optimizer=optimizer)
+        for first_seed, requires_grad in ((0, False), (5, True)):
+            for agent in (eager, compiled):
+                agent.model.model.output.requires_grad_(requires_grad)
+            assert_alike(eager, compiled, 4, first_seed)
+
+    def test_parameters_may_be_added(self, optimizer: Any) -> None:
+        def only_the_output(params: Any) -> Any:
+            return optimizer(list(params)[-2:])
+
+        eager, compiled = make_twins(optimizer=only_the_output)
+        assert_alike(eager, compiled, 4)
+        for agent in (eager, compiled):
+            agent.optimizer.add_param_group({"params": list(agent.model.parameters())[:-2], "lr": 1e-3})
+        before = copy.deepcopy(compiled.model.state_dict())
+        assert_alike(eager, compiled, 4, first_seed=5)
+        assert not any(torch.equal(before[name], value) for name, value in compiled.model.state_dict().items())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
