@@ -75,7 +75,7 @@ TASKS = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "cartpole": {
         "hidden": 256,
-        "lr": 2.3e-3,
+        "lr": 1e-3,
         "gamma": 0.99,
         "capacity": 50_000,
         "end_epsilon": 0.04,
@@ -84,7 +84,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "agent": {
             "replay_start_size": 1_000,
             "minibatch_size": 64,
-            "update_interval": 256,
+            "update_interval": 128,
             "n_times_update": 128,
             "target_update_interval": 256,
             "max_grad_norm": 10.0,

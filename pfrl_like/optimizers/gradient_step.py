@@ -18,6 +18,9 @@ from pfrl_like.errors import NonFiniteError
 #: On a GPU the kernel itself skips a bad update; the host looks this seldom, so that it never waits.
 CHECK_INTERVAL = 100
 
+#: What `loss.backward()` ends up calling; what it checks before costs as much as the gradient of a small network.
+_run_backward = torch.autograd.Variable._execution_engine.run_backward
+
 Kernel = Callable[[list[Tensor]], None]
 
 
@@ -63,7 +66,7 @@ class GradientStep:
         params = self.params
         for param in params:
             param.grad = None
-        loss.backward()  # type: ignore[no-untyped-call]
+        _run_backward((loss,), (self.one,), False, False, (), allow_unreachable=True, accumulate_grad=True)
         grads = [param.grad for param in params]
         if self.on_gpu:
             self._step_on_gpu(loss, grads)
