@@ -1,6 +1,5 @@
 """`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways."""
 
-import copy
 from typing import Any
 
 import gymnasium.vector
@@ -19,6 +18,7 @@ from pfrl_like.envs.vector_stream import (
     merge_rows,
 )
 from pfrl_like.errors import EnvError
+from pfrl_like.utils.env_values import own_copy
 from pfrl_like.utils.spaces import space_kind
 
 
@@ -102,7 +102,7 @@ class GymnasiumStream(VectorStream):
     def _rows(self, obs: Any) -> Any:
         """The observations as an array [k, ...], or as a list of k where one of them is no single array."""
         if not self._gives_copies:
-            obs = obs.copy() if isinstance(obs, np.ndarray) else copy.deepcopy(obs)  # the env may reuse it
+            obs = own_copy(obs)  # the env may reuse it
         if self._kind in ("dict", "tuple"):
             return [_row(self.observation_space, obs, i) for i in range(self.num_envs)]
         return obs if isinstance(obs, np.ndarray) and obs.dtype != object else list(obs)

@@ -17,10 +17,14 @@ from pfrl_like.envs.vector_stream import (
 )
 from pfrl_like.envs.vector_values import Rows
 from pfrl_like.errors import EnvError
+from pfrl_like.utils.env_values import own_copy
 
 
 class PfrlStream(VectorStream):
-    """A vector environment with `step(actions)` of four or five values and `reset(mask)`."""
+    """A vector environment with `step(actions)` of four or five values and `reset(mask)`.
+
+    It may return the same arrays every time: they are copied.
+    """
 
     def __init__(self, env: Any) -> None:
         super().__init__(env, getattr(env, "observation_space", None), getattr(env, "action_space", None))
@@ -84,7 +88,7 @@ class PfrlStream(VectorStream):
     def _stacked(self, obs: Any) -> Any:
         if len(obs) != self.num_envs:
             raise EnvError(f"obs has length {len(obs)}, expected one for each of {self.num_envs} environments")
-        return obs.array if type(obs) is Rows else obs
+        return obs.array if type(obs) is Rows else own_copy(obs)
 
     def _flags(self, infos: Sequence[Mapping[str, Any]], key: str) -> BoolArray:
         if not any(infos):

@@ -5,6 +5,7 @@ from typing import Any
 
 from pfrl_like.env import VectorEnv, mend_gym, reset_values, seed_env
 from pfrl_like.envs.vector_values import check_action_count, join_steps, seed_list, skip_mask
+from pfrl_like.utils.close_all import close_all
 
 
 class SerialVectorEnv(VectorEnv):
@@ -87,6 +88,5 @@ class SerialVectorEnv(VectorEnv):
                 self._seeds[i] = seed
 
     def close(self) -> None:
-        """Close every environment."""
-        for env in self.envs:
-            env.close()
+        """Close every environment that can be closed, and raise the first error of these."""
+        close_all(self.envs)

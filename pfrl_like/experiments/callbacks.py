@@ -10,6 +10,7 @@ import numpy as np
 
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.isolated_rng import isolated_rng
 
 
@@ -96,6 +97,10 @@ class Evaluation:
             self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
             if self.successful_score is not None and self.evaluator.max_score >= self.successful_score:
                 clock.stop()
+
+    def close(self) -> None:
+        """Close what the evaluator has opened."""
+        close_all([self.evaluator])
 
 
 class Checkpoints:

@@ -6,26 +6,37 @@ from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.experiments.loop import Clock, run
-from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.experiments.sources import MASK, SerialSource, takes_mask
+from pfrl_like.utils.checks import check_counts
 
 _LOGGER = logging.getLogger(__name__)
 
 
 class _Recorder:
-    """Stands between the loop and the agent, and stores what passes."""
+    """Stands between the loop and the agent, and stores what passes, action masks included."""
 
     def __init__(self, agent: Any, append: Callable[..., None], stop: Callable[[], None]) -> None:
         self.agent, self.append, self.stop = agent, append, stop
+        self.check_spaces = getattr(agent, "check_spaces", None)
+        self.takes_mask = takes_mask(agent.act)
 
-    def act(self, obs: Any, **told: Any) -> Any:
-        self.obs, self.action = obs, self.agent.act(obs, **told)
+    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
+        self.obs, self.mask = obs, action_mask
+        self.action = self.agent.act(obs, **self._told(action_mask))
         return self.action
 
-    def observe(self, obs: Any, reward: float, done: bool, reset: bool, **told: Any) -> None:
-        self.agent.observe(obs, reward, done, reset, **told)
-        self.append(state=self.obs, action=self.action, reward=reward, next_state=obs, is_state_terminal=done)
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
+        self.agent.observe(obs, reward, done, reset, **self._told(action_mask))
+        masks = {MASK: self.mask, f"next_{MASK}": action_mask}
+        self.append(
+            state=self.obs, action=self.action, reward=reward, next_state=obs, is_state_terminal=done,
+            **{name: mask for name, mask in masks.items() if mask is not None},
+        )  # fmt: skip
         if reset and not done:
             self.stop()
+
+    def _told(self, mask: Any) -> dict[str, Any]:
+        return {} if mask is None or not self.takes_mask else {MASK: mask}
 
 
 def collect_demonstrations(
@@ -52,12 +63,14 @@ def collect_demonstrations(
         The `ReplayBuffer` that was saved; `ReplayBuffer.load` reads the file.
 
     Raises:
-        ValueError: If both or neither of `steps` and `episodes` are given.
+        ValueError: If both or neither of `steps` and `episodes` are given, or a number is out of range.
+        TypeError: If one is no integer.
     """
     from pfrl_like.replay_buffers import ReplayBuffer
 
     if (steps is None) == (episodes is None):
         raise ValueError(f"steps is {steps} and episodes is {episodes}, expected exactly one of them")
+    check_counts(optional=True, steps=steps, episodes=episodes)
     logger = logger or _LOGGER
     buffer = ReplayBuffer()
     recorder = _Recorder(agent, buffer.append, buffer.stop_current_episode)
@@ -69,7 +82,7 @@ def collect_demonstrations(
         if episodes is not None and clock.episodes >= episodes:
             clock.stop()
 
-    clock = Clock(2**62 if steps is None else steps)
+    clock = Clock(steps)
     with agent.eval_mode():
         run(SerialSource(recorder, env, max_episode_len), clock, [watch])
     if not clock.between_episodes:

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.env import as_gymnasium
-from pfrl_like.envs import as_vector_stream
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
-from pfrl_like.experiments.sources import MASK, takes_mask, told_of
+from pfrl_like.experiments.loop import Clock, run
+from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
-from pfrl_like.utils.checks import check_finite, check_step
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -49,34 +49,20 @@ def run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given.
     """
     _check_extent(n_steps, n_episodes)
-    env = as_gymnasium(env)
     scores: list[float] = []
     lengths: list[float] = []
-    steps_left = itertools.count() if n_steps is None else reversed(range(n_steps))
-    tells_mask = takes_mask(agent.act)
-    running = False
-    total_reward, length = 0.0, 0
-    with agent.eval_mode():
-        for left in steps_left:
-            if not running:
-                obs, info = env.reset()
-                mask, total_reward, length, running = info.get(MASK) if tells_mask else None, 0.0, 0, True
-            action = agent.act(obs, **({} if mask is None else {MASK: mask}))
-            obs, reward, terminated, truncated, info = env.step(action)
-            check_step(getattr(env, "observation_space", None), obs, reward)
-            mask = info.get(MASK) if tells_mask else None
-            total_reward += float(reward)
-            length += 1
-            reset = bool(truncated) or length == max_episode_len or bool(info.get("needs_reset", False))
-            running = not (terminated or reset)
-            last = n_steps is not None and left == 0
-            agent.observe(obs, reward, bool(terminated), reset or last)  # the last step leaves no state behind
-            if not running or (last and not scores):
-                _log_episode(logger, len(scores), length, total_reward)
-                scores.append(total_reward)
-                lengths.append(float(length))
-            if n_episodes is not None and len(scores) >= n_episodes:
-                break
+
+    def count(clock: Clock) -> None:
+        for episode in clock.ended:
+            if clock.between_episodes or not scores:
+                _log_episode(logger, len(scores), episode.length, episode.total_reward)
+                scores.append(episode.total_reward)
+                lengths.append(float(episode.length))
+        if n_episodes is not None and len(scores) >= n_episodes:
+            clock.stop()
+
+    with agent.eval_mode():  # the last step leaves no state behind
+        run(SerialSource(agent, env, max_episode_len, cuts_off_at_end=True), Clock(n_steps), [count])
     return scores, lengths
 
 
@@ -97,37 +83,18 @@ def batch_run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given.
     """
     _check_extent(n_steps, n_episodes)
-    stream = as_vector_stream(env)
-    k = stream.num_envs
-    number = np.arange(k)  # of the episode that runs in each environment
+    source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
+    number = np.arange(source.num_envs)  # of the episode that runs in each environment
     finished: dict[int, tuple[float, int]] = {}
-    total_reward, length = np.zeros(k), np.zeros(k, dtype=np.int64)
-    end: Any = None
-    tells_mask = takes_mask(agent.batch_act)
+    counted: list[tuple[float, int]] | None = None
     with agent.eval_mode():
-        while True:
-            now = stream.reset() if end is None else stream.begin(end)
-            step = stream.step(agent.batch_act(now.obs, **told_of(now, tells_mask)))
-            check_finite("reward", step.reward)
-            total_reward += np.where(step.active, step.reward, 0.0)
-            length += step.active
-            reset = step.truncated if max_episode_len is None else step.truncated | (length == max_episode_len)
-            end = (step.terminated | reset) & step.active
+        while counted is None:
+            step, reset, end = source.step(clock)
             for i in np.flatnonzero(end):
-                finished[int(number[i])] = (float(total_reward[i]), int(length[i]))
+                finished[int(number[i])] = (float(source.total_reward[i]), int(source.length[i]))
                 number[i] = number.max() + 1
-            counted = _counted(finished, number, total_reward, length, n_steps, n_episodes)
-            total_reward[end], length[end] = 0.0, 0
-            last = counted is not None
-            agent.batch_observe(
-                step.obs,
-                step.reward,
-                step.terminated,
-                np.ones_like(reset) if last else reset,
-                **told_of(step, tells_mask),
-            )
-            if counted is not None:
-                break
+            counted = _counted(finished, number, source.total_reward, source.length, n_steps, n_episodes)
+            source.observe(step, reset if counted is None else np.ones_like(reset))
     for index, (score, steps) in enumerate(counted):
         _log_episode(logger, index, steps, score)
     return [score for score, _ in counted], [float(steps) for _, steps in counted]
@@ -233,7 +200,8 @@ class Evaluator:
         max_score: Best mean return so far.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or `eval_interval` is not positive.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is out of range.
+        TypeError: If a number of steps or episodes is no integer.
         MissingDependencyError: If TensorBoard is asked for and not installed.
     """
 
@@ -256,8 +224,9 @@ class Evaluator:
         env_choice: str = "eval_env given",
     ) -> None:
         _check_extent(n_steps, n_episodes)
-        if eval_interval < 1:
-            raise ValueError(f"eval_interval is {eval_interval!r}, expected a positive number of steps")
+        check_counts(eval_interval=eval_interval)
+        check_counts(least=0, step_offset=step_offset)
+        check_counts(optional=True, max_episode_len=max_episode_len)
         self.agent, self.env = agent, env
         self.n_steps, self.n_episodes, self.eval_interval = n_steps, n_episodes, eval_interval
         self.outdir = os.fspath(outdir)
@@ -322,6 +291,10 @@ class Evaluator:
                 save_agent(self.agent, "best", self.outdir, self.logger)
         return mean
 
+    def close(self) -> None:
+        """Close the files of TensorBoard; the environment is left to its owner."""
+        close_all([self._tensorboard])
+
     def _env_statistics(self) -> list[tuple[str, Any]]:
         return list(getattr(self.env, "get_statistics", list)())
 
@@ -355,6 +328,7 @@ def _own_stream_kept(env: Any) -> Iterator[None]:
 def _check_extent(n_steps: int | None, n_episodes: int | None) -> None:
     if (n_steps is None) == (n_episodes is None):
         raise ValueError(f"n_steps is {n_steps} and n_episodes is {n_episodes}, expected exactly one of them")
+    check_counts(optional=True, n_steps=n_steps, n_episodes=n_episodes)
 
 
 def _log_episode(logger: logging.Logger | None, number: int, length: int, score: float) -> None:

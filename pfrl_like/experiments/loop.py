@@ -1,5 +1,6 @@
 """The one training loop: a source advances training, callbacks look at the clock."""
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -20,7 +21,7 @@ class Clock:
     """Where training stands; all that callbacks see of it.
 
     Args:
-        steps: Step at which training ends.
+        steps: Step at which training ends; None for no end.
         step_offset: Step at which it starts.
 
     Attributes:
@@ -31,8 +32,8 @@ class Clock:
         between_episodes: Whether no episode is running, so that even a shared environment may be used otherwise.
     """
 
-    def __init__(self, steps: int, step_offset: int = 0) -> None:
-        self.steps = steps
+    def __init__(self, steps: int | None, step_offset: int = 0) -> None:
+        self.steps = sys.maxsize if steps is None else steps
         self.t = self.previous_t = step_offset
         self.episodes = 0
         self.ended: Sequence[Episode] = ()

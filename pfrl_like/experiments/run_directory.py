@@ -2,10 +2,13 @@
 
 import contextlib
 import datetime
+import hashlib
 import json
 import logging
 import os
+import pickle
 import platform
+import random
 import sys
 import time
 from collections.abc import Iterator
@@ -45,7 +48,11 @@ class RunRecord:
                 "numpy": np.__version__,
                 "gymnasium": getattr(sys.modules.get("gymnasium"), "__version__", None),
             },
-            "seeds": {"torch": torch.initial_seed()},
+            "seeds": {
+                "torch": torch.initial_seed(),
+                "numpy_state": _fingerprint(np.random.get_state(legacy=False)),
+                "python_state": _fingerprint(random.getstate()),
+            },
             "hardware": {
                 "machine": platform.machine(),
                 "system": platform.platform(),
@@ -102,6 +109,11 @@ def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
     while logger is not None and logger is not ancestor:
         logger = logger.parent if logger.propagate else None
     return logger is not None
+
+
+def _fingerprint(state: Any) -> str:
+    """What tells whether two runs began with the same state of a random stream, which does not tell its seed."""
+    return "sha256:" + hashlib.sha256(pickle.dumps(state)).hexdigest()
 
 
 def _now() -> str:

@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.env import as_gymnasium
-from pfrl_like.envs import as_vector_stream
+from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
+from pfrl_like.envs.vector_stream import BoolArray
 from pfrl_like.experiments.loop import Clock, Episode
 from pfrl_like.utils.checks import (
     check_action,
     check_actions,
+    check_counts,
     check_finite,
     check_observation,
     check_observations,
     check_step,
 )
-from pfrl_like.utils.env_values import step_values
+from pfrl_like.utils.env_values import first_values, own_copy, step_values
 
 MASK = "action_mask"
 
@@ -27,14 +29,18 @@ class SerialSource:
 
     Args:
         agent: Anything with `act` and `observe`.
-        env: Environment of any of the forms that `as_gymnasium` takes.
+        env: Environment of any of the forms that `as_gymnasium` takes. It may return the same arrays every time.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
+        cuts_off_at_end: Whether the agent is told that the last step of the clock cuts its episode off.
     """
 
-    def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
+    def __init__(
+        self, agent: Any, env: Any, max_episode_len: int | None = None, *, cuts_off_at_end: bool = False
+    ) -> None:
+        check_counts(optional=True, max_episode_len=max_episode_len)
         self.agent = agent
         self.env = as_gymnasium(env)
-        self.max_episode_len = max_episode_len
+        self.max_episode_len, self.cuts_off_at_end = max_episode_len, cuts_off_at_end
         self.observation_space = getattr(self.env, "observation_space", None)
         self.action_space = getattr(self.env, "action_space", None)
         self.takes_mask = takes_mask(agent.act)
@@ -53,29 +59,39 @@ class SerialSource:
         action = agent.act(self.obs) if mask is None else agent.act(self.obs, action_mask=mask)
         check_action(self.action_space, action, bounds=False)
         values = self.env.step(action)
-        obs, reward, terminated, truncated, info = values if len(values) == 5 else step_values(values)
+        if not (
+            type(values) is tuple
+            and len(values) == 5
+            and type(values[2]) is type(values[3]) is bool
+            and type(values[4]) is dict
+        ):
+            values = step_values(values)
+        obs, reward, terminated, truncated, info = values
         clock.t += 1
+        obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
         check_step(self.observation_space, obs, reward)
-        self.obs = obs
         self.total_reward += float(reward)
         self.length += 1
-        reset = bool(truncated) or self.length == self.max_episode_len or bool(info.get("needs_reset", False))
-        mask = self.mask = info.get(MASK) if self.takes_mask else None
+        reset = truncated or self.length == self.max_episode_len or bool(info.get("needs_reset", False))
+        clock.between_episodes = ended = terminated or reset
+        last = clock.t >= clock.steps
+        reset = reset or (last and self.cuts_off_at_end)
+        mask = self.mask = own_copy(info[MASK]) if self.takes_mask and MASK in info else None
         if mask is None:
-            agent.observe(obs, reward, bool(terminated), reset)
+            agent.observe(obs, reward, terminated, reset)
         else:
-            agent.observe(obs, reward, bool(terminated), reset, action_mask=mask)
-        clock.between_episodes = ended = bool(terminated) or reset
-        if not ended and clock.t < clock.steps:
+            agent.observe(obs, reward, terminated, reset, action_mask=mask)
+        if not ended and not last:
             return ()
         self.running = False
         return (Episode(self.total_reward, self.length),)
 
     def _begin(self) -> None:
-        self.obs, info = self.env.reset()
+        obs, info = first_values(self.env.reset())
+        self.obs = own_copy(obs)
         check_observation(self.observation_space, self.obs)
         check_finite("obs", self.obs)
-        self.mask = info.get(MASK) if self.takes_mask else None
+        self.mask = own_copy(info.get(MASK)) if self.takes_mask else None
         self.total_reward, self.length = 0.0, 0
         self.running = True
 
@@ -87,9 +103,14 @@ class VectorSource:
         agent: Anything with `batch_act` and `batch_observe`.
         env: Vector environment of any of the forms that `as_vector_stream` takes.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
+
+    Attributes:
+        total_reward, length: Of each environment's episode up to the last step, shape [num_envs].
+        end: Where that step ended an episode, bool [num_envs]; None before the first one.
     """
 
     def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
+        check_counts(optional=True, max_episode_len=max_episode_len)
         self.agent = agent
         self.stream = as_vector_stream(env)
         self.max_episode_len = max_episode_len
@@ -98,36 +119,57 @@ class VectorSource:
         self.action_space = self.stream.action_space
         self.total_reward = np.zeros(self.num_envs)
         self.length = np.zeros(self.num_envs, dtype=np.int64)
-        self.end: Any = None
+        self.end: BoolArray | None = None
         self.takes_mask = takes_mask(agent.batch_act)
         check_spaces(agent, self.observation_space, self.action_space)
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """One step in every environment; those that only reset themselves are not counted."""
-        now = self.stream.reset() if self.end is None else self.stream.begin(self.end)
-        check_observations(self.observation_space, now.obs, self.num_envs)
-        if self.end is None:
-            check_finite("obs", now.obs)
+        step, reset, end = self.step(clock)
+        self.observe(step, reset)
+        clock.between_episodes = bool(end.all())
+        return [Episode(float(self.total_reward[i]), int(self.length[i])) for i in np.flatnonzero(end)]
+
+    def step(self, clock: Clock) -> tuple[VectorStep, BoolArray, BoolArray]:
+        """Act in every environment, without telling the agent what came.
+
+        Returns:
+            What came; where it cuts an episode off; and where an episode ended.
+        """
+        now = self._begin()
         action = self.agent.batch_act(now.obs, **told_of(now, self.takes_mask))
         check_actions(self.action_space, action, self.num_envs, bounds=False)
         step = self.stream.step(action)
-        active = step.active
-        clock.t += int(np.count_nonzero(active))
-        check_observations(self.observation_space, step.obs, self.num_envs)
-        check_finite("obs", step.obs)
+        clock.t += int(np.count_nonzero(step.active))
+        self._check(step.obs)
         check_finite("reward", step.reward)
-        self.total_reward += np.where(active, step.reward, 0.0)
-        self.length += active
+        self.total_reward += np.where(step.active, step.reward, 0.0)
+        self.length += step.active
         reset = step.truncated
         if self.max_episode_len is not None:
             reset = reset | (self.length == self.max_episode_len)
+        self.end = (step.terminated | reset) & step.active
+        return step, reset, self.end
+
+    def observe(self, step: VectorStep, reset: BoolArray) -> None:
+        """Tell the agent what came of its actions."""
         self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **told_of(step, self.takes_mask))
-        self.end = (step.terminated | reset) & active
-        ended = [Episode(float(self.total_reward[i]), int(self.length[i])) for i in np.flatnonzero(self.end)]
-        self.total_reward[self.end] = 0.0
-        self.length[self.end] = 0
-        clock.between_episodes = bool(self.end.all())
-        return ended
+
+    def _begin(self) -> VectorObs:
+        if self.end is None:
+            now = self.stream.reset()
+        else:
+            now = self.stream.begin(self.end)
+            if not np.count_nonzero(self.end):
+                return now  # what the last step gave
+            self.total_reward[self.end] = 0.0
+            self.length[self.end] = 0
+        self._check(now.obs)
+        return now
+
+    def _check(self, obs: Any) -> None:
+        check_observations(self.observation_space, obs, self.num_envs)
+        check_finite("obs", obs)
 
 
 def takes_mask(act: Any) -> bool:

@@ -10,7 +10,7 @@ from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.sources import SerialSource
-from pfrl_like.experiments.training import train
+from pfrl_like.experiments.training import check_run, train
 from pfrl_like.loggers import MetricsLogger
 
 _LOGGER = logging.getLogger(__name__)
@@ -49,7 +49,8 @@ def train_agent(
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts.
-        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`.
+        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`; its method `close`, if any, is
+            called at the end.
         successful_score: Score of the evaluator that ends training.
         step_hooks: Called as (env, agent, t) after every step.
         eval_during_episode: Whether evaluation need not wait for an episode's end; needs an environment of its own.
@@ -57,14 +58,15 @@ def train_agent(
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of the loop after every tick, last of all; `clock.stop()` ends training. A method
             `close` of a hook, if any, is called at the end.
-        loggers: Further loggers of the metrics, beside the CSV file.
+        loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
 
     Returns:
         The agent's statistics and "eval_score" at every evaluation.
 
     Raises:
         NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
-        ValueError: On an observation or action outside its space.
+        ValueError: On an observation or action outside its space, or a number of steps out of range.
+        TypeError: On a number of steps that is no integer.
         EnvError: If the environment breaks its contract.
     """
     logger = logger or _LOGGER
@@ -130,7 +132,7 @@ def train_agent_with_evaluation(
         eval_success_threshold: Return from which an evaluation episode counts as a success; adds "success_rate" to what
             evaluation hooks and TensorBoard get.
         hooks: Called with the `Clock` of the loop after every tick.
-        loggers: Further loggers of the metrics.
+        loggers: Further loggers of the metrics; closed at the end.
 
     Returns:
         The agent, and its statistics and "eval_score" at every evaluation.
@@ -140,6 +142,10 @@ def train_agent_with_evaluation(
             runner, or `eval_during_episode` is asked for without `eval_env`. Otherwise as `train_agent`.
     """
     logger = logger or _LOGGER
+    check_run(
+        steps, step_offset, checkpoint_freq=checkpoint_freq,
+        train_max_episode_len=train_max_episode_len, eval_max_episode_len=eval_max_episode_len,
+    )  # fmt: skip
     if eval_during_episode and eval_env is None:
         raise ValueError("eval_during_episode is True, which needs an eval_env independent of env, got None")
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_with_evaluation")

@@ -11,8 +11,9 @@ from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
-from pfrl_like.experiments.training import train
+from pfrl_like.experiments.training import check_run, train
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.utils.close_all import close_all
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -48,7 +49,8 @@ def train_agent_batch(
         log_interval: Steps between log lines; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts.
-        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`.
+        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`; its method `close`, if any, is
+            called at the end.
         successful_score: Score of the evaluator that ends training.
         step_hooks: Called as (env, agent, t) for every step.
         return_window_size: Episodes over which the logged mean return is taken.
@@ -56,7 +58,7 @@ def train_agent_batch(
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of the loop after every tick, last of all; `clock.stop()` ends training. A method
             `close` of a hook, if any, is called at the end.
-        loggers: Further loggers of the metrics, beside the CSV file.
+        loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
 
     Returns:
         The agent's statistics and "eval_score" at every evaluation.
@@ -66,12 +68,7 @@ def train_agent_batch(
     """
     logger = logger or _LOGGER
     directory = os.fspath(outdir)
-
-    def close() -> None:
-        env.close()
-        if evaluator is not None:
-            evaluator.env.close()
-
+    check_run(steps, step_offset, log_interval=log_interval, return_window_size=return_window_size)
     return train(
         agent, env, VectorSource(agent, env, max_episode_len), steps, outdir,
         make_logs=lambda sinks: [
@@ -80,7 +77,8 @@ def train_agent_batch(
         ],
         checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
         successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True, logger=logger,
-        progress=progress, hooks=hooks, loggers=loggers, on_error=close,
+        progress=progress, hooks=hooks, loggers=loggers,
+        on_error=lambda: close_all([env, getattr(evaluator, "env", None)]),
     )  # fmt: skip
 
 
@@ -124,6 +122,11 @@ def train_agent_batch_with_evaluation(
             cannot be evaluated in while its episodes run. Otherwise as `train_agent_with_evaluation`.
     """
     logger = logger or _LOGGER
+    check_run(
+        steps, step_offset, checkpoint_freq=checkpoint_freq, log_interval=log_interval,
+        max_episode_len=max_episode_len, eval_max_episode_len=eval_max_episode_len,
+        return_window_size=return_window_size,
+    )  # fmt: skip
     check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
     own_env, choice = choose_eval_env(env, eval_env, vector=True)
     eval_limit = max_episode_len if eval_max_episode_len is None else eval_max_episode_len

@@ -1,6 +1,7 @@
 """A whole run: the loop, its callbacks, and what is left in the run directory however it ends."""
 
 import contextlib
+import dataclasses
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,9 @@ from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.run_directory import RunRecord, log_file
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
+from pfrl_like.storage import atomic_write, tensor_writer
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.close_all import close_all
 
 
 def train(
@@ -48,6 +52,7 @@ def train(
     Returns:
         The statistics at every evaluation.
     """
+    check_run(steps, step_offset, checkpoint_freq=checkpoint_freq)
     outdir = os.fspath(outdir)
     os.makedirs(outdir, exist_ok=True)
     if hasattr(agent, "t"):
@@ -62,19 +67,19 @@ def train(
     if evaluator is not None:
         evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
         callbacks.append(evaluation)
-    if checkpoint_freq:
+    if checkpoint_freq is not None:
         at_end = isinstance(source, VectorSource)  # as PFRL: a serial run ends with `<t>_finish` alone
         callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger, at_end=at_end))
     callbacks += hooks
     record = RunRecord(outdir, agent=agent, env=env, steps=steps, evaluator=evaluator)
     with (
         log_file(outdir, logger, append=step_offset > 0),
-        _closing(csv, callbacks),
+        _closing([csv, *loggers, *callbacks], logger),
         _saved_on_error(agent, clock, outdir, logger, record, on_error),
     ):
         run(source, clock, callbacks)
         save_agent(agent, clock.t, outdir, logger, suffix="_finish")
-    record.finish("stopped at successful_score" if clock.stopped else "finished", clock)
+        record.finish("stopped at successful_score" if clock.stopped else "finished", clock)
     try:
         write_report(outdir)
     except Exception:  # a picture is not worth a finished run
@@ -82,16 +87,29 @@ def train(
     return evaluation.history if evaluation is not None else []
 
 
+def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
+    """Refuse numbers of steps that are none, before anything is written; the runner's names for them are told.
+
+    Raises:
+        TypeError: If one is no integer.
+        ValueError: If one is too small.
+    """
+    check_counts(least=0, steps=steps, step_offset=step_offset)
+    check_counts(1, True, **intervals)
+
+
 @contextlib.contextmanager
-def _closing(csv: CSVLogger, callbacks: Sequence[Callback]) -> Iterator[None]:
+def _closing(things: Sequence[Any], logger: logging.Logger) -> Iterator[None]:
+    """Close everything at the end; what fails meanwhile does not hide an error that ended the run."""
     try:
         yield
-    finally:
-        csv.close()
-        for callback in callbacks:
-            close = getattr(callback, "close", None)
-            if close is not None:
-                close()
+    except BaseException:
+        try:
+            close_all(things)
+        except Exception:
+            logger.exception("while closing because of the error above")
+        raise
+    close_all(things)
 
 
 @contextlib.contextmanager
@@ -121,6 +139,11 @@ def _dump_batch(error: BaseException, t: int, outdir: str, logger: logging.Logge
     batch = error.batch if isinstance(error, NonFiniteError) else None
     if isinstance(batch, Batch):
         path = os.path.join(outdir, f"bad_batch-{t}.pt")
-        names = ("obs", "action", "reward", "next_obs", "discount", "weight", "lengths")
-        torch.save({name: map_nested(torch.as_tensor, getattr(batch, name)) for name in names}, path)
+        tensors = {}
+        for field in dataclasses.fields(batch):
+            value = getattr(batch, field.name)
+            with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a column of objects
+                if value is not None:
+                    tensors[field.name] = map_nested(torch.as_tensor, value)
+        atomic_write(path, tensor_writer(tensors, path))
         logger.error("The minibatch of the refused update is in %s", path)

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 
 class MetricsLogger(Protocol):
-    """Takes numbers about a run."""
+    """Takes numbers about one run."""
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Take in some metrics.
@@ -16,4 +16,4 @@ class MetricsLogger(Protocol):
         """
 
     def close(self) -> None:
-        """Write what has not been written yet."""
+        """Write what has not been written yet; called once, at the end of the run."""

@@ -19,7 +19,8 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
 
     It is stepped with random actions: observations have to fit the observation space and be finite, rewards have to be
     finite numbers, `terminated` and `truncated` truth values, infos dicts; the same seed and actions have to lead to
-    the same numbers, if the environment takes a seed.
+    the same numbers, if the environment takes a seed. Returning the same array every time, changed in place, is no
+    mistake: the runners copy observations.
 
     Args:
         env: The environment, not used in the middle of an episode.

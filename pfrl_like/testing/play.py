@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pfrl_like.env import as_gymnasium
+from pfrl_like.utils.env_values import own_copy
 
 MASK = "action_mask"
 
@@ -27,7 +28,7 @@ class Episodes:
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
         """Act; returns the true next observation, reward, terminated, truncated and its action mask."""
         obs, reward, terminated, truncated, info = self.env.step(action)
-        mask = info.get(MASK)
+        obs, mask = own_copy(obs), own_copy(info.get(MASK))
         self.obs, self.mask = obs, mask
         truncated = bool(truncated or info.get("needs_reset", False))
         if terminated or truncated:
@@ -35,8 +36,8 @@ class Episodes:
         return obs, float(reward), bool(terminated), truncated, mask
 
     def _begin(self, **seed: int) -> None:
-        self.obs, info = self.env.reset(**seed)
-        self.mask = info.get(MASK)
+        obs, info = self.env.reset(**seed)
+        self.obs, self.mask = own_copy(obs), own_copy(info.get(MASK))
 
 
 def play_step(agent: Any, episodes: Episodes) -> Any:

@@ -59,9 +59,8 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
     if (
         type(obs) is np.ndarray
         and type(reward) is float
-        and space is not None
-        and obs.dtype == space.dtype == np.float32
-        and obs.shape == space.shape
+        and obs.dtype == getattr(space, "dtype", None) == np.float32
+        and obs.shape == getattr(space, "shape", None)
         and math.isfinite(np.vdot(obs, obs) + reward)  # not finite if one number is not; may overflow, so ask again
     ):
         return
@@ -99,7 +98,11 @@ def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
     Raises:
         ValueError: Naming the part of the observation, what came and what the space says.
     """
-    if space is None or (type(obs) is np.ndarray and obs.shape == space.shape and obs.dtype == space.dtype):
+    if space is None or (
+        type(obs) is np.ndarray
+        and obs.shape == getattr(space, "shape", None)
+        and obs.dtype == getattr(space, "dtype", None)
+    ):
         return
     _check_structure(space, obs, name, _check_observed_array)
 
@@ -155,6 +158,28 @@ def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bou
         check_action(space, action, f"{name}[{index}]", bounds=bounds)
 
 
+def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
+    """Refuse arguments that are no integers, or too small.
+
+    Args:
+        least: Smallest number allowed.
+        optional: Whether None passes.
+        **values: The arguments by name.
+
+    Raises:
+        TypeError: If one is no integer.
+        ValueError: If one is too small.
+    """
+    expected = f"an integer from {least} on{', or None' if optional else ''}"
+    for name, value in values.items():
+        if value is None and optional:
+            continue
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r} ({type(value).__name__}), expected {expected}")
+        if value < least:
+            raise ValueError(f"{name} is {value}, expected {expected}")
+
+
 def _all_finite(array: np.ndarray) -> bool:
     return bool(np.count_nonzero(np.isfinite(array)) == array.size)  # for few numbers twice as fast as `all`
 
@@ -185,7 +210,7 @@ def _check_structure(space: Any, value: Any, name: str, check_leaf: Any) -> None
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
             _check_structure(part, value[index], f"{name}[{index}]", check_leaf)
-    elif kind != "other":
+    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # not so with a user's own
         check_leaf(space, kind, value, name)
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,14 +24,24 @@ def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
     return result, None
 
 
-def step_values(result: Any) -> tuple[Any, Any, Any, Any, Any]:
+def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
+    """Split what gymnasium's `reset` returned.
+
+    Raises:
+        EnvError: If it is not (obs, info) with a dict as info.
+    """
+    obs, info = reset_values(result)
+    if info is None:
+        raise EnvError(f"reset returned a {type(result).__name__}, expected (obs, info) with a dict as info")
+    return obs, info
+
+
+def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
     """Turn what `step` returned, four values or five, into (obs, reward, terminated, truncated, info).
 
     Raises:
-        EnvError: If it is neither.
+        EnvError: If it is neither, info is no dict, or a flag no single truth value.
     """
-    if type(result) is tuple and len(result) == 5:
-        return result
     if not isinstance(result, tuple | list) or len(result) not in (4, 5):
         came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
         raise EnvError(
@@ -44,8 +55,31 @@ def step_values(result: Any) -> tuple[Any, Any, Any, Any, Any]:
     else:
         obs, reward, done = first
         truncated = bool(info.get("TimeLimit.truncated", False))
-        terminated = bool(done) and not truncated
-    return obs, reward, terminated, truncated, info
+        terminated = _as_bool("done", done) and not truncated
+    return obs, reward, _as_bool("terminated", terminated), _as_bool("truncated", truncated), info
+
+
+def _as_bool(name: str, value: Any) -> bool:
+    try:
+        return bool(value)
+    except (TypeError, ValueError):  # an array of several
+        raise EnvError(f"step returned {value!r} as {name}, expected one truth value") from None
+
+
+def own_copy(value: Any) -> Any:
+    """A value that stays as it is when an environment changes its arrays in place.
+
+    Arrays are copied, in dicts, tuples and lists too; other objects are returned as they are.
+    """
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if type(value) in (dict, OrderedDict):
+        return type(value)((key, own_copy(part)) for key, part in value.items())
+    if type(value) in (tuple, list):
+        return type(value)(own_copy(part) for part in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named one
+        return type(value)(*map(own_copy, value))
+    return value
 
 
 def seed_env(env: Any, seed: int) -> bool:

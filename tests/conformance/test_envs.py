@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from agent_parts import make_agent, make_q_function
 from gymnasium import spaces
 
@@ -104,6 +105,28 @@ def stepping(**changes: Any) -> Any:
 def test_what_is_wrong_with_an_environment_is_said(env: Any, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_env(env)
+
+
+class InPlace(Chain):
+    """Returns the same arrays every time, and changes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = spaces.Dict({"state": self.observation_space})
+        self.obs = {"state": np.zeros(5, dtype=np.float32)}
+
+    def _observation(self) -> Any:
+        self.obs["state"][:] = super()._observation()
+        return self.obs
+
+
+def test_environment_may_change_its_observations_in_place(tmp_path: Any) -> None:
+    check_env(InPlace())
+    agent = make_agent(q_function=make_q_function(obs_size=5), phi=lambda obs: obs["state"])
+    train_agent(agent, InPlace(), 60, tmp_path)
+    batch = agent.replay_buffer.sample_batch(60)
+    before, after = batch.obs["state"].argmax(1), batch.next_obs["state"].argmax(1)
+    assert torch.equal(after - before, batch.action)
 
 
 def test_numbers_that_do_not_follow_the_seed_are_found() -> None:

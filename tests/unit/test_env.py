@@ -120,6 +120,10 @@ def test_reset_result_is_a_pair_only_if_a_2_tuple_ends_with_a_dict(result, obs, 
         (None, "a NoneType"),
         ((0, 1, 2, 3, 4, 5), "6 values"),
         ((0, 1.0, True, None), "a NoneType as info"),
+        ((0, 1.0, True, False, None), "a NoneType as info"),
+        ((0, 1.0, np.zeros(2), False, {}), r"array\(.*\) as terminated, expected one truth value"),
+        ((0, 1.0, False, np.zeros(2), {}), "as truncated"),
+        ((0, 1.0, np.zeros(2), {}), "as done"),
     ],
 )
 def test_wrong_step_result_is_named(result, came):
@@ -129,9 +133,9 @@ def test_wrong_step_result_is_named(result, came):
         env.step(0)
 
 
-def test_five_values_pass_unchanged():
-    result = (0, 1.0, False, True, {})
-    assert step_values(result) is result
+def test_five_values_pass_with_flags_of_any_kind_as_bools():
+    result = step_values((0, 1.0, np.bool_(False), np.array([1]), {}))
+    assert result == (0, 1.0, False, True, {}) and type(result[2]) is type(result[3]) is bool
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", None, object(), Counter])

@@ -100,6 +100,23 @@ def test_mixed_forms_are_refused():
         env.step([0, 0])
 
 
+def test_close_closes_every_env_whatever_fails():
+    closed = []
+
+    class Fails(ABC):
+        def close(self):
+            closed.append(self)
+            raise KeyError(len(closed))
+
+    class CannotBeClosed:
+        pass
+
+    env = SerialVectorEnv([CannotBeClosed(), Fails(), Fails()])
+    with pytest.raises(KeyError, match="1"):
+        env.close()
+    assert closed == env.envs[1:]
+
+
 def test_close_closes_every_env():
     closed = []
 

@@ -1,7 +1,9 @@
+import contextlib
 import json
 import pathlib
 import subprocess
 
+import numpy as np
 import pytest
 from experiment_fakes import Counting
 
@@ -82,6 +84,34 @@ def test_demonstrations_can_be_loaded_again(agent, tmp_path, extent, n):
     loaded = ReplayBuffer()
     loaded.load(tmp_path / "demonstrations.replay")
     assert len(loaded) == n and not agent.observed and len(agent.evaluated) == n
+
+
+def test_demonstrations_keep_masks_even_of_an_agent_that_takes_none(tmp_path):
+    class Bare:
+        def act(self, obs):
+            return 0
+
+        def observe(self, obs, reward, done, reset):
+            pass
+
+        def eval_mode(self):
+            return contextlib.nullcontext()
+
+        def check_spaces(self, observation_space, action_space):
+            self.seen = action_space
+
+    agent, mask = Bare(), np.array([True, False])
+    buffer = collect_demonstrations(agent, Counting(3, mask=mask), 3, None, tmp_path)
+    batch = buffer.sample_batch(3)
+    assert batch.action_mask.tolist() == batch.next_action_mask.tolist() == [[True, False]] * 3
+    assert agent.seen.n == 2
+
+
+@pytest.mark.parametrize("extent", [(0, None), (None, -1)])
+def test_demonstrations_of_nothing_are_refused(agent, tmp_path, extent):
+    with pytest.raises(ValueError, match="expected an integer from 1 on"):
+        collect_demonstrations(agent, Counting(), *extent, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_demonstrations_need_one_extent(agent, tmp_path):

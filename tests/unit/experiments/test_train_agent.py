@@ -1,4 +1,6 @@
 import csv
+import inspect
+import itertools
 import json
 import logging
 import os
@@ -11,8 +13,19 @@ import torch
 from experiment_fakes import Counting, Recorder
 
 from pfrl_like.batch import Batch
+from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import EnvError, NonFiniteError
-from pfrl_like.experiments import EvaluationHook, Evaluator, train_agent, train_agent_with_evaluation
+from pfrl_like.experiments import (
+    EvaluationHook,
+    Evaluator,
+    train_agent,
+    train_agent_batch,
+    train_agent_batch_with_evaluation,
+    train_agent_with_evaluation,
+)
+from pfrl_like.experiments.evaluator import run_evaluation_episodes
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.progress import Progress
 
 
 def names(agent):
@@ -141,7 +154,7 @@ def test_masks_reach_an_agent_only_if_there_are_some(tmp_path):
     mask = np.array([True, False])
     agent = Recorder()
     train_agent(agent, Counting(2, mask=mask), 2, tmp_path)
-    assert all(seen is mask for seen in agent.masks)
+    assert all((seen == mask).all() for seen in agent.masks)
     agent = Recorder()
     train_agent(agent, Counting(2), 2, tmp_path)
     assert agent.masks == [None, None]
@@ -193,15 +206,19 @@ def test_error_of_the_environment_is_raised_as_it_is_though_saving_fails(agent, 
 
 
 def test_minibatch_of_a_refused_update_is_kept(agent, tmp_path):
+    rows, state, objects = torch.zeros(2), (torch.zeros(1, 2, 3),), [object(), object()]
+    batch = Batch(objects, rows, rows, rows, rows, index=np.arange(2), action_mask=rows > 0, recurrent_state=state)
+
     def refuse(*_):
-        rows = torch.zeros(2)
-        raise NonFiniteError("loss", "the loss is nan", Batch(rows, rows, rows, rows, rows))
+        raise NonFiniteError("loss", "the loss is nan", batch)
 
     agent.observe = refuse
     with pytest.raises(NonFiniteError):
         train_agent(agent, Counting(), 10, tmp_path)
     loaded = torch.load(tmp_path / "bad_batch-1.pt", weights_only=True)
-    assert set(loaded) >= {"obs", "action", "reward"}
+    own = {"index", "action_mask", "recurrent_state"}
+    assert set(loaded) == {"action", "reward", "next_obs", "discount"} | own  # objects are no tensors
+    assert loaded["index"].tolist() == [0, 1] and loaded["recurrent_state"][0].shape == (1, 2, 3)
 
 
 class TestWithEvaluation:
@@ -328,11 +345,164 @@ class TestWithEvaluation:
         assert "The best score is updated" in caplog.text
 
 
-def test_nan_in_evaluation_is_refused(agent, tmp_path):
-    env = Counting()
-    env.reward = float("nan")
-    with pytest.raises(NonFiniteError, match="reward"):
+@pytest.mark.parametrize("make", [Counting, lambda: SerialVectorEnv([Counting(), Counting()])])
+@pytest.mark.parametrize(
+    "spoil, error, message",
+    [
+        (lambda env, agent: setattr(env, "reward", float("nan")), NonFiniteError, "reward"),
+        (lambda env, agent: setattr(env, "bad_obs", np.array([np.inf], np.float32)), NonFiniteError, "obs"),
+        (lambda env, agent: setattr(env, "bad_obs", np.zeros(2, np.float32)), ValueError, r"shape \(2,\)"),
+        (lambda env, agent: setattr(agent, "action", 5), ValueError, "action.* is .*5"),
+    ],
+)
+def test_evaluation_refuses_what_training_refuses(agent, tmp_path, make, spoil, error, message):
+    env = make()
+    spoil(getattr(env, "envs", [env])[-1], agent)
+    with pytest.raises(error, match=message):
         Evaluator(agent, env, None, 1, 1, tmp_path).evaluate_if_necessary(t=1, episodes=0)
+
+
+def test_agent_hears_that_the_last_step_of_an_evaluation_is_the_last(agent):
+    run_evaluation_episodes(Counting(2), agent, 3, None)
+    assert [row[2:] for row in agent.evaluated] == [(False, False), (True, False), (False, True)]
+
+
+def test_environment_may_change_its_observations_in_place(agent, tmp_path):
+    env, copied = Counting(3), []
+    env.in_place = [np.zeros(1, np.float32)]
+    agent.observe = lambda obs, *_: copied.append(obs)
+    train_agent(agent, env, 3, tmp_path)
+    assert [obs.tolist() for obs in copied] == [[1.0], [2.0], [3.0]]
+
+
+def test_environment_may_change_its_masks_in_place(agent, tmp_path):
+    env, mask = Counting(2), np.array([True, False])
+
+    def flip():
+        mask[:] = ~mask
+        return {"action_mask": mask}
+
+    env._info = flip
+    train_agent(agent, env, 2, tmp_path)
+    assert [seen.tolist() for seen in agent.masks] == [[False, True], [True, False]]
+
+
+def test_a_space_that_only_its_user_knows_is_not_looked_into(agent, tmp_path):
+    env = Counting(2)
+    env.observation_space = object()
+    train_agent(agent, env, 2, tmp_path)
+    env.reward = 1  # not the fast path
+    train_agent(agent, env, 2, tmp_path)
+    assert len(agent.observed) == 4
+
+
+@pytest.mark.parametrize("value", [np.zeros(2, np.float32), (np.zeros(1, np.float32), None)])
+def test_gymnasium_env_whose_reset_tells_no_info_is_refused(agent, tmp_path, value):
+    env = Counting()
+    env.reset = lambda: value
+    with pytest.raises(EnvError, match="expected \\(obs, info\\)"):
+        train_agent(agent, env, 2, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        (dict(steps=-1), ValueError, "steps is -1, expected an integer from 0 on"),
+        (dict(steps=1e3), TypeError, r"steps is 1000.0 \(float\), expected an integer"),
+        (dict(step_offset=-1), ValueError, "step_offset is -1"),
+        (dict(checkpoint_freq=0), ValueError, "checkpoint_freq is 0, expected an integer from 1 on, or None"),
+        (dict(max_episode_len=0), ValueError, "max_episode_len is 0"),
+        (dict(eval_max_episode_len=2.5), TypeError, "eval_max_episode_len is 2.5"),
+        (dict(eval_n_episodes=0), ValueError, "n_episodes is 0"),
+        (dict(eval_n_episodes=None, eval_n_steps=0), ValueError, "n_steps is 0"),
+        (dict(eval_interval=0), ValueError, "eval_interval is 0"),
+        (dict(log_interval=0), ValueError, "log_interval is 0"),
+        (dict(return_window_size=0), ValueError, "return_window_size is 0"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_is_written(agent, tmp_path, arguments, error, message):
+    evaluation = dict(eval_n_steps=None, eval_n_episodes=1, eval_interval=1)
+    runners = [train_agent, train_agent_with_evaluation, train_agent_batch, train_agent_batch_with_evaluation]
+    for runner in runners:
+        names = inspect.signature(runner).parameters
+        own = {f"train_{name}" if f"train_{name}" in names else name: arguments[name] for name in arguments}
+        if own.keys() <= names.keys():
+            rest = {name: evaluation[name] for name in evaluation if name in names}
+            env = SerialVectorEnv([Counting()]) if "batch" in runner.__name__ else Counting()
+            with pytest.raises(error, match=message):
+                runner(agent, env, **{"steps": 5, "outdir": tmp_path / "run", **rest, **own})
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_left_to_do_at_an_offset_beyond_the_last_step(agent, tmp_path):
+    train_agent(agent, Counting(), 3, tmp_path, step_offset=5)
+    assert agent.observed == [] and names(agent) == ["5_finish"]
+
+
+class Closing:
+    """Stands for a logger, a hook and an evaluator."""
+
+    max_score = 0.0
+
+    def __init__(self, closed, error=None):
+        self.closed, self.error = closed, error
+
+    def __call__(self, clock):
+        pass
+
+    def log(self, step, metrics):
+        pass
+
+    def evaluate_if_necessary(self, t, episodes):
+        pass
+
+    def close(self):
+        self.closed.append(self)
+        if self.error:
+            raise self.error
+
+
+def test_everything_is_closed_and_the_first_error_of_that_is_raised(agent, tmp_path):
+    closed = []
+    first, second = Closing(closed, KeyError("first")), Closing(closed, KeyError("second"))
+    with pytest.raises(KeyError, match="first"):
+        train_agent(
+            agent, Counting(), 3, tmp_path, loggers=[first, second], hooks=[Closing(closed)], evaluator=Closing(closed)
+        )
+    assert len(closed) == 4
+    assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "finished"
+
+
+def test_an_error_while_closing_hides_no_other(agent, tmp_path, caplog):
+    agent.observe = lambda *_: 1 / 0
+    closed = []
+    with pytest.raises(ZeroDivisionError):
+        train_agent(agent, Counting(), 3, tmp_path, loggers=[Closing(closed, KeyError("lost")), Closing(closed)])
+    assert len(closed) == 2 and "lost" in caplog.text
+
+
+def test_tensorboard_of_the_evaluator_is_closed_with_the_run(agent, tmp_path):
+    pytest.importorskip("tensorboard")
+    evaluator = Evaluator(agent, Counting(), None, 1, 1, tmp_path, use_tensorboard=True)
+    train_agent(agent, Counting(), 3, tmp_path, evaluator=evaluator)
+    assert evaluator._tensorboard._writer.file_writer is None
+
+
+def test_run_record_tells_whether_the_random_streams_began_alike(agent, tmp_path):
+    seeds = []
+    for seed in (1, 1, 2):
+        random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
+        train_agent(agent, Counting(), 1, tmp_path)
+        seeds.append(json.loads((tmp_path / "run.json").read_text())["seeds"])
+    assert seeds[0] == seeds[1] and not set(seeds[1].values()) & set(seeds[2].values())
+
+
+def test_progress_shows_whatever_the_steps_are_multiples_of(capsys):
+    now = itertools.count(0, 20)
+    progress, clock = Progress(1000, clock=lambda: next(now)), Clock(1000)
+    for clock.t in (1, 9, 17):
+        progress(clock)
+    assert "17/1,000 steps" in capsys.readouterr().err
 
 
 def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from experiment_fakes import Counting, Recorder
 
 from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments import eval_performance, train_agent_batch, train_agent_batch_with_evaluation
 from pfrl_like.experiments.evaluator import batch_run_evaluation_episodes, run_evaluation_episodes
 
@@ -24,6 +25,29 @@ def test_steps_are_counted_over_all_environments(agent, tmp_path):
 def test_episode_limit_cuts_off(agent, tmp_path):
     train_agent_batch(agent, vector(9, 9), 8, tmp_path, max_episode_len=2)
     assert [row[3] for row in agent.observed] == [False, False, True, True] * 2
+
+
+def test_first_observation_of_every_episode_has_to_be_finite(agent, tmp_path):
+    env = vector(2, 9)
+
+    def spoiled():
+        return np.array([np.nan], np.float32), {}
+
+    def hook(clock):
+        env.envs[0].reset = spoiled
+
+    with pytest.raises(NonFiniteError, match=r"obs\[0\]"):
+        train_agent_batch(agent, env, 8, tmp_path, hooks=[hook])
+    assert len(agent.observed) == 4
+
+
+def test_environments_may_change_their_observations_in_place(agent, tmp_path):
+    env, seen = vector(2, 9), []
+    for each in env.envs:
+        each.in_place = [np.zeros(1, np.float32)]
+    agent.batch_observe = lambda obs, *_: seen.append(list(obs))
+    train_agent_batch(agent, env, 6, tmp_path)
+    assert [[one.item() for one in obs] for obs in seen] == [[1, 1], [2, 2], [1, 3]]
 
 
 def test_checkpoints_fall_on_multiples(agent, tmp_path):
