@@ -1,5 +1,6 @@
 """What an agent carries from step to step for a recurrent network."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -7,12 +8,14 @@ import numpy as np
 import torch
 
 from pfrl_like.batch import map_nested
+from pfrl_like.utils.batch_states import fingerprint
 from pfrl_like.utils.recurrent import (
     get_recurrent_state_at,
     mask_recurrent_state_at,
     one_step_forward,
     recurrent_state_as_numpy,
 )
+from pfrl_like.utils.tensors_as_json import from_plain, to_plain
 
 
 class RecurrentMemory:
@@ -20,14 +23,34 @@ class RecurrentMemory:
 
     Args:
         interval: Every how many steps of an episode the state goes into the replay buffer; None for only the first.
+        device: Where the states are.
     """
 
-    def __init__(self, interval: int | None) -> None:
+    def __init__(self, interval: int | None, device: torch.device | str = "cpu") -> None:
         self.interval = interval
+        self.device = device
         self.train_state: Any = None
         self.train_previous_state: Any = None
         self.test_state: Any = None
-        self._steps = np.zeros(0, dtype=np.int64)
+        self._last_obs: Any = None  # what training saw last
+        self._runs = np.zeros(0, dtype=np.bool_)  # whether an episode goes on from there, of each environment
+        self._steps = np.zeros(0, dtype=np.int64)  # how many it has made
+
+    def acts_on(self, batch_obs: Any, active: Any = None) -> None:
+        """In training, before acting: begin anew where an episode does not go on from what was seen last.
+
+        Its run was stopped before its end could be told.
+        """
+        k, last = len(batch_obs), self._last_obs
+        acts = np.ones(k, dtype=np.bool_) if active is None else np.asarray(active, dtype=np.bool_)
+        if len(self._runs) != k:
+            self._runs, self._steps = np.zeros(k, dtype=np.bool_), np.zeros(k, dtype=np.int64)
+        elif last is not batch_obs:
+            new = [i for i in np.flatnonzero(self._runs & acts) if not _is_same(batch_obs[i], last[i])]
+            if new and _batch_size(self.train_state) == k:
+                self.train_state = mask_recurrent_state_at(self.train_state, new)
+            self._steps[new] = 0
+        self._last_obs, self._runs = batch_obs, self._runs | acts
 
     def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
         """The module's output after one step; inactive environments keep their state."""
@@ -46,8 +69,6 @@ class RecurrentMemory:
     def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
         """`recurrent_state` and `next_recurrent_state` of each environment, None in steps that keep none."""
         k = len(ended)
-        if len(self._steps) != k:
-            self._steps = np.zeros(k, dtype=np.int64)
         keep = self._steps == 0 if self.interval is None else self._steps % self.interval == 0
         before = self.train_previous_state
         if before is None:
@@ -60,9 +81,12 @@ class RecurrentMemory:
         self._steps[np.asarray(ended, dtype=bool)] = 0
         return columns
 
-    def episodes_ended(self, training: bool, ended: Any) -> None:
+    def observed(self, batch_obs: Any, ended: Any, training: bool) -> None:
         """Bring the states of ended episodes back to the initial one."""
         indices = np.flatnonzero(ended)
+        if training:
+            self._last_obs = batch_obs
+            self._runs[indices] = False
         if len(indices) == 0:
             return
         if training:
@@ -70,25 +94,44 @@ class RecurrentMemory:
         else:
             self.test_state = mask_recurrent_state_at(self.test_state, indices)
 
-    def state(self) -> dict[str, Any]:
-        """The three states and the steps since each episode's start."""
-        return {
-            "train_state": self.train_state,
-            "train_previous_state": self.train_previous_state,
-            "test_state": self.test_state,
-            "steps": torch.as_tensor(self._steps.copy()),
-        }
+    def state_dict(self) -> dict[str, Any]:
+        """What training needs to go on between two steps, as values for JSON."""
+        last = [str(_digest(self._last_obs[i])) if runs else None for i, runs in enumerate(self._runs)]
+        return {"train_state": to_plain(self.train_state), "last_obs": last, "steps": self._steps.tolist()}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
-        self.train_state = state["train_state"]
-        self.train_previous_state = state["train_previous_state"]
-        self.test_state = state["test_state"]
-        self._steps = state["steps"].numpy().copy()
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` gave; episodes of evaluation begin anew.
+
+        Raises:
+            ValueError: If it is something else; nothing was changed.
+        """
+        try:
+            train_state = from_plain(state["train_state"], self.device)
+            last = [None if digest is None else _Digest(digest) for digest in state["last_obs"]]
+            steps = np.array(state["steps"], dtype=np.int64).reshape(len(last))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"the recurrent memory is {state!r:.100}, which does not fit: {error}") from error
+        self.train_state, self.train_previous_state, self.test_state = train_state, None, None
+        self._last_obs, self._steps = last, steps
+        self._runs = np.array([digest is not None for digest in last], dtype=np.bool_)
 
     @staticmethod
     def _at(state: Any, i: int) -> Any:
         return recurrent_state_as_numpy(get_recurrent_state_at(state, i, detach=True))
+
+
+class _Digest(str):
+    """Stands for an observation that was seen before the state was saved."""
+
+
+def _digest(obs: Any) -> _Digest:
+    return obs if type(obs) is _Digest else _Digest(hashlib.sha256(repr(fingerprint(obs)).encode()).hexdigest())
+
+
+def _is_same(obs: Any, last: Any) -> bool:
+    if type(last) is _Digest:
+        return _digest(obs) == last
+    return obs is last or bool(fingerprint(obs) == fingerprint(last))
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.memory import RecurrentMemory
-from pfrl_like.batch import Batch
+from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.explorer import select_actions
+from pfrl_like.explorer import Explorer, select_actions
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
@@ -24,9 +24,11 @@ from pfrl_like.utils.contexts import evaluating
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
-from pfrl_like.utils.recurrent import forward, max_over_sequences
+from pfrl_like.utils.recurrent import forward, is_recurrent, max_over_sequences
+from pfrl_like.utils.tensors_as_json import from_plain, to_plain
 
-ACTION_MASK = "action_mask"
+#: Windows of statistics.
+_RECORDS = ("loss_record", "q_record")
 
 
 class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
@@ -68,7 +70,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
     ) -> None:
         self.device = resolve_device(gpu, device)
         self.gpu = gpu
-        self.model = model.to(self.device)
+        self.model = model
         self.optimizer = optimizer
         self.replay_buffer = replay_buffer
         self.gamma = gamma
@@ -88,10 +90,12 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.burn_in = burn_in
         self.phi = phi
         self.batch_states = batch_states
+        self._check_parts()
         self._check_arguments()
+        model.to(self.device)
         self.features = FeatureExtractor(phi, batch_states)
         self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in
-        self.memory = RecurrentMemory(episodic_update_len) if recurrent else None
+        self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         self.gradient_step = GradientStep(optimizer, max_grad_norm)
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
@@ -100,7 +104,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
-        self._updates_left = target_update_interval // update_interval * n_times_update  # before the target has to move
+        self._updates_per_move = int(target_update_interval // update_interval * n_times_update)  # of the target
+        self._updates_left = self._updates_per_move  # before it has to move
         self.batch_last_obs: Any = None
         self.batch_last_action: Any = None
         self._last_mask: Any = None
@@ -116,7 +121,13 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
         memory = self.memory
-        value = self.model(obs) if memory is None else memory.forward(self.model, obs, self.training, active)
+        try:
+            value = self.model(obs) if memory is None else memory.forward(self.model, obs, self.training, active)
+        except RuntimeError as error:
+            if type(error) is not RuntimeError:  # out of memory, not implemented, ...
+                raise
+            came = map_nested(lambda leaf: f"{tuple(leaf.shape)} of {leaf.dtype}", obs)
+            raise ValueError(f"obs does not fit q_function; it came as {came}, which gave: {error}") from error
         if action_mask is not None:
             value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
         greedy = value.greedy_actions.cpu().numpy()
@@ -137,8 +148,15 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
 
         Returns:
             k actions.
+
+        Raises:
+            ValueError: If the observations do not fit the Q-function. NaN in them is not looked for here: runners
+                refuse it, and so does the update that learns from it.
         """
-        action_mask = mask_of(batch_obs, action_mask)
+        if action_mask is None and _has_mask(batch_obs):
+            action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
+        if self.memory is not None and self.training:
+            self.memory.acts_on(batch_obs, active)
         obs = self.features(batch_obs, self.device)
         with torch.inference_mode(), evaluating(self.model):
             action = self.select_actions(obs, action_mask, active)
@@ -175,21 +193,26 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
 
         Raises:
             RuntimeError: In training, if no action was asked for before.
+            ValueError: If the arguments have different lengths.
         """
-        ended = [bool(done or reset) for done, reset in zip(batch_done, batch_reset, strict=True)]
+        if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
+            raise _unequal(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
+        ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
         if self.training:
             if self.batch_last_obs is None:
                 raise RuntimeError("observe was called in training before act")
+            if len(self.batch_last_action) != len(batch_obs):
+                raise _unequal(obs=batch_obs, last_action=self.batch_last_action)
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
             if self.memory is None and self._last_mask is None and action_mask is None and active is None:
                 self.replay_buffer.append_batch(*step)
             else:
                 self._store(step, ended, action_mask, active)
         if self.memory is not None:
-            self.memory.episodes_ended(self.training, ended)
+            self.memory.observed(batch_obs, ended, self.training)
         if not self.training:
             return
-        for _ in range(len(ended) if active is None else int(np.count_nonzero(active))):
+        for _ in range(len(batch_obs) if active is None else int(np.count_nonzero(active))):
             self.t += 1
             self._cumulative_steps += 1
             if self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
@@ -198,7 +221,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             if self.t % self.target_update_interval == 0:
                 self.sync_target_network()
 
-    def _store(self, step: tuple[Any, ...], ended: list[bool], next_mask: Any, active: Any) -> None:
+    def _store(self, step: tuple[Any, ...], ended: Any, next_mask: Any, active: Any) -> None:
         """Append a step that has more columns than the usual ones, or is not made by all environments."""
         columns: dict[str, Any] = {} if self.memory is None else self.memory.columns(ended, active)
         masks = self._last_mask, next_mask
@@ -227,9 +250,15 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             batch = buffer.sample_sequences(self.minibatch_size, length, self.gamma, device)
         else:
             batch = buffer.sample_batch(self.minibatch_size, self.gamma, device)
-        td_error, _ = self.update(batch)
-        if buffer.prioritized:
+        if not buffer.prioritized:
+            self.update(batch)
+            return
+        try:
+            td_error, _ = self.update(batch)
             buffer.update_priorities(batch.index, td_error)
+        except BaseException:
+            buffer.update_priorities(batch.index[:0], [])  # it may wait for errors, which will not come
+            raise
 
     def update(
         self, batch: Batch | Sequence[Any], errors_out: list[float] | None = None
@@ -241,7 +270,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         nothing else.
 
         Args:
-            batch: Transitions or sequences with raw observations; PFRL's list of lists of dicts will do.
+            batch: Transitions or sequences with raw observations; what `sample` and `sample_episodes` give will do.
             errors_out: Cleared and filled with the absolute TD errors, if given.
 
         Returns:
@@ -251,8 +280,10 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
                 Learning goes on as if it had never come.
         """
+        order = None
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.recurrent)
+            order = batch.index
         if self._updates_left == 0:
             self.sync_target_network()
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
@@ -272,12 +303,18 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.q_record.append(stats["q"])
         if ready.lengths is not None:
             td_error = max_over_sequences(td_error, ready.lengths)
+        if order is not None:
+            td_error = td_error[order.argsort()]
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
 
     def _prepare(self, batch: Batch) -> Batch:
         """Features instead of raw observations, on this agent's device."""
+        if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may leave it out
+            batch = batch.replace(
+                action_mask=batch.obs[ACTION_MASK].bool(), next_action_mask=batch.next_obs[ACTION_MASK].bool()
+            )
         if not self.features.is_identity:
             batch = batch.replace(
                 obs=self.features.on_batch(batch.obs, self.device),
@@ -285,16 +322,12 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             )
         if self.device.type != "cpu":
             batch = batch.to(self.device)
-        if type(batch.obs) is dict and ACTION_MASK in batch.obs:
-            batch = batch.replace(
-                action_mask=batch.obs[ACTION_MASK].bool(), next_action_mask=batch.next_obs[ACTION_MASK].bool()
-            )
         return burn_in(self.model, batch, self.burn_in) if self.burn_in else batch
 
     def sync_target_network(self) -> None:
         """Move the target network to, or towards, the online network."""
         synchronize_parameters(self.model, self.target_model, self.target_update_method, self.soft_update_tau)
-        self._updates_left = self.target_update_interval // self.update_interval * self.n_times_update
+        self._updates_left = self._updates_per_move
 
     # Statistics, saving, checks
 
@@ -314,20 +347,65 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         ]
 
     def saved_state(self) -> dict[str, Any]:
-        """Counters that go into the saved directory beside the networks."""
+        """What goes on beside the networks: counters, statistics, the explorer and recurrent states."""
+        state: dict[str, Any] = {**self._counters()}
+        for name in _RECORDS:
+            state[name] = to_plain(tuple(getattr(self, name)))
+        explorer_state = self.explorer.state_dict() if isinstance(self.explorer, Explorer) else {}
+        if explorer_state:
+            state["explorer"] = {"class": type(self.explorer).__name__, "state": explorer_state}
+        if self.memory is not None:
+            state["memory"] = self.memory.state_dict()
+        return state
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave; what `state` lacks stays as it is.
+
+        The state of an explorer of another class is left out, with a warning in the log.
+
+        Raises:
+            ValueError: If it is something else; nothing was changed.
+        """
+        counters = self._counters()
+        unknown = state.keys() - {*counters, *_RECORDS, "explorer"} - ({"memory"} if self.memory else set())
+        if unknown:
+            raise ValueError(f"the state has {sorted(unknown)}, which this {type(self).__name__} has not")
+        for name in counters.keys() & state.keys():
+            counters[name] = state[name]
+            if type(state[name]) is not int or state[name] < 0:
+                raise ValueError(f"{name} is {state[name]!r:.80}, expected an integer of at least 0")
+        records = {name: from_plain(state[name], self.device) for name in state.keys() & set(_RECORDS)}
+        if not all(isinstance(record, tuple) and all(map(torch.is_tensor, record)) for record in records.values()):
+            raise ValueError(f"the records {sorted(records)} do not hold tensors only")
+        memory = copy.copy(self.memory)
+        if memory is not None and "memory" in state:
+            memory.load_state_dict(state["memory"])
+        self._restore_explorer(state.get("explorer"))
+        self.memory = memory
+        for name, record in records.items():
+            getattr(self, name).clear()
+            getattr(self, name).extend(record)
+        self.t, self.optim_t = counters["t"], counters["optim_t"]
+        self._cumulative_steps, self._updates_left = counters["cumulative_steps"], counters["updates_left"]
+
+    def _restore_explorer(self, saved: Any) -> None:
+        if saved is None:
+            return
+        if not isinstance(saved, dict) or saved.keys() != {"class", "state"}:
+            raise ValueError(f"explorer is {saved!r:.80}, expected its class and state")
+        name = type(self.explorer).__name__
+        if saved["class"] == name:
+            self.explorer.load_state_dict(saved["state"])
+        else:
+            self.logger.warning("the state of the explorer is that of a %s, this one is a %s", saved["class"], name)
+
+    def _counters(self) -> dict[str, int]:
         return {
             "t": self.t,
             "optim_t": self.optim_t,
             "cumulative_steps": self._cumulative_steps,
             "updates_left": self._updates_left,
         }
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up the counters that `saved_state` gave."""
-        self.t = state.get("t", self.t)
-        self.optim_t = state.get("optim_t", self.optim_t)
-        self._cumulative_steps = state.get("cumulative_steps", self._cumulative_steps)
-        self._updates_left = state.get("updates_left", self._updates_left)
 
     def probe(self, observation_space: Any) -> Any:
         """What the network gives for one observation of the space, None if the space cannot be sampled from."""
@@ -336,6 +414,40 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         obs = self.features([copy.deepcopy(observation_space).sample()], self.device)
         with torch.no_grad(), evaluating(self.model):
             return forward(self.model, obs)[0]
+
+    def _check_parts(self) -> None:
+        """Refuse what is no such part, and parts that do not fit together."""
+        buffer_methods = ("capacity", "append_batch", "sample_batch", "__len__")
+        parts = [
+            ("q_function", self.model, isinstance(self.model, torch.nn.Module), "a torch.nn.Module"),
+            ("optimizer", self.optimizer, isinstance(self.optimizer, torch.optim.Optimizer), "a torch.optim.Optimizer"),
+            ("replay_buffer", self.replay_buffer, _has(self.replay_buffer, *buffer_methods),
+             "one of pfrl_like.replay_buffers"),
+            ("explorer", self.explorer, _has(self.explorer, "select_action"), "one of pfrl_like.explorers"),
+            ("phi", self.phi, self.phi is None or callable(self.phi), "a function of one observation, or None"),
+            ("batch_states", self.batch_states, callable(self.batch_states), "a function"),
+        ]  # fmt: skip
+        for name, part, fits, expected in parts:
+            if not fits:
+                raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
+        kind = type(self.model).__name__
+        if self.recurrent and not is_recurrent(self.model):
+            raise TypeError(
+                f"recurrent is True, but q_function is a {kind}, which keeps no recurrent state: compose it with "
+                "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
+            )
+        if not self.recurrent and is_recurrent(self.model):
+            raise TypeError(f"q_function is a {kind}, which keeps a recurrent state, but recurrent is False: say True")
+        if self.recurrent and not isinstance(self.replay_buffer, AbstractEpisodicReplayBuffer):
+            raise TypeError(
+                f"replay_buffer is a {type(self.replay_buffer).__name__}, but a recurrent agent learns from sequences: "
+                "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
+            )
+        held = {id(param) for group in self.optimizer.param_groups for param in group["params"]}
+        if held.isdisjoint(map(id, self.model.parameters())):
+            raise ValueError(
+                "optimizer holds no parameter of q_function, so nothing would learn: make it of q_function.parameters()"
+            )
 
     def _check_arguments(self) -> None:
         for name in ("minibatch_size", "update_interval", "target_update_interval", "n_times_update"):
@@ -359,11 +471,6 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         for name, holds, expected in needs:
             if not holds:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected {expected}")
-        if self.recurrent and not isinstance(self.replay_buffer, AbstractEpisodicReplayBuffer):
-            raise TypeError(
-                f"replay_buffer is a {type(self.replay_buffer).__name__}, but a recurrent agent learns from sequences: "
-                "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
-            )
 
 
 def frozen_copy(module: torch.nn.Module) -> torch.nn.Module:
@@ -375,11 +482,13 @@ def frozen_copy(module: torch.nn.Module) -> torch.nn.Module:
     return frozen
 
 
-def mask_of(batch_obs: Any, action_mask: Any) -> Any:
-    """The given mask, or the one inside dict observations, [k, n_actions]; None if there is neither."""
-    if action_mask is None and _has_mask(batch_obs):
-        return np.stack([obs[ACTION_MASK] for obs in batch_obs])
-    return action_mask
+def _has(part: Any, *names: str) -> bool:
+    return not isinstance(part, type) and all(hasattr(part, name) for name in names)
+
+
+def _unequal(**columns: Any) -> ValueError:
+    lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
+    return ValueError(f"one of each is needed for every environment, but the lengths are: {lengths}")
 
 
 def _has_mask(batch_obs: Any) -> bool:

@@ -147,11 +147,11 @@ def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
 def _agrees(phi: Phi, stack: Any) -> bool | None:
     """The same for one stack; None if `phi` does not take one of its rows."""
     try:
-        first, second = (_fingerprint(_collate([phi(row) for row in _rows(_copy(stack))], _CPU)) for _ in range(2))
+        first, second = (fingerprint(_collate([phi(row) for row in _rows(_copy(stack))], _CPU)) for _ in range(2))
     except Exception:  # whatever a user's function does
         return None
     try:
-        return bool(first == second == _fingerprint(map_nested(torch.as_tensor, phi(_copy(stack)))))
+        return bool(first == second == fingerprint(map_nested(torch.as_tensor, phi(_copy(stack)))))
     except Exception:
         return False
 
@@ -189,11 +189,11 @@ def _far_apart(rows: Any, i: Any) -> Any:
 
 
 def _rows_differ(stack: Any) -> bool:
-    first, *others = map(_fingerprint, _rows(stack))
+    first, *others = map(fingerprint, _rows(stack))
     return any(other != first for other in others)
 
 
-def _fingerprint(nested: Any) -> Any:
+def fingerprint(nested: Any) -> Any:
     """The same nesting with dtype, shape and bytes of each leaf, to be compared."""
 
     def of_leaf(leaf: Any) -> Any:

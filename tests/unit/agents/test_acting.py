@@ -91,6 +91,42 @@ def test_observe_before_act_is_refused_in_training() -> None:
         make_agent().observe(OBS[0], 0.0, False, False)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "lengths"),
+    [
+        ((OBS[:2], [0.0], [False] * 2, [False] * 2), "obs 2, reward 1, done 2, reset 2"),
+        ((OBS[:2], [0.0] * 2, [False] * 3, [False] * 2), "obs 2, reward 2, done 3, reset 2"),
+        ((OBS[:1], [0.0], [False], [False]), "obs 1, last_action 2"),
+    ],
+)
+def test_arguments_of_unequal_lengths_are_refused(arguments: Any, lengths: str) -> None:
+    agent = make_agent()
+    agent.batch_act(OBS[:2])
+    with pytest.raises(ValueError, match=f"the lengths are: {lengths}"):
+        agent.batch_observe(*arguments)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize(
+    ("obs", "message"),
+    [
+        (np.zeros(7, np.float32), r"came as \(1, 7\) of torch.float32, which gave: "),
+        (np.zeros(5, np.float64), r"came as \(1, 5\) of torch.float64, which gave: "),
+    ],
+)
+def test_observations_that_do_not_fit_the_q_function_are_refused(obs: Any, message: str, recurrent: bool) -> None:
+    with pytest.raises(ValueError, match="obs does not fit q_function; it " + message):
+        make_agent(recurrent=recurrent).act(obs)
+
+
+def test_errors_of_the_explorer_are_its_own() -> None:
+    def random_action() -> int:
+        raise RuntimeError("no action today")
+
+    with pytest.raises(RuntimeError, match="no action today"):
+        make_agent(explorer=ConstantEpsilonGreedy(1.0, random_action)).act(OBS[0])
+
+
 def test_evaluation_stores_nothing() -> None:
     agent = make_agent()
     with agent.eval_mode():
@@ -137,6 +173,37 @@ class TestRecurrence:
             agent.act(OBS[1])
             agent.observe(OBS[2], 0.0, True, False)
         assert difference(before, list(self.state(agent)[0])) is None
+
+    def test_an_episode_whose_end_was_never_told_is_over_when_another_one_begins(self) -> None:
+        agent, fresh = self.make(), self.make()
+        fresh.load_state_dict(agent.state_dict())
+        for i in range(3):
+            agent.act(OBS[i])
+            agent.observe(OBS[i + 1], 0.0, False, False)
+        for one in (agent, fresh):  # the run was stopped there, and another one begins
+            one.act(OBS[9])
+        assert difference(list(self.state(agent)[0]), list(self.state(fresh)[0])) is None
+        agent.observe(OBS[10], 1.0, True, False)
+        episodes = agent.replay_buffer.episodic_memory  # type: ignore[attr-defined]
+        assert [len(episode) for episode in episodes] == [3, 1]
+        assert all((part == 0).all() for part in episodes[1][0]["recurrent_state"][0])
+
+    def test_a_step_that_was_never_observed_leaves_nothing_behind(self) -> None:
+        agent, fresh = self.make(), self.make()
+        fresh.load_state_dict(agent.state_dict())
+        agent.act(OBS[0])  # and the environment raised
+        for one in (agent, fresh):
+            one.act(OBS[1])
+        assert difference(list(self.state(agent)[0]), list(self.state(fresh)[0])) is None
+
+    def test_only_the_environment_that_begins_anew_loses_its_state(self) -> None:
+        agent = self.make()
+        agent.batch_act(OBS[:3])
+        agent.batch_observe(OBS[3:6], [0.0] * 3, [False] * 3, [False] * 3)
+        agent.batch_act(np.stack([OBS[3], OBS[9], OBS[5]]))
+        for part in agent.memory.train_previous_state[0]:  # type: ignore[union-attr]
+            assert (part != 0).any(2)[0].tolist() == [True, False, True]
+        assert agent.memory._steps.tolist() == [1, 0, 1]  # type: ignore[union-attr]
 
     def test_inactive_environments_keep_their_state(self) -> None:
         agent = self.make()

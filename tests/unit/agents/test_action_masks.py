@@ -164,6 +164,15 @@ def test_targets_leave_forbidden_actions_out(kind: type[DQN], in_obs: bool) -> N
     assert td_error.tolist() == [15.0, 25.0]
 
 
+def test_targets_leave_forbidden_actions_out_where_phi_drops_the_mask() -> None:
+    masks = torch.tensor([[1, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.int8)
+    obs = {"x": torch.ones(2, 5), "action_mask": masks}
+    agents = [make_agent(q_function=Table(), phi=phi) for phi in (None, lambda obs: obs["x"] * 1)]
+    batch = Batch(obs, torch.tensor([0, 0]), torch.zeros(2), obs, torch.full((2,), 0.5))
+    expected, without = (agent.update(batch)[0] for agent in agents)
+    assert without.tolist() == expected.tolist() == [0.5 * 3 - 1, 0.5 * 5 - 1]
+
+
 def test_a_mask_of_another_size_is_refused() -> None:
     agent = make_masked_agent()
     with pytest.raises(ValueError, match=r"action_mask has shape \(1, 3\), expected \(1, 4\)"):

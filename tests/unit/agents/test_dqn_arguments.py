@@ -375,6 +375,66 @@ def test_values_out_of_range_are_refused(options: dict[str, Any], message: str) 
         make_agent(**options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"optimizer": lambda params: 1e-3}, r"optimizer is 0.001 \(float\), expected a torch.optim.Optimizer"),
+        ({"replay_buffer": [1]}, r"replay_buffer is \[1\] \(list\), expected one of pfrl_like.replay_buffers"),
+        ({"explorer": 0.1}, r"explorer is 0.1 \(float\), expected one of pfrl_like.explorers"),
+        ({"explorer": Greedy}, "explorer is <class .*Greedy.*, expected one of pfrl_like.explorers"),
+        ({"phi": 255}, r"phi is 255 \(int\), expected a function of one observation, or None"),
+        ({"batch_states": None}, r"batch_states is None \(NoneType\), expected a function"),
+        (
+            {"recurrent": True, "q_function": make_q_function()},
+            "recurrent is True, but q_function is a FCStateQFunctionWithDiscreteAction, which keeps no recurrent state",
+        ),
+        (
+            {"q_function": make_q_function(recurrent=True)},
+            "q_function is a RecurrentSequential, which keeps a recurrent state, but recurrent is False: say True",
+        ),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_parts_of_a_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make_agent(**options)
+
+
+def test_a_q_function_that_is_no_module_is_refused() -> None:
+    optimizer: Any = torch.optim.Adam([torch.zeros(1)])
+    with pytest.raises(TypeError, match="q_function is <function .* expected a torch.nn.Module"):
+        DQN(halves, optimizer, ReplayBuffer(), 0.9, Greedy())  # type: ignore[arg-type]
+
+
+def test_an_optimizer_of_other_parameters_is_refused() -> None:
+    other = make_q_function()
+    with pytest.raises(ValueError, match="optimizer holds no parameter of q_function, so nothing would learn"):
+        make_agent(optimizer=lambda params: torch.optim.Adam(other.parameters()))
+
+
+def test_an_optimizer_of_some_parameters_trains_these() -> None:
+    agent = make_agent(optimizer=lambda params: torch.optim.Adam(list(params)[-1:]))
+    before = copy.deepcopy(agent.model.state_dict())
+    agent.update(make_batch())
+    assert {name for name, value in agent.model.state_dict().items() if not torch.equal(value, before[name])} == {
+        "model.output.bias"
+    }
+
+
+class OwnExplorer:
+    """Has what an explorer needs, and nothing else."""
+
+    def select_action(self, t: int, greedy_action_func: Any, action_value: Any = None) -> Any:
+        return 1 - greedy_action_func()
+
+
+def test_an_explorer_may_be_anything_that_selects_actions() -> None:
+    agent, obs = make_agent(explorer=OwnExplorer()), np.zeros(5, dtype=np.float32)
+    chosen = agent.act(obs)
+    with agent.eval_mode():
+        assert agent.act(obs) == 1 - chosen
+
+
 @EVERY_AGENT
 def test_unknown_keywords_are_refused(agent: str) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'replay_start'"):

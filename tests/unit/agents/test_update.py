@@ -40,9 +40,6 @@ def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str) -
         items = one.replay_buffer.sample_episodes(4, 4)  # type: ignore[attr-defined]
         set_random_seed(1)
         batch = other.replay_buffer.sample_sequences(4, 4, 0.9)  # type: ignore[attr-defined]
-        if isinstance(items, tuple):  # with weights, which PFRL hands on in the dicts
-            items, _ = items
-            batch = batch.replace(weight=None)
     else:
         set_random_seed(1)
         items = one.replay_buffer.sample(4)
@@ -53,7 +50,24 @@ def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str) -
     one.update(items, errors)
     other.update(batch, other_errors)
     assert sorted(errors) == pytest.approx(sorted(other_errors), rel=1e-5)
-    torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=1e-4, atol=1e-6)
+    states = (agent.state_dict()["attributes"] for agent in (one, other))
+    torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
+
+
+def test_errors_of_episodes_come_in_the_order_of_the_episodes() -> None:
+    agent = make_agent(recurrent=True, optimizer=STILL)
+    play_one(agent, CHAIN, 60)
+    episodes = sorted(agent.replay_buffer.sample_episodes(4), key=len)  # type: ignore[attr-defined]
+    assert len({len(episode) for episode in episodes}) > 1
+    expected = [agent.update([episode])[0].item() for episode in episodes]
+    errors: list[float] = []
+    td_error, _ = agent.update(episodes, errors)
+    assert td_error.tolist() == errors == pytest.approx(expected, rel=1e-5)
+
+
+def test_what_is_no_minibatch_is_refused() -> None:
+    with pytest.raises(TypeError, match="experiences has an item of type str, expected lists of transition dicts"):
+        make_agent().update(["abc"])
 
 
 def test_an_empty_list_is_refused() -> None:
@@ -160,6 +174,20 @@ class TestRefusal:
         with pytest.raises(NonFiniteError):
             agent.update_from_replay()
         np.testing.assert_array_equal(agent.replay_buffer._priorities.to_array(), before)  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("buffer", ["prioritized", "prioritized episodic"])
+    def test_the_buffer_does_not_wait_for_errors_that_will_not_come(self, buffer: str) -> None:
+        agent = make_agent(buffer=buffer, recurrent=buffer in RECURRENT_BUFFERS)
+        play_one(agent, CHAIN, 40)
+        before = copy.deepcopy(agent.model.state_dict())
+        with torch.no_grad():
+            next(agent.model.parameters()).mul_(torch.nan)
+        priorities = agent.replay_buffer._priorities.to_array()  # type: ignore[attr-defined]
+        with pytest.raises(NonFiniteError):
+            agent.update_from_replay()
+        np.testing.assert_array_equal(agent.replay_buffer._priorities.to_array(), priorities)  # type: ignore[attr-defined]
+        agent.model.load_state_dict(before)
+        agent.update_from_replay()
 
 
 class TestModes:
