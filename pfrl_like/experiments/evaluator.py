@@ -46,7 +46,8 @@ def run_evaluation_episodes(
         Returns and lengths of the episodes.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
+        TypeError: If a number is no integer.
     """
     _check_extent(n_steps, n_episodes)
     scores: list[float] = []
@@ -80,7 +81,8 @@ def batch_run_evaluation_episodes(
     counted over the episodes that count.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
+        TypeError: If a number is no integer.
     """
     _check_extent(n_steps, n_episodes)
     source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
@@ -147,7 +149,8 @@ def eval_performance(
         lengths with the prefix "length_". The deviation is that of a sample, 0 for one episode.
 
     Raises:
-        ValueError: If both or neither of `n_steps` and `n_episodes` are given.
+        ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
+        TypeError: If a number is no integer.
     """
     return _statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
 

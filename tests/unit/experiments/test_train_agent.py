@@ -494,7 +494,8 @@ def test_run_record_tells_whether_the_random_streams_began_alike(agent, tmp_path
         random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
         train_agent(agent, Counting(), 1, tmp_path)
         seeds.append(json.loads((tmp_path / "run.json").read_text())["seeds"])
-    assert seeds[0] == seeds[1] and not set(seeds[1].values()) & set(seeds[2].values())
+    assert seeds[0] == seeds[1] and seeds[0].keys() == {"torch", "numpy_state", "python_state"}
+    assert not set(seeds[1].values()) & set(seeds[2].values())
 
 
 def test_progress_shows_whatever_the_steps_are_multiples_of(capsys):
