@@ -39,7 +39,7 @@ def dqn_loss(
     next_action: NextAction | None = None,
     elementwise: Callable[[Tensor], Tensor] = huber,
     accumulator: str = "mean",
-    value_type: type = ActionValue,
+    value_type: type[ActionValue] = ActionValue,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of Q-learning; the Q-function's output type says what is compared (values, atoms, quantiles).
 
@@ -60,7 +60,8 @@ def dqn_loss(
         TypeError: If the Q-function gives something else.
     """
     q = value_of(q_function, batch)
-    check_value(q, value_type)
+    if not isinstance(q, value_type):
+        raise wrong_value(q, value_type)
     with torch.no_grad():
         next_q = value_of(target_q_function, batch, next=True)
         action = None if next_action is None else next_action(q_function, batch)
@@ -68,17 +69,12 @@ def dqn_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
-def check_value(value: Any, value_type: type) -> None:
-    """Refuse what a Q-function gives if it is not of the class that an agent needs.
-
-    Raises:
-        TypeError: Naming both classes.
-    """
-    if not isinstance(value, value_type):
-        needed, came = value_type.__name__, type(value).__name__
-        raise TypeError(
-            f"q_function gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}"
-        )
+def wrong_value(value: Any, value_type: type) -> TypeError:
+    """The error of a Q-function that gives something else than an agent needs."""
+    needed, came = value_type.__name__, type(value).__name__
+    return TypeError(
+        f"q_function gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}"
+    )
 
 
 class DQN(OffPolicyAgent):
@@ -116,7 +112,7 @@ class DQN(OffPolicyAgent):
     """
 
     #: Class of what the Q-function has to give.
-    value_type: type = ActionValue
+    value_type: type[ActionValue] = ActionValue
     #: What chooses the action that is bootstrapped from; None for the target network.
     next_action: NextAction | None = None
 
@@ -180,9 +176,17 @@ class DQN(OffPolicyAgent):
         value = self.probe(observation_space)
         if value is None or action_space is None:
             return
-        check_value(value, self.value_type)
-        kind, discrete = space_kind(action_space), hasattr(value, "n_actions")
-        if discrete and kind != "discrete":
+        if not isinstance(value, self.value_type):
+            raise wrong_value(value, self.value_type)
+        kind, n_actions = space_kind(action_space), getattr(value, "n_actions", None)
+        if n_actions is None:
+            if kind != "box":
+                raise TypeError(
+                    f"q_function gives {type(value).__name__}, which has continuous actions, but the environment has "
+                    f"{action_space}; use a Q-function that gives a DiscreteActionValue"
+                )
+            return
+        if kind != "discrete":
             way_out = (
                 "use DDPG, TD3 or SoftActorCritic there, or a Q-function that gives a QuadraticActionValue"
                 if kind == "box"
@@ -192,21 +196,14 @@ class DQN(OffPolicyAgent):
                 f"{type(self).__name__} with a Q-function of discrete actions ({type(value).__name__}) cannot act in "
                 f"{action_space}; {way_out}"
             )
-        if not discrete and kind != "box":
-            raise TypeError(
-                f"q_function gives {type(value).__name__}, which has continuous actions, but the environment has "
-                f"{action_space}; use a Q-function that gives a DiscreteActionValue"
-            )
-        if not discrete:
-            return
-        if value.n_actions != action_space.n:
+        if n_actions != action_space.n:
             raise ValueError(
-                f"q_function gives the values of {value.n_actions} actions, the environment has {action_space.n}"
+                f"q_function gives the values of {n_actions} actions, the environment has {action_space.n}"
             )
         start = getattr(action_space, "start", 0)
         if start != 0:
             raise ValueError(
                 f"the environment has {action_space}, whose first action is {start}, but actions are counted from 0: "
                 f"wrap it, gymnasium.wrappers.TransformAction(env, lambda action: action + {start}, "
-                f"gymnasium.spaces.Discrete({action_space.n}))"
+                f"gymnasium.spaces.Discrete({n_actions}))"
             )

@@ -61,13 +61,13 @@ class StoresInEvaluation(DQN):
 
 
 class MixesEpisodes(DQN):
-    """Adds the observation before, be it of training or of evaluation."""
+    """Adds the observations before, be they of training or of evaluation."""
 
     before = 0.0
 
     def batch_act(self, batch_obs: Any, **told: Any) -> Any:
         mixed = [obs + self.before for obs in batch_obs]
-        self.before = float(batch_obs[0].argmax()) / 10
+        self.before += float(batch_obs[0].argmax()) / 100
         return super().batch_act(mixed, **told)
 
 
