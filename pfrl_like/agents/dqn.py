@@ -39,7 +39,7 @@ def dqn_loss(
     next_action: NextAction | None = None,
     elementwise: Callable[[Tensor], Tensor] = huber,
     accumulator: str = "mean",
-    value_type: type[ActionValue] = ActionValue,
+    value_type: type[Any] = ActionValue,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of Q-learning; the Q-function's output type says what is compared (values, atoms, quantiles).
 
@@ -112,7 +112,7 @@ class DQN(OffPolicyAgent):
     """
 
     #: Class of what the Q-function has to give.
-    value_type: type[ActionValue] = ActionValue
+    value_type: type[Any] = ActionValue
     #: What chooses the action that is bootstrapped from; None for the target network.
     next_action: NextAction | None = None
 
