@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
 
 
@@ -186,4 +187,4 @@ class AttributeSavingMixin(ABC):
 
 
 def _batched(action_mask: Any) -> dict[str, list[Any]]:
-    return {} if action_mask is None else {"action_mask": [action_mask]}
+    return {} if action_mask is None else {ACTION_MASK: [action_mask]}

@@ -397,7 +397,9 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         if saved["class"] == name:
             self.explorer.load_state_dict(saved["state"])
         else:
-            self.logger.warning("the state of the explorer is that of a %s, this one is a %s", saved["class"], name)
+            self.logger.warning(
+                "the saved explorer is of class %s, this one %s: its state is left out", saved["class"], name
+            )
 
     def _counters(self) -> dict[str, int]:
         return {

@@ -4,10 +4,9 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
 from pfrl_like.utils.env_values import own_copy
-
-MASK = "action_mask"
 
 
 class Episodes:
@@ -28,7 +27,7 @@ class Episodes:
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
         """Act; returns the true next observation, reward, terminated, truncated and its action mask."""
         obs, reward, terminated, truncated, info = self.env.step(action)
-        obs, mask = own_copy(obs), own_copy(info.get(MASK))
+        obs, mask = own_copy(obs), own_copy(info.get(ACTION_MASK))
         self.obs, self.mask = obs, mask
         truncated = bool(truncated or info.get("needs_reset", False))
         if terminated or truncated:
@@ -37,7 +36,7 @@ class Episodes:
 
     def _begin(self, **seed: int) -> None:
         obs, info = self.env.reset(**seed)
-        self.obs, self.mask = own_copy(obs), own_copy(info.get(MASK))
+        self.obs, self.mask = own_copy(obs), own_copy(info.get(ACTION_MASK))
 
 
 def play_step(agent: Any, episodes: Episodes) -> Any:
@@ -68,8 +67,8 @@ def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0)
 
 
 def _told(mask: Any) -> dict[str, Any]:
-    return {} if mask is None else {MASK: mask}
+    return {} if mask is None else {ACTION_MASK: mask}
 
 
 def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
-    return {} if any(mask is None for mask in masks) else {MASK: list(masks)}
+    return {} if any(mask is None for mask in masks) else {ACTION_MASK: list(masks)}

@@ -104,7 +104,7 @@ def test_the_state_of_another_explorer_is_left_out_with_a_warning(caplog: Any, t
     agent.act(OBS[0])
     other.explorer, other.logger = Greedy(), logging.getLogger("other")
     by_directory(agent, other, tmp_path)
-    assert "the state of the explorer is that of a AdditiveOU, this one is a Greedy" in caplog.text
+    assert "the saved explorer is of class AdditiveOU, this one Greedy: its state is left out" in caplog.text
 
 
 class PlainExplorer:
