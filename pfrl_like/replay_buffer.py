@@ -49,8 +49,7 @@ class AbstractReplayBuffer(ABC):
         """Store one transition.
 
         Args:
-            state: Observation s_t, an array or nested dicts and tuples of arrays; it is copied. If it differs from the
-                `next_state` of the step before, that one was the last of its episode.
+            state: Observation s_t, an array or nested dicts and tuples of arrays; it is copied.
             action: Action a_t.
             reward: Reward of a_t.
             next_state: Observation s_{t+1}; may be None after a terminal step.

@@ -40,9 +40,6 @@ class Columns(Steps):
     ) -> int:
         """Store one step and return its row; `end` has to be called where the episode ends.
 
-        A step whose `obs` is not the `next_obs` of the step before begins an episode: nothing is then the successor of
-        the step before.
-
         Raises:
             ValueError: If something has another structure, shape or dtype than in the first step; nothing is stored.
         """
@@ -77,8 +74,8 @@ class Columns(Steps):
                 self.obs_rows.reserve(2)
             at = run.pending
             if not at or plain[at].tobytes() != obs.tobytes():
-                if at:
-                    self._break_off(run)
+                if at and not run.tail:
+                    free.append(at)
                 at = free.pop()
                 plain[at] = obs
             if next_obs is None:

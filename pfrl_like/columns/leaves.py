@@ -152,17 +152,12 @@ class ObjectLeaf(ArrayLeaf):
         return array
 
     def same(self, row: int, value: Any) -> bool:
-        """Whether a row holds this object or one that says it is equal; whatever compares otherwise is not."""
-        if self.data[row] is value:
-            return True
-        try:
-            return np.array_equal(self.data[row], value)
-        except Exception:  # whatever objects do that cannot be compared
-            return False
+        """Whether a row holds this very object; equality of unknown objects may be costly or undefined."""
+        return self.data[row] is value
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
         """The same for each of several rows."""
-        return np.array([self.same(row, value) for row, value in zip(rows, values, strict=True)], np.bool_)
+        return np.array([self.data[row] is value for row, value in zip(rows, values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
         """Let go of the object."""

@@ -140,8 +140,10 @@ class Steps:
         assert field is not None
         self.obs_rows.reserve(2)
         if not at or not field.same(at, leaves):
-            if at:
-                self._break_off(run)
+            if at and not run.tail:
+                self._free_observation(at)
+            elif at:
+                field.forget(at)
             at = self.obs_rows.free.pop()
             field.put(at, leaves)
         if next_leaves is None:
@@ -157,8 +159,10 @@ class Steps:
         at = np.array([run.pending for run in runs], np.int64)
         new = np.flatnonzero((at == 0) | ~self.obs.same_many(at, leaves))
         for i in new.tolist():
-            if runs[i].pending:
-                self._break_off(runs[i])
+            if runs[i].pending and not runs[i].tail:
+                self._free_observation(runs[i].pending)
+            elif runs[i].pending:
+                self.obs.forget(runs[i].pending)
         at[new] = self.obs_rows.take(len(new))
         if len(new):
             own = [[leaf[i] for i in new] if isinstance(leaf, list) else leaf[new] for leaf in leaves]
@@ -184,19 +188,22 @@ class Steps:
             length += step > ENDED
         self.set_windows(rows, end, length)
 
+    def continues(self, env_id: Any, obs: Any) -> bool:
+        """Whether an observation equals the next observation of the newest step of this environment."""
+        run = self.running.get(env_id)
+        if run is None or self.obs is None or not run.pending:
+            return False
+        return self.obs.same(run.pending, self.obs.check(obs, "obs"))
+
     def end(self, env_id: Any) -> None:
         """Say that the running episode of an environment is over."""
         run = self.running.pop(env_id, None)
-        if run is not None:
-            self._break_off(run)
-
-    def _break_off(self, run: Running) -> None:
-        """Let nothing follow the newest step of an episode."""
+        if run is None:
+            return
         if run.pending and self.plain is None and self.obs is not None:
             self.obs.forget(run.pending)
         if run.tail:
             self.successor[run.tail] = ENDED
-            run.tail = 0
         elif run.pending:
             self._free_observation(run.pending)
 

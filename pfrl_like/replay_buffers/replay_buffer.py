@@ -45,6 +45,7 @@ class ReplayBuffer(SavedBuffer):
         self._columns = Columns()
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
+        self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
 
     @property
     def capacity(self) -> int | None:
@@ -96,12 +97,13 @@ class ReplayBuffer(SavedBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        An observation that is not the next one of its environment's step before ends that one's episode, too.
         Observations come as a list, a tuple or a stacked array of length k; nested ones also as a nest of such.
 
         Raises:
             ValueError: If something does not fit the first transition; nothing is stored.
         """
+        if self._resumed:
+            self._end_interrupted(obs, env_ids, len(reward))
         if len(reward) != 1:
             self._append_many(obs, action, reward, next_obs, terminated, truncated, env_ids, extra)
             return
@@ -167,22 +169,14 @@ class ReplayBuffer(SavedBuffer):
         run = self._columns.running.get(env_id)
         if run is not None:
             self._columns.end(env_id)
-            self._complete(run.waiting)
-
-    def _complete(self, waiting: Sequence[int]) -> None:
-        """Make items of the last steps of an episode, which end with it."""
-        if waiting:
-            if self.num_steps > 1:
-                self._columns.set_windows(waiting, waiting[-1], np.arange(len(waiting), 0, -1))
-            self._add_items(waiting)
+            if run.waiting:
+                if self.num_steps > 1:
+                    count = len(run.waiting)
+                    self._columns.set_windows(run.waiting, run.waiting[-1], np.arange(count, 0, -1))
+                self._add_items(run.waiting)
 
     def _wait(self, env_id: Any, row: int) -> None:
-        run = self._columns.running[env_id]
-        waiting = run.waiting
-        if waiting and self._columns.successor.item(waiting[-1]) != row:  # this step begins another episode
-            run.waiting = [row]
-            self._complete(waiting)
-            return
+        waiting = self._columns.running[env_id].waiting
         waiting.append(row)
         if len(waiting) == self._horizon:
             first = waiting.pop(0)
@@ -217,6 +211,14 @@ class ReplayBuffer(SavedBuffer):
         needed = len(live) + count
         self._ring = np.zeros(max(needed, min(2 * needed, (self._capacity or 2 * needed) + 1)), np.int64)
         self._ring[live % len(self._ring)] = rows
+
+    def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
+        """End loaded episodes that this step does not go on with: the process they ran in is gone."""
+        for env_id, own in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count, "obs"), strict=True):
+            if env_id in self._resumed:
+                if not self._columns.continues(env_id, own):
+                    self.stop_current_episode(env_id)
+                self._resumed.discard(env_id)
 
     # Hooks of prioritised buffers, called only where `prioritized` is set
 

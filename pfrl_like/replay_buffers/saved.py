@@ -28,11 +28,13 @@ class SavedBuffer(AbstractReplayBuffer):
     _ring: Indices
     _first: int
     _next: int
+    _resumed: set[Any]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
 
-        Running episodes are part of it, and go on if the next step begins with the observation that they wait for.
+        Running episodes are part of it. An environment whose next step does not begin with the observation that its
+        running episode waits for begins a new episode.
         """
         waiting = [row for run in self._columns.running.values() for row in run.waiting]
         items = self._rows(np.arange(self._first, self._next))
@@ -76,6 +78,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._first, self._next = first, first + n
         self._ring = np.zeros(n + 1024, np.int64)
         self._ring[np.arange(first, first + n) % len(self._ring)] = np.arange(1, n + 1)
+        self._resumed = set(columns.running)
         if rng_state is not None:
             set_rng_state(self._rng, rng_state)
         self._evict()
@@ -160,6 +163,7 @@ class SavedBuffer(AbstractReplayBuffer):
             self.stop_current_episode(env_id)
         self._drop_items(len(self))
         self._columns = Columns()
+        self._resumed = set()
 
     # What the buffers fill in
 

@@ -1,34 +1,19 @@
 """Replay buffers written the slow and obvious way: lists of dicts, one Python object per transition.
 
-They say what the columnar buffers must give; they were held against PFRL 0.4 itself, which alone joins a transition to
-one that led elsewhere.
+They say what the columnar buffers must give; they were held against PFRL 0.4 itself.
 """
 
 from collections import defaultdict
 
-import numpy as np
 
-
-class Waiting:
-    """Transitions of the running episode of each environment that start no item yet, and how an episode may end."""
-
-    def __init__(self):
-        self.waiting = defaultdict(list)
-
-    def _end_if_broken_off(self, state, env_id):
-        """A transition that begins elsewhere than the last one led to begins another episode."""
-        if self.waiting[env_id] and not equal(self.waiting[env_id][-1]["next_state"], state):
-            self.stop_current_episode(env_id)
-
-
-class ReferenceBuffer(Waiting):
+class ReferenceBuffer:
     """Items are windows of one to `num_steps` consecutive transitions; the oldest items leave first."""
 
     def __init__(self, capacity=None, num_steps=1):
-        super().__init__()
         self.capacity = capacity
         self.num_steps = num_steps
         self.items = []
+        self.waiting = defaultdict(list)  # env_id -> transitions that start no item yet
 
     def __len__(self):
         return len(self.items)
@@ -36,7 +21,6 @@ class ReferenceBuffer(Waiting):
     def append(
         self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **extra
     ):
-        self._end_if_broken_off(state, env_id)
         waiting = self.waiting[env_id]
         waiting.append(
             dict(
@@ -67,13 +51,13 @@ class ReferenceBuffer(Waiting):
             self.items.pop(0)
 
 
-class ReferenceEpisodicBuffer(Waiting):
+class ReferenceEpisodicBuffer:
     """Whole episodes, samplable once they ended; the oldest episodes leave first."""
 
     def __init__(self, capacity=None):
-        super().__init__()
         self.capacity = capacity
         self.episodes = []
+        self.waiting = defaultdict(list)
 
     @property
     def items(self):
@@ -85,7 +69,6 @@ class ReferenceEpisodicBuffer(Waiting):
     def append(
         self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **extra
     ):
-        self._end_if_broken_off(state, env_id)
         self.waiting[env_id].append(
             dict(
                 state=state,
@@ -112,14 +95,3 @@ def reference_target(item, gamma):
     reward = sum(gamma**i * transition["reward"] for i, transition in enumerate(item))
     ended = any(transition["is_state_terminal"] for transition in item)
     return item[0]["state"], item[0]["action"], reward, item[-1]["next_state"], 0.0 if ended else gamma ** len(item)
-
-
-def equal(a, b):
-    """Whether two nested values are the same, dtypes included."""
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(equal, a, b))
-    if a is None or b is None:
-        return a is b
-    return np.asarray(a).dtype == np.asarray(b).dtype and np.array_equal(a, b)

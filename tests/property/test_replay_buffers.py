@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, equal, reference_target
+from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer, reference_target
 
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
@@ -73,6 +73,16 @@ def feed(buffer: Any, made: list[tuple[dict[str, Any], bool]]) -> None:
         buffer.append(**arguments)
         if cut:
             buffer.stop_current_episode(arguments["env_id"])
+
+
+def equal(a: Any, b: Any) -> bool:
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if a is None or b is None:
+        return a is b
+    return np.asarray(a).dtype == np.asarray(b).dtype and np.array_equal(a, b)
 
 
 def pair(episodic: bool, capacity: int | None, num_steps: int) -> tuple[Any, Any]:

@@ -51,13 +51,6 @@ def test_an_episode_longer_than_the_capacity_is_not_kept():
     assert (len(buffer), buffer.n_episodes) == (0, 0)
 
 
-def test_a_step_that_begins_elsewhere_ends_the_episode_before_it():
-    buffer = EpisodicReplayBuffer()
-    for i in (2, 3, 100):
-        append(buffer, i)
-    assert rewards(buffer.episodic_memory) == [[2.0, 3.0]]
-
-
 def test_running_episodes_of_other_environments_stay():
     buffer = EpisodicReplayBuffer(capacity=2)
     append(buffer, 50, env_id="slow")

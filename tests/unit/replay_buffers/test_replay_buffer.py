@@ -59,22 +59,20 @@ def test_the_end_of_an_episode_completes_its_items(cut):
     assert rewards(buffer) == [[float(i) for i in range(begin, last + 1)] for begin in range(last + 1)]
 
 
+def test_what_is_appended_in_one_episode_is_one_item_even_if_the_states_do_not_fit_together():
+    buffer = ReplayBuffer(num_steps=3)
+    step = {"state": 0, "action": 1, "reward": 2, "next_state": 3, "next_action": 4, "is_state_terminal": False}
+    for _ in range(3):
+        buffer.append(**step)
+    assert len(buffer) == 1 and buffer.sample(1) == [[step] * 3]
+
+
 def test_items_do_not_join_episodes():
     buffer = filled(1, num_steps=2)
     buffer.stop_current_episode()
     append(buffer, 1)
     append(buffer, 2)
     assert rewards(buffer) == [[0.0], [1.0, 2.0]]
-
-
-@pytest.mark.parametrize("n_envs", [1, 2])
-def test_a_step_that_begins_elsewhere_ends_the_episode_before_it(n_envs):
-    buffer = ReplayBuffer(num_steps=3)
-    for i in (2, 3, 100, 101, 102):
-        obs = np.full((n_envs, 1), i)
-        buffer.append_batch(obs, [0] * n_envs, [float(i)] * n_envs, obs + 1, [False] * n_envs, [False] * n_envs)
-    assert rewards(buffer) == [[2.0, 3.0], [3.0]] * n_envs + [[100.0, 101.0, 102.0]] * n_envs
-    assert sorted(buffer.sample_batch(len(buffer), gamma=1.0).reward.tolist()) == sorted([5.0, 3.0, 303.0] * n_envs)
 
 
 def test_stopping_an_episode_that_has_not_begun_does_nothing():
