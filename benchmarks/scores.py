@@ -75,16 +75,17 @@ TASKS = {
 SETTINGS: dict[str, dict[str, Any]] = {
     "cartpole": {
         "hidden": 256,
-        "lr": 1e-3,
+        "lr": 2.3e-3,
         "gamma": 0.99,
         "capacity": 50_000,
+        "num_steps": 3,
         "end_epsilon": 0.04,
         "exploration_steps": 8_000,
         "atoms": {"n_atoms": 51, "v_min": 0.0, "v_max": 100.0},  # of C51; 100 = 1 / (1 - gamma)
         "agent": {
             "replay_start_size": 1_000,
             "minibatch_size": 64,
-            "update_interval": 128,
+            "update_interval": 256,
             "n_times_update": 128,
             "target_update_interval": 256,
             "max_grad_norm": 10.0,
@@ -126,7 +127,7 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
         buffer: Any = replay_buffers.EpisodicReplayBuffer(settings["capacity"])
     else:
         q_function = nn.Sequential(nn.Linear(n_inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), head)
-        buffer = replay_buffers.ReplayBuffer(settings["capacity"])
+        buffer = replay_buffers.ReplayBuffer(settings["capacity"], num_steps=settings["num_steps"])
     explorer = explorers.LinearDecayEpsilonGreedy(
         1.0, settings["end_epsilon"], settings["exploration_steps"], env.action_space.sample
     )
