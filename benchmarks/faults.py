@@ -60,8 +60,8 @@ FAULTS = (
     Fault(
         "the sign of what is bootstrapped",
         "functions/td.py",
-        "return reward + discount * next_value",
-        "return reward - discount * next_value",
+        "return torch.addcmul(reward, discount, next_value)",
+        "return torch.addcmul(reward, discount, next_value, value=-1)",
     ),
     Fault(
         "gamma instead of the discount (gamma**n, or 0 after a terminal step)",

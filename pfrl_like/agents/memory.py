@@ -1,6 +1,5 @@
 """What an agent carries from step to step for a recurrent network."""
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,6 @@ import numpy as np
 import torch
 
 from pfrl_like.batch import map_nested
-from pfrl_like.utils.batch_states import fingerprint
 from pfrl_like.utils.recurrent import (
     get_recurrent_state_at,
     mask_recurrent_state_at,
@@ -32,25 +30,7 @@ class RecurrentMemory:
         self.train_state: Any = None
         self.train_previous_state: Any = None
         self.test_state: Any = None
-        self._last_obs: Any = None  # what training saw last
-        self._runs = np.zeros(0, dtype=np.bool_)  # whether an episode goes on from there, of each environment
-        self._steps = np.zeros(0, dtype=np.int64)  # how many it has made
-
-    def acts_on(self, batch_obs: Any, active: Any = None) -> None:
-        """In training, before acting: begin anew where an episode does not go on from what was seen last.
-
-        Its run was stopped before its end could be told.
-        """
-        k, last = len(batch_obs), self._last_obs
-        acts = np.ones(k, dtype=np.bool_) if active is None else np.asarray(active, dtype=np.bool_)
-        if len(self._runs) != k:
-            self._runs, self._steps = np.zeros(k, dtype=np.bool_), np.zeros(k, dtype=np.int64)
-        elif last is not batch_obs:
-            new = [i for i in np.flatnonzero(self._runs & acts) if not _is_same(batch_obs[i], last[i])]
-            if new and _batch_size(self.train_state) == k:
-                self.train_state = mask_recurrent_state_at(self.train_state, new)
-            self._steps[new] = 0
-        self._last_obs, self._runs = batch_obs, self._runs | acts
+        self._steps = np.zeros(0, dtype=np.int64)  # of each environment's training episode
 
     def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
         """The module's output after one step; inactive environments keep their state."""
@@ -69,6 +49,8 @@ class RecurrentMemory:
     def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
         """`recurrent_state` and `next_recurrent_state` of each environment, None in steps that keep none."""
         k = len(ended)
+        if len(self._steps) != k:
+            self._steps = np.zeros(k, dtype=np.int64)
         keep = self._steps == 0 if self.interval is None else self._steps % self.interval == 0
         before = self.train_previous_state
         if before is None:
@@ -81,12 +63,17 @@ class RecurrentMemory:
         self._steps[np.asarray(ended, dtype=bool)] = 0
         return columns
 
-    def observed(self, batch_obs: Any, ended: Any, training: bool) -> None:
+    def forget(self, training: bool) -> None:
+        """Bring all states back to the initial one."""
+        if training:
+            self.train_state = self.train_previous_state = None
+            self._steps = np.zeros(0, dtype=np.int64)
+        else:
+            self.test_state = None
+
+    def episodes_ended(self, training: bool, ended: Any) -> None:
         """Bring the states of ended episodes back to the initial one."""
         indices = np.flatnonzero(ended)
-        if training:
-            self._last_obs = batch_obs
-            self._runs[indices] = False
         if len(indices) == 0:
             return
         if training:
@@ -96,8 +83,7 @@ class RecurrentMemory:
 
     def state_dict(self) -> dict[str, Any]:
         """What training needs to go on between two steps, as values for JSON."""
-        last = [str(_digest(self._last_obs[i])) if runs else None for i, runs in enumerate(self._runs)]
-        return {"train_state": to_plain(self.train_state), "last_obs": last, "steps": self._steps.tolist()}
+        return {"train_state": to_plain(self.train_state), "steps": self._steps.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what `state_dict` gave; episodes of evaluation begin anew.
@@ -107,31 +93,15 @@ class RecurrentMemory:
         """
         try:
             train_state = from_plain(state["train_state"], self.device)
-            last = [None if digest is None else _Digest(digest) for digest in state["last_obs"]]
-            steps = np.array(state["steps"], dtype=np.int64).reshape(len(last))
+            steps = np.array(state["steps"], dtype=np.int64).reshape(-1)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"the recurrent memory is {state!r:.100}, which does not fit: {error}") from error
         self.train_state, self.train_previous_state, self.test_state = train_state, None, None
-        self._last_obs, self._steps = last, steps
-        self._runs = np.array([digest is not None for digest in last], dtype=np.bool_)
+        self._steps = steps
 
     @staticmethod
     def _at(state: Any, i: int) -> Any:
         return recurrent_state_as_numpy(get_recurrent_state_at(state, i, detach=True))
-
-
-class _Digest(str):
-    """Stands for an observation that was seen before the state was saved."""
-
-
-def _digest(obs: Any) -> _Digest:
-    return obs if type(obs) is _Digest else _Digest(hashlib.sha256(repr(fingerprint(obs)).encode()).hexdigest())
-
-
-def _is_same(obs: Any, last: Any) -> bool:
-    if type(last) is _Digest:
-        return _digest(obs) == last
-    return obs is last or bool(fingerprint(obs) == fingerprint(last))
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:

@@ -155,8 +155,6 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         """
         if action_mask is None and _has_mask(batch_obs):
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
-        if self.memory is not None and self.training:
-            self.memory.acts_on(batch_obs, active)
         obs = self.features(batch_obs, self.device)
         with torch.inference_mode(), evaluating(self.model):
             action = self.select_actions(obs, action_mask, active)
@@ -209,7 +207,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             else:
                 self._store(step, ended, action_mask, active)
         if self.memory is not None:
-            self.memory.observed(batch_obs, ended, self.training)
+            self.memory.episodes_ended(self.training, ended)
         if not self.training:
             return
         for _ in range(len(batch_obs) if active is None else int(np.count_nonzero(active))):
@@ -220,6 +218,17 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
                     self.update_from_replay()
             if self.t % self.target_update_interval == 0:
                 self.sync_target_network()
+
+    def stop_episode(self) -> None:
+        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this.
+
+        The last run may have stopped in mid-episode, which nobody has told the agent.
+        """
+        if self.memory is not None:
+            self.memory.forget(self.training)
+        if self.training and self.batch_last_obs is not None:
+            for env_id in range(len(self.batch_last_obs)):
+                self.replay_buffer.stop_current_episode(env_id)
 
     def _store(self, step: tuple[Any, ...], ended: Any, next_mask: Any, active: Any) -> None:
         """Append a step that has more columns than the usual ones, or is not made by all environments."""

@@ -87,6 +87,8 @@ class SerialSource:
         return (Episode(self.total_reward, self.length),)
 
     def _begin(self) -> None:
+        if self.obs is None:
+            stop_episode(self.agent)
         obs, info = first_values(self.env.reset())
         self.obs = own_copy(obs)
         check_observation(self.observation_space, self.obs)
@@ -157,6 +159,7 @@ class VectorSource:
 
     def _begin(self) -> VectorObs:
         if self.end is None:
+            stop_episode(self.agent)
             now = self.stream.reset()
         else:
             now = self.stream.begin(self.end)
@@ -170,6 +173,11 @@ class VectorSource:
     def _check(self, obs: Any) -> None:
         check_observations(self.observation_space, obs, self.num_envs)
         check_finite("obs", obs)
+
+
+def stop_episode(agent: Any) -> None:
+    """Let an agent that can forget the episodes of the run before, which may have stopped in the middle of them."""
+    getattr(agent, "stop_episode", lambda: None)()
 
 
 def takes_mask(act: Any) -> bool:

@@ -174,36 +174,31 @@ class TestRecurrence:
             agent.observe(OBS[2], 0.0, True, False)
         assert difference(before, list(self.state(agent)[0])) is None
 
-    def test_an_episode_whose_end_was_never_told_is_over_when_another_one_begins(self) -> None:
+    def test_an_episode_whose_end_was_never_told_is_over_when_the_agent_is_told_to_stop(self) -> None:
         agent, fresh = self.make(), self.make()
         fresh.load_state_dict(agent.state_dict())
         for i in range(3):
             agent.act(OBS[i])
             agent.observe(OBS[i + 1], 0.0, False, False)
-        for one in (agent, fresh):  # the run was stopped there, and another one begins
-            one.act(OBS[9])
+        agent.stop_episode()
+        for one in (agent, fresh):
+            one.act(OBS[3])
         assert difference(list(self.state(agent)[0]), list(self.state(fresh)[0])) is None
-        agent.observe(OBS[10], 1.0, True, False)
+        agent.observe(OBS[4], 1.0, True, False)
         episodes = agent.replay_buffer.episodic_memory  # type: ignore[attr-defined]
         assert [len(episode) for episode in episodes] == [3, 1]
         assert all((part == 0).all() for part in episodes[1][0]["recurrent_state"][0])
 
-    def test_a_step_that_was_never_observed_leaves_nothing_behind(self) -> None:
-        agent, fresh = self.make(), self.make()
-        fresh.load_state_dict(agent.state_dict())
-        agent.act(OBS[0])  # and the environment raised
-        for one in (agent, fresh):
-            one.act(OBS[1])
-        assert difference(list(self.state(agent)[0]), list(self.state(fresh)[0])) is None
-
-    def test_only_the_environment_that_begins_anew_loses_its_state(self) -> None:
+    def test_stopping_in_evaluation_leaves_training_alone(self) -> None:
         agent = self.make()
-        agent.batch_act(OBS[:3])
-        agent.batch_observe(OBS[3:6], [0.0] * 3, [False] * 3, [False] * 3)
-        agent.batch_act(np.stack([OBS[3], OBS[9], OBS[5]]))
-        for part in agent.memory.train_previous_state[0]:  # type: ignore[union-attr]
-            assert (part != 0).any(2)[0].tolist() == [True, False, True]
-        assert agent.memory._steps.tolist() == [1, 0, 1]  # type: ignore[union-attr]
+        agent.act(OBS[0])
+        before = [part.clone() for part in self.state(agent)[0]]
+        with agent.eval_mode():
+            agent.act(OBS[1])
+            agent.stop_episode()
+            assert agent.memory.test_state is None  # type: ignore[union-attr]
+        agent.observe(OBS[2], 0.0, False, False)
+        assert difference(before, list(self.state(agent)[0])) is None and agent.replay_buffer.n_episodes == 0  # type: ignore[attr-defined]
 
     def test_inactive_environments_keep_their_state(self) -> None:
         agent = self.make()

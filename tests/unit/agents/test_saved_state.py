@@ -86,8 +86,9 @@ def test_another_episode_after_loading_begins_with_the_initial_recurrent_state(t
     agent.act(OBS[0])
     agent.observe(OBS[1], 0.0, False, False)
     by_directory(agent, other, tmp_path)
-    other.act(OBS[1] + 1)
-    assert all((part == 0).all() for part in other.memory.train_previous_state[0])  # type: ignore[union-attr]
+    other.stop_episode()
+    other.act(OBS[1])
+    assert other.memory.train_previous_state is None  # type: ignore[union-attr]
 
 
 def test_a_directory_without_these_loads(tmp_path: Any) -> None:
@@ -156,7 +157,7 @@ def test_a_state_that_is_none_is_refused_and_changes_nothing(state: dict[str, An
     assert difference(whole, agent.state_dict()) is None
 
 
-@pytest.mark.parametrize("change", [{"train_state": 5}, {"last_obs": 3}, {"last_obs": [None, None]}, {"steps": ["a"]}])
+@pytest.mark.parametrize("change", [{"train_state": 5}, {"steps": ["a"]}, {"steps": None}])
 def test_a_recurrent_memory_that_is_none_is_refused_and_changes_nothing(change: dict[str, Any]) -> None:
     agent = make_agent(recurrent=True)
     play_one(agent, CHAIN, 10)

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from experiment_fakes import Counting, Recorder
+from torch import nn
 
+from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import EnvError, NonFiniteError
@@ -26,6 +28,9 @@ from pfrl_like.experiments import (
 from pfrl_like.experiments.evaluator import run_evaluation_episodes
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.progress import Progress
+from pfrl_like.explorers import Greedy
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import ReplayBuffer
 
 
 def names(agent):
@@ -618,3 +623,13 @@ def test_evaluation_normalises_with_the_statistics_of_training_and_adds_nothing(
     assert len(means) == 2
     np.testing.assert_array_equal(means[-1][0], env.obs_rms.mean)
     assert means[-1][1] == env.obs_rms.count and env.update_running_mean
+
+
+def test_a_run_after_one_that_stopped_in_mid_episode_joins_nothing_to_it(tmp_path):
+    q_function = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
+    optimizer, buffer = torch.optim.SGD(q_function.parameters(), lr=0.0), ReplayBuffer(num_steps=3)
+    agent = DQN(q_function, optimizer, buffer, 0.9, Greedy(), replay_start_size=100)
+    for _ in range(2):
+        train_agent(agent, Counting(10), 4, tmp_path)
+    items = [[float(step["state"][0]) for step in item] for item in agent.replay_buffer.memory]
+    assert items == [[0, 1, 2], [1, 2, 3], [2, 3], [3], [0, 1, 2], [1, 2, 3]]
