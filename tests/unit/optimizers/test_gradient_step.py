@@ -323,3 +323,22 @@ class TestWithoutWaiting:
         torch.testing.assert_close(model.state_dict(), expected.state_dict(), rtol=1e-4, atol=1e-5)
         for mine, its in zip(optimizer.state.values(), other.state.values(), strict=True):
             torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_averages_too_small_to_be_normal_become_zero_in_the_step_alone(before: bool) -> None:
+    if not torch.set_flush_denormal(before):
+        pytest.skip("this processor cannot")
+    try:
+        model = make_model()
+        optimizer = Adam(model.parameters())
+        step = GradientStep(optimizer)
+        for loss in losses(model)[:2]:
+            step(loss())
+        for state in optimizer.state.values():
+            state["exp_avg"].fill_(1.2e-38)
+        step(0.0 * losses(model)[0]())
+        assert all((state["exp_avg"] == 0).all() for state in optimizer.state.values())
+        assert (torch.full((), 1e-39).mul(1.0).item() == 0) == before
+    finally:
+        torch.set_flush_denormal(False)
