@@ -18,7 +18,7 @@ from torch.optim import Optimizer
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.optimizers.denormals import FlushedDenormals
+from pfrl_like.optimizers.denormals import flushes_denormals
 from pfrl_like.optimizers.descent import DESCENTS
 from pfrl_like.optimizers.gradient_step import GradientStep
 
@@ -60,7 +60,7 @@ class CompiledStep:
         self.max_grad_norm = max_grad_norm
         self._eager = GradientStep(optimizer, max_grad_norm)
         self._descent = DESCENTS[type(optimizer)]
-        self._flushed = FlushedDenormals()
+        self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
         self._cached_for: tuple[Any, ...] = (None, None, 0)
         self._trained: list[Tensor] = []
@@ -105,8 +105,11 @@ class CompiledStep:
             with torch._dynamo.config.patch(trace_autograd_ops=True):
                 td_error, stats, finite = region(*tensors)
         else:
-            with self._flushed:
+            torch.set_flush_denormal(True)
+            try:
                 td_error, stats, finite = region(*tensors)
+            finally:
+                torch.set_flush_denormal(self._flushes)
         if not finite.item():
             loss_value = stats["loss"].item()
             name = "gradient" if math.isfinite(loss_value) else "loss"

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.optimizers.denormals import FlushedDenormals
+from pfrl_like.optimizers.denormals import flushes_denormals
 
 #: On a GPU the kernel itself skips a bad update; the host looks this seldom, so that it never waits.
 CHECK_INTERVAL = 100
@@ -42,7 +42,7 @@ class GradientStep:
         self.max_grad_norm = max_grad_norm
         self._calls = 0
         self._device: torch.device | None = None
-        self._flushed = FlushedDenormals()
+        self._flushes = flushes_denormals()
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,11 +82,14 @@ class GradientStep:
         if not finite or not math.isfinite(loss.item()):
             self.found_inf.zero_()
             raise _refusal(loss.item())
-        with self._flushed:
+        torch.set_flush_denormal(True)
+        try:
             if self.kernel is None or len(present) < len(grads):
                 self._slow_step()
             else:
                 self.kernel(present)
+        finally:
+            torch.set_flush_denormal(self._flushes)
 
     def _step_on_gpu(self, loss: Tensor, grads: Sequence[Tensor | None]) -> None:
         present = [grad for grad in grads if grad is not None]
