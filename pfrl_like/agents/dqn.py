@@ -14,7 +14,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.recurrent import forward
+from pfrl_like.utils.recurrent import sequence_outputs
 from pfrl_like.utils.spaces import space_kind
 
 NextAction = Callable[[Any, Batch], Tensor]
@@ -27,7 +27,7 @@ def value_of(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
         value = q_function(obs)
     else:
         state = batch.next_recurrent_state if next else batch.recurrent_state
-        value = forward(q_function, obs, state, batch.lengths)[0]
+        value = sequence_outputs(q_function, obs, state, batch.lengths)
     return value if mask is None else value.masked(mask)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.recurrent import Recurrent
+from pfrl_like.utils.recurrent import Recurrent, layer_outputs
 
 
 @ignores_training
@@ -24,3 +24,8 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
         states = [None] * len(self) if recurrent_state is None else recurrent_state
         results = [branch(packed_input, state) for branch, state in zip(self, states, strict=True)]
         return tuple(output for output, _ in results), tuple(state for _, state in results)
+
+    def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
+        """The branches' outputs alone."""
+        states = [None] * len(self) if recurrent_state is None else recurrent_state
+        return tuple(layer_outputs(*each) for each in zip(self, [packed_input] * len(self), states, strict=True))

@@ -1,5 +1,6 @@
 """Recurrent and other layers in a row."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -9,9 +10,12 @@ from pfrl_like.utils.recurrent import (
     Recurrent,
     get_packed_sequence_info,
     is_recurrent,
+    layer_outputs,
     unwrap_packed_sequences_recursive,
     wrap_packed_sequences_recursive,
 )
+
+Call = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 @ignores_training
@@ -30,6 +34,13 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         Raises:
             ValueError: If the input is not packed, or the state belongs to another number of recurrent layers.
         """
+        return self._through(packed_input, recurrent_state, _call)
+
+    def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
+        """The same without the states."""
+        return self._through(packed_input, recurrent_state, _call_for_output)[0]
+
+    def _through(self, packed_input: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
         info = get_packed_sequence_info(packed_input)
         if info is None:
             raise ValueError(f"packed_input is a {type(packed_input).__name__}, expected a PackedSequence")
@@ -41,7 +52,7 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         rows = unwrap_packed_sequences_recursive(packed_input)
         for layer in self:
             if is_recurrent(layer):
-                output, state = layer(wrap_packed_sequences_recursive(rows, *info), states[len(new_states)])
+                output, state = call(layer, wrap_packed_sequences_recursive(rows, *info), states[len(new_states)])
                 rows = unwrap_packed_sequences_recursive(output)
                 new_states.append(state)
             else:
@@ -52,3 +63,12 @@ class RecurrentSequential(Recurrent, nn.Sequential):
     def recurrent_children(self) -> tuple[nn.Module, ...]:
         """The recurrent ones of the layers."""
         return tuple(layer for layer in self if is_recurrent(layer))
+
+
+def _call(layer: Any, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
+    output, state = layer(packed_input, recurrent_state)
+    return output, state
+
+
+def _call_for_output(layer: Any, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
+    return layer_outputs(layer, packed_input, recurrent_state), None

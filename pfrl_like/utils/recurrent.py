@@ -23,6 +23,11 @@ class Recurrent:
     class that inherits from this one and from `torch.nn.Module`.
     """
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "forward" in vars(cls) and "outputs" not in vars(cls):  # an inherited one knows nothing of this forward
+            cls.outputs = Recurrent.outputs  # type: ignore[method-assign]
+
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
         """Compute all steps of a batch of sequences.
 
@@ -34,6 +39,10 @@ class Recurrent:
             Output with its tensors packed like the input, and the state after the last step.
         """
         raise NotImplementedError(f"{type(self).__name__} has to define forward(packed_input, recurrent_state)")
+
+    def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
+        """The output without the state, for which a module may have a faster way."""
+        return self(packed_input, recurrent_state)[0]  # type: ignore[operator]
 
 
 def is_recurrent(layer: Any) -> bool:
@@ -72,6 +81,46 @@ def forward(
     packed = wrap_packed_sequences_recursive(inputs, batch_sizes_of(lengths), None)
     output, recurrent_state = module(packed, recurrent_state)
     return unwrap_packed_sequences_recursive(output), recurrent_state
+
+
+def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: Any, lengths: Tensor) -> Any:
+    """The output of `forward` over the packed rows of sequences, without the state; on a CPU several times faster."""
+    if not is_recurrent(module):
+        return module(inputs)
+    packed = wrap_packed_sequences_recursive(inputs, batch_sizes_of(lengths), None)
+    return unwrap_packed_sequences_recursive(layer_outputs(module, packed, recurrent_state))
+
+
+def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
+    """The output of a recurrent module or layer, packed, without its state.
+
+    PyTorch's own layers get padded sequences on a CPU, unless most rows would be padding: their way through sequences
+    of different lengths takes up to six times as long. Only the state after the last step needs it.
+    """
+    if layer._forward_hooks or layer._forward_pre_hooks:
+        return layer(packed_input, recurrent_state)[0]
+    if isinstance(layer, Recurrent):
+        return layer.outputs(packed_input, recurrent_state)
+    rows, batch_sizes, sorted_indices, _ = packed_input
+    length, count = len(batch_sizes), int(batch_sizes[0])
+    if (
+        rows.device.type != "cpu"
+        or layer.bidirectional
+        or sorted_indices is not None
+        or length * count > _MOST_PADDING * len(rows)
+    ):
+        return layer(packed_input, recurrent_state)[0]
+    at = (torch.arange(count) < batch_sizes.unsqueeze(1)).flatten().nonzero().squeeze(1)
+    padded = rows.new_zeros(length * count, rows.shape[1]).index_copy(0, at, rows).view(length, count, -1)
+    if layer.batch_first:
+        output = layer(padded.transpose(0, 1), recurrent_state)[0].transpose(0, 1)
+    else:
+        output = layer(padded, recurrent_state)[0]
+    return packed_input._replace(data=output.reshape(length * count, -1).index_select(0, at))
+
+
+#: How many rows the padded form may have for each row of the packed one.
+_MOST_PADDING = 4
 
 
 def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state: Any) -> tuple[Any, Any]:

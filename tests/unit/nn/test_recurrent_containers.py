@@ -6,7 +6,13 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.nn import Branched, Recurrent, RecurrentBranched, RecurrentSequential
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.utils.recurrent import is_recurrent
+from pfrl_like.utils.recurrent import (
+    detach_recurrent_state,
+    forward,
+    is_recurrent,
+    one_step_forward,
+    sequence_outputs,
+)
 
 
 def sequences() -> list[Tensor]:
@@ -105,3 +111,52 @@ def test_interface_names_the_class_that_lacks_forward() -> None:
 
     with pytest.raises(NotImplementedError, match="Unfinished has to define forward"):
         Unfinished()(None, None)
+
+
+LAYERS = {
+    "LSTM": lambda: nn.LSTM(2, 3, num_layers=2),
+    "GRU": lambda: nn.GRU(2, 3),
+    "RNN": lambda: nn.RNN(2, 3, batch_first=True),
+    "projected": lambda: nn.LSTM(2, 4, proj_size=3),
+    "both ways": lambda: nn.GRU(2, 3, bidirectional=True),
+    "in a row": lambda: RecurrentSequential(nn.Linear(2, 4), nn.ReLU(), nn.LSTM(4, 3), nn.Linear(3, 2)),
+    "in branches": lambda: RecurrentSequential(
+        RecurrentBranched(nn.LSTM(2, 3), RecurrentSequential(nn.GRU(2, 3), nn.Tanh())), Concatenated()
+    ),
+}
+
+
+class Concatenated(nn.Module):
+    def forward(self, parts: tuple[Tensor, ...]) -> Tensor:
+        return torch.cat(parts, 1)
+
+
+@pytest.mark.parametrize("lengths", [[4, 4, 4], [5, 3, 1], [9, 1, 1, 1, 1], [1]])
+@pytest.mark.parametrize("name", LAYERS)
+def test_outputs_alone_are_those_of_the_packed_sequences(name: str, lengths: list[int]) -> None:
+    model = LAYERS[name]()
+    rows = torch.randn(sum(lengths), 2, requires_grad=True)
+    _, state = one_step_forward(model, torch.randn(len(lengths), 2), None)
+    state = detach_recurrent_state(state)
+    for before in (None, state):
+        expected = forward(model, rows, before, torch.tensor(lengths))[0]
+        output = sequence_outputs(model, rows, before, torch.tensor(lengths))
+        torch.testing.assert_close(output, expected, rtol=1e-5, atol=1e-6)
+        params = [rows, *model.parameters()]
+        weight = torch.randn_like(output)
+        grads = [torch.autograd.grad((values * weight).sum(), params) for values in (output, expected)]
+        torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
+
+
+def test_a_forward_of_the_users_own_and_hooks_are_called_for_the_output_alone() -> None:
+    class Doubled(RecurrentSequential):
+        def forward(self, packed_input: PackedSequence, recurrent_state: object) -> tuple[object, object]:
+            output, state = super().forward(packed_input, recurrent_state)
+            return output._replace(data=2 * output.data), state
+
+    model, rows, lengths = Doubled(nn.GRU(2, 3)), torch.randn(4, 2), torch.tensor([3, 1])
+    torch.testing.assert_close(sequence_outputs(model, rows, None, lengths), forward(model, rows, None, lengths)[0])
+    hooked, calls = RecurrentSequential(nn.GRU(2, 3)), []
+    hooked.register_forward_hook(lambda *_: calls.append(1))
+    sequence_outputs(hooked, rows, None, lengths)
+    assert calls == [1]
