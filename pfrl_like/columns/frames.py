@@ -11,6 +11,7 @@ from pfrl_like.columns.rows import Rows
 _SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
 _DEEPEST_STACK = 16
 _LARGE_BLOCK = 24 << 20
+_OWN_MAPPING = 1 << 20
 
 
 class FrameLeaf(ArrayLeaf):
@@ -37,11 +38,13 @@ class FrameLeaf(ArrayLeaf):
         self.axis = axis
         self.frames = Rows()
         self.data = self.frames.array(self.frame_shape, self.dtype)
+        # A block of this size is mapped on its own, and grows by being mapped anew: it leaves no hole in the heap.
+        self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
         self.index = rows.array((depth,), np.int64)
         self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
-        self._uses = [0]  # how many stacks show a frame
+        self._uses = [0] * self.frames.size  # how many stacks show a frame
         _keep_freed_memory()
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
 
