@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5_000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
+    torch.set_num_threads(1)  # networks this small are slower on several threads
     utils.set_random_seed(args.seed)
 
     q_function = nn.Sequential(nn.Linear(PLACES, 2), q_functions.DiscreteActionValueHead())  # one value per entry

@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
     args = parser.parse_args()
 
+    torch.set_num_threads(1)  # networks this small are slower on several threads
     utils.set_random_seed(args.seed)
     outdir = experiments.prepare_output_dir(args, args.outdir)
     env, eval_env = gymnasium.make("CartPole-v1"), gymnasium.make("CartPole-v1")

@@ -44,6 +44,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+    torch.set_num_threads(1)  # networks this small are slower on several threads
     utils.set_random_seed(args.seed)
     env = gymnasium.make(args.env)
     eval_env = gymnasium.make(args.env, render_mode="human" if args.render else None)

@@ -43,6 +43,7 @@ def parse_args() -> argparse.Namespace:
 
 def main() -> None:
     args = parse_args()
+    torch.set_num_threads(1)  # networks this small are slower on several threads
     utils.set_random_seed(args.seed)
     env, eval_env = (HideVelocities(gymnasium.make("CartPole-v1")) for _ in range(2))
     env.reset(seed=args.seed)
