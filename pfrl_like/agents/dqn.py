@@ -188,7 +188,7 @@ class DQN(OffPolicyAgent):
             return
         if kind != "discrete":
             way_out = (
-                "use DDPG, TD3 or SoftActorCritic there, or a Q-function that gives a QuadraticActionValue"
+                "use a Q-function that gives a QuadraticActionValue, such as FCQuadraticStateQFunction"
                 if kind == "box"
                 else "number the possible actions in a wrapper whose action space is Discrete"
             )

@@ -265,7 +265,8 @@ class TestSpaces:
 
     @pytest.mark.parametrize("agent", AGENTS)
     def test_continuous_actions_are_refused_with_a_way_out(self, agent: str) -> None:
-        with pytest.raises(TypeError, match=f"{agent} with a Q-function of discrete actions .* use DDPG, TD3 or Soft"):
+        message = f"{agent} with a Q-function of discrete actions .* use a Q-function that gives a QuadraticActionValue"
+        with pytest.raises(TypeError, match=message):
             make_agent(agent).check_spaces(self.BOX, spaces.Box(-1, 1, (2,), np.float32))
 
     def test_another_number_of_actions_is_refused(self) -> None:
