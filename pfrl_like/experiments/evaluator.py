@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import logging
+import math
 import os
 import statistics
 import time
@@ -13,6 +14,8 @@ import numpy as np
 
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.loop import Clock, run
+from pfrl_like.experiments.report import two_columns
+from pfrl_like.experiments.run_directory import warn_of_replacing
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.utils.checks import check_counts
@@ -190,7 +193,8 @@ class Evaluator:
         eval_interval: Steps of training between evaluations.
         outdir: Run directory.
         max_episode_len: Steps after which an episode is cut off.
-        step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`.
+        step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`. Above 0 the scores
+            of an earlier run in `outdir` go on, and so does `max_score`.
         evaluation_hooks: Called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run.
@@ -238,11 +242,13 @@ class Evaluator:
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice = success_threshold, env_choice
-        self.max_score = float(np.finfo(np.float32).min)
+        self.max_score = self._earlier_max_score()
         self.prev_eval_t = step_offset - step_offset % eval_interval
         self.start_time = time.time()
         os.makedirs(self.outdir, exist_ok=True)
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
+        if step_offset == 0:
+            warn_of_replacing(self.outdir, ["scores.txt", *["best"] * save_best_so_far_agent], self.logger)
         self._write_header()
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -300,6 +306,12 @@ class Evaluator:
 
     def _env_statistics(self) -> list[tuple[str, Any]]:
         return list(getattr(self.env, "get_statistics", list)())
+
+    def _earlier_max_score(self) -> float:
+        """The best score up to `step_offset`, so that a run that goes on does not replace `best` by a worse agent."""
+        rows = zip(*two_columns(self._scores_path(), "\t", "steps", "mean"), strict=True) if self.step_offset else ()
+        scores = [score for t, score in rows if t <= self.step_offset and math.isfinite(score)]
+        return max(scores, default=float(np.finfo(np.float32).min))
 
     def _write_header(self) -> None:
         names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]

@@ -24,8 +24,8 @@ def write_report(outdir: str) -> None:
     Args:
         outdir: Run directory with `metrics.csv`, `run.json` and, if the run was evaluated, `scores.txt`.
     """
-    episodes = _columns(os.path.join(outdir, "metrics.csv"), ",", "step", "return")
-    scores = _columns(os.path.join(outdir, "scores.txt"), "\t", "steps", "mean")
+    episodes = two_columns(os.path.join(outdir, "metrics.csv"), ",", "step", "return")
+    scores = two_columns(os.path.join(outdir, "scores.txt"), "\t", "steps", "mean")
     svg = learning_curve(episodes, scores)
     with open(os.path.join(outdir, "run.json"), encoding="utf-8") as file:
         record = json.load(file)
@@ -87,7 +87,8 @@ def _running_mean(curve: Curve, window: int = 20) -> Curve:
     return curve[0][window - 1 :], np.convolve(values, np.ones(window) / window, "valid").tolist()
 
 
-def _columns(path: str, delimiter: str, first: str, second: str) -> Curve:
+def two_columns(path: str, delimiter: str, first: str, second: str) -> Curve:
+    """The numbers of two columns of a table, in the rows that have the second; nothing if there is no such file."""
     if not os.path.exists(path):
         return [], []
     with open(path, newline="", encoding="utf-8") as file:

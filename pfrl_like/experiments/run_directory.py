@@ -11,7 +11,7 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,17 @@ class RunRecord:
 
     def _write(self) -> None:
         atomic_write(self.path, (json.dumps(self.content, indent=2) + "\n").encode(), durable=False)
+
+
+def warn_of_replacing(outdir: str, names: Sequence[str], logger: logging.Logger) -> None:
+    """Say what of an earlier run in the same directory is about to be replaced."""
+    existing = [name for name in names if os.path.exists(os.path.join(outdir, name))]
+    if existing:
+        logger.warning(
+            "outdir:%s holds an earlier run, whose %s will be replaced; take another outdir to keep it, or give the "
+            "step_offset from which to go on",
+            outdir, ", ".join(existing),
+        )  # fmt: skip
 
 
 @contextlib.contextmanager

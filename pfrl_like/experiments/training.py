@@ -16,12 +16,15 @@ from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, 
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
-from pfrl_like.experiments.run_directory import RunRecord, log_file
+from pfrl_like.experiments.run_directory import RunRecord, log_file, warn_of_replacing
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.storage import atomic_write, tensor_writer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
+
+#: What every run writes anew, unless it goes on after an offset.
+_FILES = ("run.json", "run.log", "metrics.csv", "learning_curve.svg", "report.html")
 
 
 def train(
@@ -57,6 +60,8 @@ def train(
     os.makedirs(outdir, exist_ok=True)
     if hasattr(agent, "t"):
         agent.t = step_offset
+    if step_offset == 0:
+        warn_of_replacing(outdir, [*_FILES, f"{steps}_finish"], logger)
     clock = Clock(steps, step_offset)
     csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0)
     evaluation = None
