@@ -67,9 +67,7 @@ class MissingDependencyError(PfrlLikeError, ImportError):
     Args:
         package: Its name on the package index.
         purpose: What needs it.
-        extra: The extra of this library that installs it, if there is one.
     """
 
-    def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
-        command = f'pip install "pfrl_like[{extra}]"' if extra else f"pip install {package}"
-        super().__init__(f"{purpose} needs the package {package}, which is not installed: {command}")
+    def __init__(self, package: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the package {package}, which is not installed: pip install {package}")

@@ -53,7 +53,7 @@ class OptunaPrunerHook(EvaluationHook):
         try:
             import optuna
         except ImportError as error:
-            raise MissingDependencyError("optuna", "OptunaPrunerHook", "search") from error
+            raise MissingDependencyError("optuna", "OptunaPrunerHook") from error
         self.trial = trial
         self._pruned = optuna.TrialPruned
 

@@ -23,7 +23,7 @@ class TensorBoardLogger:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise MissingDependencyError("tensorboard", "use_tensorboard", "tensorboard") from error
+            raise MissingDependencyError("tensorboard", "use_tensorboard") from error
         self._writer: Any = SummaryWriter(log_dir=os.fspath(directory))
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ def can_record(env: Any) -> bool:
 class VideoRecorder:
     """Collects what `env.render()` draws and writes it to a file.
 
-    With the packages of the extra "video" (imageio, imageio-ffmpeg) frames go to an mp4 file as they come; without
+    With the packages imageio and imageio-ffmpeg frames go to an mp4 file as they come; without
     them they are kept, compressed, until `close` makes an animated GIF of them.
 
     Args:
