@@ -5,6 +5,7 @@ holds the whole; PFRL's folders (`obs_normalizer/model.pt`) are among the copies
 """
 
 import contextlib
+import glob
 import os
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -120,15 +121,30 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         states: Mapping[str, Any] | None = snapshot.state
     else:
         paths = {name: os.path.join(directory, *name.split(".")) + ".pt" for name in parts.leaves}
-        if not all(os.path.lexists(path) for path in paths.values()):
-            sought = ", ".join([MANIFEST, PREVIOUS, *(os.path.relpath(path, directory) for path in paths.values())])
-            raise CheckpointError(directory, f"holds no saved agent; looked for {sought}")
+        if not all(map(os.path.lexists, paths.values())):
+            names = [os.path.relpath(path, directory) for path in paths.values()]
+            raise CheckpointError(directory, _why_empty(directory, names))
         states = None
     loaded = {
         name: _fitted(leaf, load_tensors(paths[name], max_bytes=_bound(leaf)), paths[name])
         for name, leaf in parts.leaves.items()
     }
     _apply(parts, loaded, states)
+
+
+def _why_empty(directory: str, names: list[str]) -> str:
+    """Why a directory without the files `names` has nothing to load, and where that may be."""
+    if not os.path.lexists(directory):
+        return "does not exist"
+    if not os.path.isdir(directory):
+        return "is a file, expected the directory of a saved agent"
+    below = sorted(
+        folder
+        for folder in glob.glob("*", root_dir=directory)
+        if all(os.path.lexists(os.path.join(directory, folder, name)) for name in names)
+    )
+    reason = f"holds no saved agent; looked for {', '.join([MANIFEST, PREVIOUS, *names])}"
+    return f"{reason}. There is one in each of its folders {', '.join(below)}" if below else reason
 
 
 def attributes_state(owner: Owner) -> dict[str, Any]:

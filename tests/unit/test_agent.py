@@ -329,8 +329,19 @@ def test_an_incomplete_directory_of_pfrl_lists_what_was_looked_for(tmp_path: Pat
         NormalizedLearner().load(folder)
 
 
+def test_what_is_no_directory_and_what_has_agents_in_its_folders_is_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="file: is a file, expected the directory of a saved agent"):
+        Learner().load(tmp_path / "file")
+    (tmp_path / "empty").mkdir()
+    for name in ("best", "2000_finish"):
+        Learner().save(tmp_path / name)
+    with pytest.raises(CheckpointError, match="one in each of its folders 2000_finish, best$"):
+        Learner().load(tmp_path)
+
+
 def test_a_missing_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="absent: holds no saved agent"):
+    with pytest.raises(CheckpointError, match="absent: does not exist"):
         Learner().load(tmp_path / "absent")
 
 
