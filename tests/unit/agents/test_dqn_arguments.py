@@ -76,7 +76,8 @@ def test_a_recurrent_agent_waits_for_enough_episodes() -> None:
     updates = watch_updates(agent)
     play_one(agent, Chain(size=4, terminates=False, time_limit=5), 29)  # five episodes and a half
     assert not updates
-    play_one(agent, Chain(size=4, terminates=False, time_limit=5), 1, seed=1)  # begins anew, which ends the sixth
+    agent.stop_episode()  # which ends the sixth
+    play_one(agent, Chain(size=4, terminates=False, time_limit=5), 1, seed=1)
     assert len(updates) == 1
 
 
