@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.agents.off_policy_agent import OffPolicyAgent, frozen_copy
+from pfrl_like.agents.off_policy_agent import OffPolicyAgent, frozen_copy, wrong_value
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
@@ -69,14 +69,6 @@ def dqn_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
-def wrong_value(value: Any, value_type: type) -> TypeError:
-    """The error of a Q-function that gives something else than an agent needs."""
-    needed, came = value_type.__name__, type(value).__name__
-    return TypeError(
-        f"q_function gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}"
-    )
-
-
 class DQN(OffPolicyAgent):
     """Deep Q-Network agent. Any Q-function that gives an `ActionValue` with a `td_loss` will do.
 
@@ -111,8 +103,6 @@ class DQN(OffPolicyAgent):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    #: Class of what the Q-function has to give.
-    value_type: type[Any] = ActionValue
     #: What chooses the action that is bootstrapped from; None for the target network.
     next_action: NextAction | None = None
 
@@ -171,7 +161,7 @@ class DQN(OffPolicyAgent):
 
         Raises:
             TypeError: If a Q-function of discrete actions meets other actions, or the reverse.
-            ValueError: If the number of actions differs, or they are not counted from 0.
+            ValueError: If the number of actions differs, they are not counted from 0, or observations do not fit.
         """
         value = self.probe(observation_space)
         if value is None or action_space is None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pfrl_like.action_value import ActionValue
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
@@ -38,6 +39,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
     those of `DQN`, which documents them.
     """
 
+    #: Class of what the Q-function has to give.
+    value_type: type[Any] = ActionValue
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
     target_model: torch.nn.Module
 
@@ -123,14 +126,18 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         memory = self.memory
         try:
             value = self.model(obs) if memory is None else memory.forward(self.model, obs, self.training, active)
-        except RuntimeError as error:
-            if type(error) is not RuntimeError:  # out of memory, not implemented, ...
+        except (RuntimeError, TypeError) as error:
+            if type(error) not in (RuntimeError, TypeError):  # out of memory, not implemented, ...
                 raise
-            came = map_nested(lambda leaf: f"{tuple(leaf.shape)} of {leaf.dtype}", obs)
-            raise ValueError(f"obs does not fit q_function; it came as {came}, which gave: {error}") from error
-        if action_mask is not None:
-            value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
-        greedy = value.greedy_actions.cpu().numpy()
+            raise _misfit(obs, error) from error
+        try:
+            if action_mask is not None:
+                value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
+            greedy = value.greedy_actions.cpu().numpy()
+        except AttributeError:
+            if isinstance(value, ActionValue):
+                raise
+            raise wrong_value(value, self.value_type) from None
         if not self.training:
             return greedy
         return select_actions(self.explorer, self.t, greedy, value, active)
@@ -155,9 +162,14 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         """
         if action_mask is None and _has_mask(batch_obs):
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
-        obs = self.features(batch_obs, self.device)
-        with torch.inference_mode(), evaluating(self.model):
-            action = self.select_actions(obs, action_mask, active)
+        try:
+            obs = self.features(batch_obs, self.device)
+            with torch.inference_mode(), evaluating(self.model):
+                action = self.select_actions(obs, action_mask, active)
+        except (ValueError, TypeError) as error:
+            if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
+                raise _misfit(batch_obs, error, "; did you pass reset()'s (obs, info)?") from error
+            raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
         return action
@@ -419,12 +431,21 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         }
 
     def probe(self, observation_space: Any) -> Any:
-        """What the network gives for one observation of the space, None if the space cannot be sampled from."""
+        """What the network gives for one observation of the space, None if the space cannot be sampled from.
+
+        Raises:
+            ValueError: If the observation does not fit the network.
+        """
         if observation_space is None or not hasattr(observation_space, "sample"):
             return None
         obs = self.features([copy.deepcopy(observation_space).sample()], self.device)
-        with torch.no_grad(), evaluating(self.model):
-            return forward(self.model, obs)[0]
+        try:
+            with torch.no_grad(), evaluating(self.model):
+                return forward(self.model, obs)[0]
+        except (RuntimeError, TypeError) as error:
+            if type(error) not in (RuntimeError, TypeError):
+                raise
+            raise _misfit(obs, error) from error
 
     def _check_parts(self) -> None:
         """Refuse what is no such part, and parts that do not fit together."""
@@ -491,6 +512,36 @@ def frozen_copy(module: torch.nn.Module) -> torch.nn.Module:
         if isinstance(part, torch.nn.RNNBase):
             part.flatten_parameters()  # a deep copy scatters the weights
     return frozen
+
+
+def wrong_value(value: Any, value_type: type) -> TypeError:
+    """The error of a Q-function that gives something else than an agent needs."""
+    needed, came = value_type.__name__, type(value).__name__
+    return TypeError(
+        f"q_function gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}"
+    )
+
+
+def _misfit(obs: Any, error: Exception, hint: str = "") -> ValueError:
+    """The error of observations, or features, that a Q-function cannot take in."""
+    dtypes: list[str] = []
+
+    def describe(leaf: Any) -> str:
+        dtypes.append(str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch."))
+        return f"{tuple(getattr(leaf, 'shape', ()))} of {dtypes[-1]}"
+
+    came = map_nested(describe, obs)
+    if not hint and any(name == "float64" or "int" in name for name in dtypes):
+        hint = "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
+    return ValueError(f"obs does not fit q_function; it came as {came}, which gave: {error}{hint}")
+
+
+def _is_of_reset(obs: Any) -> bool:
+    """Whether this may be the (obs, info) of an environment's `reset`."""
+    if not isinstance(obs, tuple) or len(obs) != 2:
+        return False
+    info = obs[1]
+    return isinstance(info[0] if isinstance(info, list) and info else info, dict)
 
 
 def _has(part: Any, *names: str) -> bool:

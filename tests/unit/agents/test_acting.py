@@ -110,13 +110,39 @@ def test_arguments_of_unequal_lengths_are_refused(arguments: Any, lengths: str) 
 @pytest.mark.parametrize(
     ("obs", "message"),
     [
-        (np.zeros(7, np.float32), r"came as \(1, 7\) of torch.float32, which gave: "),
-        (np.zeros(5, np.float64), r"came as \(1, 5\) of torch.float64, which gave: "),
+        (np.zeros(7, np.float32), r"came as \(1, 7\) of float32, which gave: "),
+        (np.zeros(5, np.float64), r"came as \(1, 5\) of float64, which gave: .* cast with phi, or wrap "),
     ],
 )
 def test_observations_that_do_not_fit_the_q_function_are_refused(obs: Any, message: str, recurrent: bool) -> None:
     with pytest.raises(ValueError, match="obs does not fit q_function; it " + message):
         make_agent(recurrent=recurrent).act(obs)
+    with pytest.raises(ValueError, match="obs does not fit q_function; it " + message):
+        make_agent(recurrent=recurrent).check_spaces(spaces.Box(-1, 1, obs.shape, obs.dtype.type), spaces.Discrete(2))
+
+
+def test_observations_that_are_no_arrays_are_refused_before_the_first_step() -> None:
+    for space in (spaces.Discrete(5), spaces.Dict(x=spaces.Box(-1, 1, (5,)))):
+        with pytest.raises(ValueError, match="obs does not fit q_function; it came as"):
+            make_agent().check_spaces(space, spaces.Discrete(2))
+
+
+@pytest.mark.parametrize("info", [{}, {"name": "x"}, {"action_mask": np.ones(2)}])
+def test_what_reset_gives_is_no_observation(info: Any) -> None:
+    message = r"obs does not fit q_function; it came as .* of float32.* did you pass reset\(\)'s \(obs, info\)\?$"
+    for recurrent in (False, True):
+        with pytest.raises(ValueError, match=message):
+            make_agent(recurrent=recurrent).act((OBS[0], info))
+        with pytest.raises(ValueError, match=message):
+            make_agent(recurrent=recurrent).batch_act((OBS[:2], info))
+        with pytest.raises(ValueError, match=message):
+            make_agent(recurrent=recurrent).batch_act((tuple(OBS[:2]), [info, info]))
+
+
+@pytest.mark.parametrize("action_mask", [None, [True, False]])
+def test_acting_with_a_network_without_head_is_refused(action_mask: Any) -> None:
+    with pytest.raises(TypeError, match="q_function gives a Tensor, expected one that gives an ActionValue"):
+        make_agent(q_function=nn.Linear(5, 2)).act(OBS[0], action_mask=action_mask)
 
 
 def test_errors_of_the_explorer_are_its_own() -> None:
