@@ -15,7 +15,7 @@ Trace = list[Any]
 
 
 def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
-    """Check an environment of any form that `as_gymnasium` takes.
+    """Check an environment of any form that `as_gymnasium` takes: `check_env(YourEnv())`.
 
     It is stepped with random actions: observations have to fit the observation space and be finite, rewards have to be
     finite numbers, `terminated` and `truncated` truth values, infos dicts; the same seed and actions have to lead to

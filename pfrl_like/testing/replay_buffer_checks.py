@@ -20,7 +20,7 @@ GAMMA = 0.9
 
 
 def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
-    """Check that a replay buffer keeps the contracts of `pfrl_like.replay_buffer`.
+    """Check that a replay buffer keeps the contracts of `pfrl_like.replay_buffer`: `check_replay_buffer(YourBuffer)`.
 
     Episodes of two environments are stored alternately, whose observations are their own numbers; what can be sampled
     is compared with the windows of steps that it ought to be. What else is checked is found in the names of this

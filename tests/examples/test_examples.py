@@ -26,7 +26,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     return run
 
 
-@pytest.mark.parametrize("example", NAMES)
+def test_parts_are_checked(run):
+    assert "every part keeps its contracts" in run("check_your_parts.py")
+
+
+@pytest.mark.parametrize("example", [name for name in NAMES if name != "check_your_parts.py"])
 def test_example_runs_a_hundred_steps(example, run):
     assert run(example, "--steps", "100", *(EARLY if example.startswith("gym/") else []))
 

@@ -23,6 +23,11 @@ def make(kind: type[DQN], **options: Any) -> DQN:
     return kind(q_function, optimizer, ReplayBuffer(1_000), 0.9, explorer, **arguments)
 
 
+def test_an_agent_without_faults_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    check_agent(functools.partial(make, DQN))
+    assert not caplog.records
+
+
 class TakesAnything(DQN):
     def __init__(self, *arguments: Any, not_an_argument: int = 0, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
