@@ -135,6 +135,9 @@ class MultiprocessVectorEnv(VectorEnv):
         self._workers.close()
         self._shared.close()
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("its environments live in other processes")
+
     def _share_memory(self) -> None:
         try:
             self._shared = SharedObservations(self.observation_space, self.num_envs)

@@ -61,6 +61,7 @@ class Workers:
         self._channels: list[Connection] = []
         self._processes: list[BaseProcess] = []
         self._ended: set[int] = set()
+        self._answered: set[int] = set()  # at least once
         self._inboxes: list[deque[Any]] = [deque() for _ in arguments]  # what `receive` found and was not asked for
         self._deaths: list[int] = []  # descriptors that become readable when a process ends
         self._doorbells: list[Doorbell] = []  # of each worker
@@ -215,6 +216,8 @@ class Workers:
         if isinstance(message, Failure | Finished):
             self._ended.add(index)
             self._doorbell.remove(index)
+        else:
+            self._answered.add(index)
         return message
 
     def _death(self, index: int) -> Failure:
@@ -229,8 +232,9 @@ class Workers:
                 return Failure(f"was killed by signal {-code} ({signal.Signals(-code).name})")
             return Failure(f"was killed by signal {-code}")
         reason = f"ended with exit code {code} before it could say why; see its own message above"
-        hint = "" if self.start_method == "fork" else f". If the script has no main guard, {_GUARD_HINT}"
-        return Failure(reason + hint)
+        if self.start_method != "fork" and index not in self._answered:  # it may not even have begun
+            reason += f". If the script has no main guard, {_GUARD_HINT}"
+        return Failure(reason)
 
 
 def _worker_error(index: int, news: Failure | Finished) -> WorkerError:

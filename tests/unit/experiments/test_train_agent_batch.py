@@ -1,3 +1,4 @@
+import contextlib
 import logging
 import os
 
@@ -5,7 +6,8 @@ import numpy as np
 import pytest
 from experiment_fakes import Counting, Recorder
 
-from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments import eval_performance, train_agent_batch, train_agent_batch_with_evaluation
 from pfrl_like.experiments.evaluator import batch_run_evaluation_episodes, run_evaluation_episodes
@@ -76,6 +78,13 @@ def test_evaluation_in_single_and_vector_environments(agent, tmp_path):
     for eval_env in (Counting(4), vector(4, 4)):
         _, history = train_agent_batch_with_evaluation(agent, vector(2, 2), 4, None, 3, 2, tmp_path, eval_env=eval_env)
         assert [entry["eval_score"] for entry in history] == [4.0, 4.0]
+
+
+def test_environments_in_other_processes_need_an_evaluation_environment(agent, tmp_path):
+    with contextlib.closing(MultiprocessVectorEnv([ABC], "fork" if os.name == "posix" else None)) as env:
+        with pytest.raises(ValueError, match=r"its environments live in other processes\): give an eval_env"):
+            train_agent_batch_with_evaluation(agent, env, 4, None, 3, 2, tmp_path)
+        assert len(env.reset()) == 1  # it has not been harmed
 
 
 def test_training_environment_is_copied_for_evaluation(agent, tmp_path):

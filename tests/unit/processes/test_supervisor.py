@@ -168,6 +168,24 @@ def test_hard_exit_tells_its_code():
     workers.close()
 
 
+def test_only_a_worker_that_never_answered_may_lack_a_main_guard():
+    def exit_after(channel, index, n_messages):
+        for _ in range(n_messages):
+            channel.send("hello")
+        channel.recv()
+        os._exit(3)
+
+    workers = Workers(Portable(exit_after), [(0,), (1,)], start_method=QUICK_METHODS[-1])
+    assert workers.receive([1]) == ["hello"]
+    reasons = []
+    for index in range(2):
+        workers.send(index, "exit")
+        ((_, failure),) = workers.wait()
+        reasons.append(failure.reason)
+    workers.close()
+    assert ["no main guard" in reason for reason in reasons] == [QUICK_METHODS[-1] != "fork", False]
+
+
 @pytest.mark.parametrize("method", QUICK_METHODS)
 def test_killed_worker_is_seen_at_once(method):
     workers = echoing(2, start_method=method)
