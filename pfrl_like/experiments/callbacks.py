@@ -78,7 +78,7 @@ class Evaluation:
     """Evaluates when it is due, and ends training when the score is good enough.
 
     Args:
-        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`.
+        evaluator: Object with `evaluate_if_necessary(t=, episodes=)`, which gives a score if it was.
         agent: Asked for its statistics.
         successful_score: Score that ends training; None for none.
         during_episode: Whether evaluation may interrupt an episode.
@@ -95,8 +95,8 @@ class Evaluation:
         score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
         if score is not None:
             self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
-            if self.successful_score is not None and self.evaluator.max_score >= self.successful_score:
-                clock.stop()
+            if self.successful_score is not None and score >= self.successful_score:
+                clock.stop(f"score {score:.1f} >= {self.successful_score:g}")
 
     def close(self) -> None:
         """Close what the evaluator has opened."""

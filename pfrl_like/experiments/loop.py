@@ -29,6 +29,7 @@ class Clock:
         previous_t: `t` before the last tick.
         episodes: Episodes finished so far.
         ended: Episodes that ended in the last tick.
+        stopped: Whether `stop` ended training; `reason` is why, in words.
         between_episodes: Whether no episode is running, so that even a shared environment may be used otherwise.
     """
 
@@ -38,16 +39,16 @@ class Clock:
         self.episodes = 0
         self.ended: Sequence[Episode] = ()
         self.between_episodes = False
-        self.stopped = False
+        self.stopped, self.reason = False, ""
 
     @property
     def done(self) -> bool:
         """Whether training is over."""
         return self.stopped or self.t >= self.steps
 
-    def stop(self) -> None:
+    def stop(self, reason: str = "") -> None:
         """End training after this tick."""
-        self.stopped = True
+        self.stopped, self.reason = True, reason
 
 
 class Source(Protocol):

@@ -39,21 +39,26 @@ class Progress:
         self._last: Clock | None = None
 
     def __call__(self, clock: Clock) -> None:
-        """Show the clock, unless that was done a moment ago."""
+        """Show the clock, unless that was done a moment ago; `close` shows the last state."""
         self._last = clock
         if clock.ended:
             self.returns.extend(episode.total_reward for episode in clock.ended)
         now = self.now()
-        if now - self.shown >= self.interval or clock.done:
+        if now - self.shown >= self.interval:
             self.shown = now
             self._write(clock, now)
 
     def close(self) -> None:
-        """Leave the last state on the screen."""
-        if self._last is not None and self.is_terminal:
-            self._write(self._last, self.now())
-            self.stream.write("\n")
-            self.stream.flush()
+        """Leave the last state on the screen, and how training ended."""
+        clock = self._last
+        if clock is None:
+            return
+        self._write(clock, self.now())
+        ending = "stopped" if clock.stopped else "finished" if clock.done else "broken off"
+        reason = f": {clock.reason}" if clock.reason else ""
+        newline = "\n" if self.is_terminal else ""
+        self.stream.write(f"{newline}{ending} at step {clock.t:,}{reason}\n")
+        self.stream.flush()
 
     def _write(self, clock: Clock, now: float) -> None:
         speed = (clock.t - self.first) / max(now - self.started, 1e-9)

@@ -62,6 +62,7 @@ def train(
         agent.t = step_offset
     if step_offset == 0:
         warn_of_replacing(outdir, [*_FILES, f"{steps}_finish"], logger)
+    _warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
     clock = Clock(steps, step_offset)
     csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0)
     evaluation = None
@@ -78,17 +79,14 @@ def train(
     callbacks += hooks
     record = RunRecord(outdir, agent=agent, env=env, steps=steps, evaluator=evaluator)
     with (
+        _reported(outdir, logger),
         log_file(outdir, logger, append=step_offset > 0),
         _closing([csv, *loggers, *callbacks], logger),
         _saved_on_error(agent, clock, outdir, logger, record, on_error),
     ):
         run(source, clock, callbacks)
         save_agent(agent, clock.t, outdir, logger, suffix="_finish")
-        record.finish("stopped at successful_score" if clock.stopped else "finished", clock)
-    try:
-        write_report(outdir)
-    except Exception:  # a picture is not worth a finished run
-        logger.exception("outdir:%s the report could not be written", outdir)
+        record.finish(": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished", clock)
     return evaluation.history if evaluation is not None else []
 
 
@@ -101,6 +99,31 @@ def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
     """
     check_counts(least=0, steps=steps, step_offset=step_offset)
     check_counts(1, True, **intervals)
+
+
+def _warn_of_no_evaluation(
+    evaluator: Any, successful_score: float | None, steps: int, step_offset: int, logger: logging.Logger
+) -> None:
+    interval = getattr(evaluator, "eval_interval", None)
+    if evaluator is None and successful_score is not None:
+        logger.warning("successful_score is %s, but there is no evaluator to reach it", successful_score)
+    if interval and steps > step_offset and steps // interval == step_offset // interval:
+        logger.warning(
+            "eval_interval is %d, of which no multiple lies after step %d up to %d: nothing will be evaluated",
+            interval, step_offset, steps,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _reported(outdir: str, logger: logging.Logger) -> Iterator[None]:
+    """Write the report of a run however it ends; a picture is not worth a finished run, nor another error."""
+    try:
+        yield
+    finally:
+        try:
+            write_report(outdir)
+        except Exception:
+            logger.exception("outdir:%s the report could not be written", outdir)
 
 
 @contextlib.contextmanager

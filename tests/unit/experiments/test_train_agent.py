@@ -195,6 +195,19 @@ def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_p
     assert names(agent) == ["1_except" if before_the_step else "2_except"]
     assert "training ended by" in caplog.text
     assert error.__name__ in json.loads((tmp_path / "run.json").read_text())["outcome"]
+    assert error.__name__ in (tmp_path / "report.html").read_text()
+
+
+def test_interrupted_run_has_a_report_and_a_last_line(agent, tmp_path, capsys):
+    def interrupt(env, agent, t):
+        if t == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_agent(agent, Counting(3), 10, tmp_path, step_hooks=[interrupt], progress=True)
+    assert "KeyboardInterrupt" in (tmp_path / "report.html").read_text()
+    assert (tmp_path / "learning_curve.svg").exists()
+    assert capsys.readouterr().err.endswith("broken off at step 5\n")
 
 
 def test_error_of_the_environment_is_raised_as_it_is_though_saving_fails(agent, tmp_path, caplog):
@@ -255,7 +268,16 @@ class TestWithEvaluation:
     def test_successful_score_ends_training(self, agent, tmp_path):
         self.run(agent, tmp_path, steps=30, successful_score=3.0)
         assert names(agent) == ["best", "3_finish"]
-        assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "stopped at successful_score"
+        assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "stopped: score 3.0 >= 3"
+
+    def test_evaluation_that_never_comes_is_warned_of(self, agent, tmp_path, caplog):
+        self.run(agent, tmp_path / "1", eval_interval=6)
+        self.run(agent, tmp_path / "2", eval_interval=6, steps=12, step_offset=7)
+        assert "eval_interval" not in caplog.text
+        self.run(agent, tmp_path / "3", eval_interval=7)
+        assert "eval_interval is 7, of which no multiple lies after step 0 up to 6: nothing will be" in caplog.text
+        train_agent(agent, Counting(), 2, tmp_path / "4", successful_score=3.0)
+        assert "successful_score is 3.0, but there is no evaluator" in caplog.text
 
     def test_evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise(self, agent, tmp_path):
         self.run(agent, tmp_path, env=Counting(4), eval_interval=2, steps=8)
@@ -340,7 +362,10 @@ class TestWithEvaluation:
 
     def test_progress_tells_steps_and_score(self, agent, tmp_path, capsys):
         self.run(agent, tmp_path, progress=True)
-        assert "6/6 steps" in capsys.readouterr().err
+        shown = capsys.readouterr().err
+        assert "6/6 steps" in shown and "best score 3.0" in shown and shown.endswith("finished at step 6\n")
+        self.run(agent, tmp_path, progress=True, successful_score=2.5)
+        assert capsys.readouterr().err.endswith("stopped at step 3: score 3.0 >= 2.5\n")
         self.run(agent, tmp_path, progress=False)
         assert capsys.readouterr().err == ""
 
