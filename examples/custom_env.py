@@ -32,9 +32,9 @@ class Line:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=5_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--steps", type=int, default=5_000, help="environment steps of training")
+    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     args = parser.parse_args()
     torch.set_num_threads(1)  # networks this small are slower on several threads
     utils.set_random_seed(args.seed)

@@ -28,10 +28,10 @@ class Dueling(nn.Module):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--env", default="CartPole-v1")
-    parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--env", default="CartPole-v1", help="a registered environment of gymnasium")
+    parser.add_argument("--steps", type=int, default=20_000, help="environment steps of training")
+    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     args = parser.parse_args()
     torch.set_num_threads(1)  # networks this small are slower on several threads
     utils.set_random_seed(args.seed)
@@ -45,8 +45,8 @@ def main() -> None:
         torch.optim.Adam(q_function.parameters(), lr=1e-3),
         replay_buffers.PrioritizedReplayBuffer(50_000, betasteps=args.steps, num_steps=3),
         gamma=0.99,
-        explorer=explorers.LinearDecayEpsilonGreedy(1.0, 0.05, args.steps // 2, env.action_space.sample),
-        replay_start_size=min(1_000, args.steps // 2),
+        explorer=explorers.LinearDecayEpsilonGreedy(1.0, 0.05, args.steps // 2 + 1, env.action_space.sample),
+        replay_start_size=max(32, min(1_000, args.steps // 2)),  # at least a minibatch
         update_interval=2,
         target_update_interval=200,
     )

@@ -36,9 +36,9 @@ def make_agent(env: gymnasium.Env) -> agents.DQN:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--outdir", default="results/quickstart", help="runs go into folders below this one")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     parser.add_argument("--steps", type=int, default=100_000, help="train at most this long")
     parser.add_argument("--eval-interval", type=int, default=2_500, help="steps between evaluations")
     parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
@@ -66,11 +66,13 @@ def main() -> None:
         progress=True,
     )
 
-    agent.save(str(Path(outdir) / "agent"))
+    saved = str(Path(outdir) / "agent")
+    agent.save(saved)
     reloaded = make_agent(env)
-    reloaded.load(str(Path(outdir) / "agent"))
+    reloaded.load(saved)
     scores = experiments.eval_performance(eval_env, reloaded, n_steps=None, n_episodes=args.eval_n_runs)
     print(f"The reloaded agent's mean return over {args.eval_n_runs} episodes: {scores['mean']:.1f}")
+    print(f"The agent is in {saved}, which agent.load takes")
     print(f"Learning curve: {Path(outdir) / 'learning_curve.svg'}, report: {Path(outdir) / 'report.html'}")
 
 

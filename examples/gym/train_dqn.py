@@ -5,6 +5,7 @@ directory of the agent that it saved.
 """
 
 import argparse
+from pathlib import Path
 
 import gymnasium
 import torch
@@ -13,32 +14,32 @@ from pfrl_like import agents, experiments, explorers, q_functions, replay_buffer
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--env", default="CartPole-v1")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--env", default="CartPole-v1", help="a registered environment of gymnasium")
     parser.add_argument("--agent", default="DQN", choices=["DQN", "DoubleDQN"])
-    parser.add_argument("--outdir", default="results")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
+    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
-    parser.add_argument("--steps", type=int, default=50_000)
-    parser.add_argument("--n-hidden-channels", type=int, default=128)
-    parser.add_argument("--n-hidden-layers", type=int, default=2)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--gamma", type=float, default=0.99)
-    parser.add_argument("--minibatch-size", type=int, default=64)
-    parser.add_argument("--replay-start-size", type=int, default=1_000)
-    parser.add_argument("--update-interval", type=int, default=2)
-    parser.add_argument("--target-update-interval", type=int, default=200)
-    parser.add_argument("--start-epsilon", type=float, default=1.0)
-    parser.add_argument("--end-epsilon", type=float, default=0.04)
-    parser.add_argument("--final-exploration-steps", type=int, default=8_000)
-    parser.add_argument("--num-step-return", type=int, default=1)
-    parser.add_argument("--prioritized-replay", action="store_true")
+    parser.add_argument("--steps", type=int, default=50_000, help="environment steps of training")
+    parser.add_argument("--n-hidden-channels", type=int, default=128, help="width of the hidden layers")
+    parser.add_argument("--n-hidden-layers", type=int, default=2, help="how many there are")
+    parser.add_argument("--lr", type=float, default=1e-3, help="Adam's learning rate")
+    parser.add_argument("--gamma", type=float, default=0.99, help="discount factor per step")
+    parser.add_argument("--minibatch-size", type=int, default=64, help="transitions of an update")
+    parser.add_argument("--replay-start-size", type=int, default=1_000, help="steps before the first update")
+    parser.add_argument("--update-interval", type=int, default=2, help="steps between updates")
+    parser.add_argument("--target-update-interval", type=int, default=200, help="of the target network")
+    parser.add_argument("--start-epsilon", type=float, default=1.0, help="share of random actions at first")
+    parser.add_argument("--end-epsilon", type=float, default=0.04, help="and at last")
+    parser.add_argument("--final-exploration-steps", type=int, default=8_000, help="steps until the last epsilon")
+    parser.add_argument("--num-step-return", type=int, default=1, help="steps of the return that is learnt from")
+    parser.add_argument("--prioritized-replay", action="store_true", help="draw transitions by their TD errors")
     parser.add_argument("--compile", action="store_true", help="compile the update: slow to start, then much faster")
-    parser.add_argument("--eval-n-runs", type=int, default=20)
-    parser.add_argument("--eval-interval", type=int, default=5_000)
-    parser.add_argument("--load", default=None, help="directory of a saved agent")
+    parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
+    parser.add_argument("--eval-interval", type=int, default=5_000, help="steps between evaluations")
+    parser.add_argument("--load", default=None, help="directory of a saved agent: in that of a run, <t>_finish or best")
     parser.add_argument("--demo", action="store_true", help="evaluate only")
-    parser.add_argument("--render", action="store_true", help="show the evaluation on the screen")
+    parser.add_argument("--render", action="store_true", help="show evaluations; needs pygame: the extra `classic`")
     return parser.parse_args()
 
 
@@ -48,6 +49,11 @@ def main() -> None:
     utils.set_random_seed(args.seed)
     env = gymnasium.make(args.env)
     eval_env = gymnasium.make(args.env, render_mode="human" if args.render else None)
+    if len(env.observation_space.shape or ()) != 1 or not isinstance(env.action_space, gymnasium.spaces.Discrete):
+        raise SystemExit(
+            f"{args.env} has the observations {env.observation_space} and the actions {env.action_space}, but this "
+            "example needs vectors and discrete actions"
+        )
     env.reset(seed=args.seed)
     eval_env.reset(seed=args.seed + 1)
     env.action_space.seed(args.seed)
@@ -92,7 +98,8 @@ def main() -> None:
         outdir=outdir,
         progress=True,
     )
-    print(f"Results are in {outdir}")
+    saved = Path(outdir) / f"{args.steps}_finish"
+    print(f"Results are in {outdir}; evaluate the agent with --demo --load {saved}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Recurrent DQN on a CartPole whose velocities are hidden: what cannot be seen has to be remembered."""
 
 import argparse
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -24,19 +25,19 @@ class HideVelocities(gymnasium.ObservationWrapper):
 
 
 def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--outdir", default="results")
-    parser.add_argument("--seed", type=int, default=0)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
+    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
-    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--steps", type=int, default=100_000, help="environment steps of training")
     parser.add_argument("--episodic-update-len", type=int, default=10, help="steps of a training sequence")
     parser.add_argument("--minibatch-size", type=int, default=32, help="sequences in a minibatch")
-    parser.add_argument("--replay-start-size", type=int, default=1_000)
-    parser.add_argument("--update-interval", type=int, default=4)
-    parser.add_argument("--target-update-interval", type=int, default=400)
-    parser.add_argument("--eval-n-runs", type=int, default=20)
-    parser.add_argument("--eval-interval", type=int, default=10_000)
-    parser.add_argument("--load", default=None, help="directory of a saved agent")
+    parser.add_argument("--replay-start-size", type=int, default=1_000, help="steps before the first update")
+    parser.add_argument("--update-interval", type=int, default=4, help="steps between updates")
+    parser.add_argument("--target-update-interval", type=int, default=400, help="of the target network")
+    parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
+    parser.add_argument("--eval-interval", type=int, default=10_000, help="steps between evaluations")
+    parser.add_argument("--load", default=None, help="directory of a saved agent: in that of a run, <t>_finish or best")
     parser.add_argument("--demo", action="store_true", help="evaluate only")
     return parser.parse_args()
 
@@ -92,7 +93,8 @@ def main() -> None:
         outdir=outdir,
         progress=True,
     )
-    print(f"Results are in {outdir}")
+    saved = Path(outdir) / f"{args.steps}_finish"
+    print(f"Results are in {outdir}; evaluate the agent with --demo --load {saved}")
 
 
 if __name__ == "__main__":

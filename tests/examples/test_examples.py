@@ -44,6 +44,19 @@ def test_quickstart_leaves_an_agent_and_a_learning_curve(run, tmp_path):
 
 
 def test_a_saved_agent_can_be_demonstrated(run, tmp_path):
-    run("gym/train_dqn.py", "--steps", "60", *EARLY)
+    output = run("gym/train_dqn.py", "--steps", "60", *EARLY)
     (saved,) = tmp_path.glob("results/*/60_finish")
-    assert "mean:" in run("gym/train_dqn.py", "--demo", "--load", str(saved), "--eval-n-runs", "1")
+    told = output.split("--load ")[1].strip()
+    assert saved.samefile(told)
+    assert "mean:" in run("gym/train_dqn.py", "--demo", "--load", told, "--eval-n-runs", "1")
+
+
+@pytest.mark.parametrize("env", ["Pendulum-v1", "FrozenLake-v1"])
+@pytest.mark.parametrize("example", ["gym/train_dqn.py", "gym/train_categorical_dqn.py"])
+def test_environments_that_do_not_fit_are_refused(run, example, env):
+    with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and discrete actions"):
+        run(example, "--env", env)
+
+
+def test_fewer_steps_than_a_minibatch_are_enough(run):
+    assert "after 3 steps" in run("custom_q_function.py", "--steps", "3")
