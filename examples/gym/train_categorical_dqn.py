@@ -12,7 +12,9 @@ from pfrl_like import agents, experiments, explorers, q_functions, replay_buffer
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--env", default="CartPole-v1", help="a registered environment of gymnasium")
-    parser.add_argument("--agent", default="CategoricalDQN", choices=["CategoricalDQN", "CategoricalDoubleDQN"])
+    parser.add_argument(
+        "--agent", default="CategoricalDQN", choices=["CategoricalDQN", "CategoricalDoubleDQN"], help="kind of agent"
+    )
     parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
     parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")

@@ -16,7 +16,7 @@ from pfrl_like import agents, experiments, explorers, q_functions, replay_buffer
 def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--env", default="CartPole-v1", help="a registered environment of gymnasium")
-    parser.add_argument("--agent", default="DQN", choices=["DQN", "DoubleDQN"])
+    parser.add_argument("--agent", default="DQN", choices=["DQN", "DoubleDQN"], help="kind of agent")
     parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
     parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
@@ -34,7 +34,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--final-exploration-steps", type=int, default=8_000, help="steps until the last epsilon")
     parser.add_argument("--num-step-return", type=int, default=1, help="steps of the return that is learnt from")
     parser.add_argument("--prioritized-replay", action="store_true", help="draw transitions by their TD errors")
-    parser.add_argument("--compile", action="store_true", help="compile the update: slow to start, then much faster")
+    parser.add_argument("--compile", action="store_true", help="compile the update, in about half a minute")
     parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
     parser.add_argument("--eval-interval", type=int, default=5_000, help="steps between evaluations")
     parser.add_argument("--load", default=None, help="directory of a saved agent: in that of a run, <t>_finish or best")

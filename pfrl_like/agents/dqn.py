@@ -96,7 +96,8 @@ class DQN(OffPolicyAgent):
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
         device: Device as text or `torch.device`, instead of `gpu`.
         burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The first update takes long.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.

@@ -166,7 +166,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             obs = self.features(batch_obs, self.device)
             with torch.inference_mode(), evaluating(self.model):
                 action = self.select_actions(obs, action_mask, active)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
                 raise _misfit(batch_obs, error, "; did you pass reset()'s (obs, info)?") from error
             raise

@@ -6,8 +6,10 @@ is written as tensor mathematics (`descent.py`), since a compiled region breaks 
 
 import dataclasses
 import itertools
+import logging
 import math
 import operator
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,6 +25,7 @@ from pfrl_like.optimizers.descent import DESCENTS
 from pfrl_like.optimizers.gradient_step import GradientStep
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor, dict[str, Tensor]]]
+_LOGGER = logging.getLogger(__name__)
 _REGION_NUMBER = itertools.count()
 #: Fields that the host keeps for itself.
 HOST_FIELDS = ("index", "lengths", "extra")
@@ -102,8 +105,11 @@ class CompiledStep:
         region = self._regions.get(key)
         if region is None:
             region = self._regions[key] = self._compile(names)
+            start = time.perf_counter()
+            _LOGGER.info("compiling the update, which takes about half a minute, less if that was done here before")
             with torch._dynamo.config.patch(trace_autograd_ops=True):
                 td_error, stats, finite = region(*tensors)
+            _LOGGER.info("compiled the update in %.1f s", time.perf_counter() - start)
         else:
             torch.set_flush_denormal(True)
             try:

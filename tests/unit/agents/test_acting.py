@@ -137,6 +137,8 @@ def test_what_reset_gives_is_no_observation(info: Any) -> None:
             make_agent(recurrent=recurrent).batch_act((OBS[:2], info))
         with pytest.raises(ValueError, match=message):
             make_agent(recurrent=recurrent).batch_act((tuple(OBS[:2]), [info, info]))
+        with pytest.raises(ValueError, match=message):
+            make_agent(recurrent=recurrent, phi=lambda obs: obs.astype(np.float32)).act((OBS[0], info))
 
 
 @pytest.mark.parametrize("action_mask", [None, [True, False]])

@@ -5,6 +5,7 @@ Compiling takes some seconds for each region, so that all but one of these tests
 
 import copy
 import functools
+import logging
 from typing import Any
 
 import pytest
@@ -60,10 +61,13 @@ def number_of_regions(agent: Any) -> int:
     return len(agent._compiled._regions)
 
 
-def test_adam_gives_the_numbers_of_the_ordinary_update() -> None:
+def test_adam_gives_the_numbers_of_the_ordinary_update(caplog: pytest.LogCaptureFixture) -> None:
     eager, compiled = make_twins()
-    assert_alike(eager, compiled)
+    with caplog.at_level(logging.INFO, "pfrl_like"):
+        assert_alike(eager, compiled)
     assert number_of_regions(compiled) == 1
+    before, after = caplog.messages
+    assert "compiling the update, which takes about half a minute" in before and "compiled the update in" in after
     # The learning rate is read at every step,
     for agent in (eager, compiled):
         agent.optimizer.param_groups[0]["lr"] = 1e-3
