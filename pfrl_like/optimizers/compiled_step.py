@@ -162,7 +162,8 @@ class CompiledStep:
         def looked_at(guards: Sequence[Any]) -> list[bool]:
             return [guard.guard_type in VALUE_GUARDS for guard in guards]
 
-        options: dict[str, Any] = {"guard_filter_fn": looked_at}
+        # Sizes and strides are part of the key of the region, so it need not look at each of its tensors again.
+        options: dict[str, Any] = {"guard_filter_fn": looked_at, "size_asserts": False}
         return torch.compile(_with_own_code(region), fullgraph=True, dynamic=False, options=options)
 
 
@@ -190,7 +191,7 @@ def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
 def _form(value: Any) -> Any:
     """What distinguishes one region's argument from another's."""
     if isinstance(value, Tensor):
-        return value.shape, value.dtype
+        return value.shape, value.dtype, value.stride()
     if isinstance(value, Mapping):
         return tuple((name, _form(item)) for name, item in value.items())
     return tuple(map(_form, value))
