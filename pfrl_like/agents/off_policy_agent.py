@@ -299,7 +299,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
 
         Raises:
             NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
-                Learning goes on as if it had never come.
+                Learning goes on as if it had never come. On a GPU it comes up to 100 updates later and without the
+                minibatch; the updates that were skipped have been counted.
         """
         order = None
         if not isinstance(batch, Batch):
@@ -315,7 +316,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             else:
                 td_error, stats = self._compiled(ready)
         except NonFiniteError as error:
-            error.batch = batch
+            if not self.gradient_step.on_gpu:  # there it is not the batch that was bad, but one of the last hundred
+                error.batch = batch
             self.logger.error("update %d was refused: %s", self.optim_t + 1, error)
             raise
         self.optim_t += 1
