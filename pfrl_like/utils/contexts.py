@@ -1,7 +1,6 @@
 """`evaluating`: a module in evaluation mode for the length of a block."""
 
 import contextlib
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -18,13 +17,15 @@ def evaluating(module: nn.Module) -> AbstractContextManager[nn.Module]:
     Whether it does is found out once for each module. Afterwards every part is in the mode it was in before, a part
     that its owner keeps in evaluation mode included.
     """
-    reads = _reads_training.get(module)
+    reads = getattr(module, _READS_TRAINING, None)
     if reads is None:
-        reads = _reads_training[module] = reads_training(module)
+        reads = reads_training(module)
+        setattr(module, _READS_TRAINING, reads)
     return _switched(module) if reads else contextlib.nullcontext(module)
 
 
-_reads_training: "weakref.WeakKeyDictionary[nn.Module, bool]" = weakref.WeakKeyDictionary()
+#: Where a module keeps the answer; a compiler that traces this can follow an attribute, but no dictionary of weak keys.
+_READS_TRAINING = "_pfrl_like_reads_training"
 
 
 @contextlib.contextmanager
