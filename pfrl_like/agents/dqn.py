@@ -14,6 +14,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.recurrent import sequence_outputs
 from pfrl_like.utils.spaces import space_kind
 
@@ -24,7 +25,7 @@ def value_of(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
     """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are left out of what is greedy."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     if batch.lengths is None:
-        value = q_function(obs)
+        value = call(q_function, obs)
     else:
         state = batch.next_recurrent_state if next else batch.recurrent_state
         value = sequence_outputs(q_function, obs, state, batch.lengths)

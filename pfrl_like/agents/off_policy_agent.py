@@ -24,6 +24,7 @@ from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.contexts import evaluating
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
+from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.recurrent import forward, is_recurrent, max_over_sequences
 from pfrl_like.utils.tensors_as_json import from_plain, to_plain
@@ -125,7 +126,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
         memory = self.memory
         try:
-            value = self.model(obs) if memory is None else memory.forward(self.model, obs, self.training, active)
+            value = call(self.model, obs) if memory is None else memory.forward(self.model, obs, self.training, active)
         except (RuntimeError, TypeError) as error:
             if type(error) not in (RuntimeError, TypeError):  # out of memory, not implemented, ...
                 raise

@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from pfrl_like.initializers import init_chainer_default, init_lecun_normal
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.direct_call import call
 
 
 @ignores_training
@@ -47,6 +48,6 @@ class MLP(nn.Module):
         """[..., in_size] to [..., out_size]."""
         if self.hidden_sizes:
             for layer in self.hidden_layers:
-                x = self.nonlinearity(layer(x))
-        out: Tensor = self.output(x)
+                x = self.nonlinearity(call(layer, x))
+        out: Tensor = call(self.output, x)
         return out

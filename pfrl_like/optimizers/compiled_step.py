@@ -5,33 +5,28 @@ is written as tensor mathematics (`descent.py`), since a compiled region breaks 
 """
 
 import dataclasses
-import itertools
 import logging
 import math
 import operator
 import time
-import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.optimizers.compiled_region import CompiledRegion
 from pfrl_like.optimizers.denormals import flushes_denormals
 from pfrl_like.optimizers.descent import DESCENTS
 from pfrl_like.optimizers.gradient_step import GradientStep
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor, dict[str, Tensor]]]
 _LOGGER = logging.getLogger(__name__)
-_REGION_NUMBER = itertools.count()
 #: Fields that the host keeps for itself.
 HOST_FIELDS = ("index", "lengths", "extra")
-#: What guards of a compiled region are still looked at: plain values, on which a user's module may branch. Tensors and
-#: objects are told apart by `CompiledStep` itself, at a fraction of the cost.
-VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS")
 
 
 class CompiledStep:
@@ -107,8 +102,7 @@ class CompiledStep:
             region = self._regions[key] = self._compile(names)
             start = time.perf_counter()
             _LOGGER.info("compiling the update, which takes about half a minute, less if that was done here before")
-            with torch._dynamo.config.patch(trace_autograd_ops=True):
-                td_error, stats, finite = region(*tensors)
+            td_error, stats, finite = region(*tensors)
             _LOGGER.info("compiled the update in %.1f s", time.perf_counter() - start)
         else:
             torch.set_flush_denormal(True)
@@ -131,6 +125,17 @@ class CompiledStep:
         self._frozen = [param for param in params if not param.requires_grad]
         self._new = {param for param in self._trained if not state.get(param)} - self._begun
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
+
+    def _holders(self) -> list[Mapping[Any, Any]]:
+        """Where the tensors of a region are: the optimiser's state and the modules of the loss's owner."""
+        owner = getattr(self.loss, "__self__", None)
+        attributes = {} if owner is None else vars(owner)
+        modules = [part for value in attributes.values() if isinstance(value, nn.Module) for part in value.modules()]
+        of_modules = [
+            holder for part in modules for holder in (part._parameters, part._buffers, part._modules, vars(part))
+        ]
+        states = [self.optimizer.state[param] for param in self._trained if param in self.optimizer.state]
+        return [attributes, *of_modules, *states, dict(enumerate(self._lrs))]
 
     def _compile(self, names: Sequence[str]) -> Callable[..., Any]:
         loss, descent, max_norm = self.loss, self._descent, self.max_grad_norm
@@ -159,21 +164,7 @@ class CompiledStep:
                         state[name].copy_(torch.where(finite, new, state[name]))
             return td_error, stats, finite
 
-        def looked_at(guards: Sequence[Any]) -> list[bool]:
-            return [guard.guard_type in VALUE_GUARDS for guard in guards]
-
-        # Sizes and strides are part of the key of the region, so it need not look at each of its tensors again.
-        options: dict[str, Any] = {"guard_filter_fn": looked_at, "size_asserts": False}
-        return torch.compile(_with_own_code(region), fullgraph=True, dynamic=False, options=options)
-
-
-def _with_own_code(function: Any) -> Any:
-    """The same function with a code object of its own, since the compiler keeps and counts what it made by code object.
-
-    Regions of several agents would otherwise be taken for recompilations of one, of which only a few are allowed.
-    """
-    code = function.__code__.replace(co_name=f"region_{next(_REGION_NUMBER)}")
-    return types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)
+        return CompiledRegion(region, self._holders())
 
 
 def _constants_getter(group: Mapping[str, Any]) -> Callable[[Any], Any]:

@@ -14,8 +14,10 @@ from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.direct_call import call, stands_for
 
 
+@stands_for(DiscreteActionValue)
 @ignores_training
 class DiscreteActionValueHead(nn.Module):
     """Last layer of a network that makes Q values [B, n_actions] a `DiscreteActionValue`."""
@@ -39,7 +41,7 @@ class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
 
     def forward(self, x: Any) -> DiscreteActionValue:
         """The values of B states."""
-        return DiscreteActionValue(self.model(x))
+        return DiscreteActionValue(call(self.model, x))
 
 
 class FCStateQFunctionWithDiscreteAction(SingleModelStateQFunctionWithDiscreteAction):
@@ -84,7 +86,7 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
         """The return distributions of B states."""
-        return DistributionalDiscreteActionValue(self.model(x), self.z_values)
+        return DistributionalDiscreteActionValue(call(self.model, x), self.z_values)
 
 
 class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModelStateQFunctionWithDiscreteAction):

@@ -1,0 +1,166 @@
+"""A function of tensors that is compiled once and then called past the compiler's wrappers.
+
+For networks of a few thousand parameters those wrappers take longer than the mathematics: the frame evaluation of
+TorchDynamo, the bookkeeping of AOTAutograd, the reading of every parameter from its module. The first call goes through
+them and is watched; later ones hand the same parameters to the generated code themselves, as long as nothing that was
+looked at has changed. Where the way past them is not open, every call goes through them and gives the same numbers.
+"""
+
+import itertools
+import logging
+import operator
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+_LOGGER = logging.getLogger(__name__)
+_NUMBER = itertools.count()
+#: What guards of a compiled region are still looked at: plain values, on which a user's module may branch. Tensors and
+#: objects are told apart by whoever calls the region and by its `holders`, at a fraction of the cost.
+VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS")
+
+
+class CompiledRegion:
+    """Calls a function of tensors, compiled, with arguments of one form.
+
+    Args:
+        function: Its arguments are tensors or nested dicts and tuples of such, and so is its result.
+        holders: Dicts in which it finds its other tensors, and the modules on the way there. It is noticed if one of
+            them has been replaced, and if a plain value has changed.
+    """
+
+    def __init__(self, function: Callable[..., Any], holders: Sequence[Mapping[Any, Any]]) -> None:
+        self._function = _with_own_code(function)
+        self._holders = holders
+        self._compiled: Callable[..., Any] = torch.compile(
+            self._function,
+            backend=self._backend,
+            fullgraph=True,
+            dynamic=False,
+            options={"guard_filter_fn": _looked_at},
+        )
+        self._watched: list[tuple[Any, ...]] = []  # arguments before AOTAutograd; generated code, arguments, results
+        self._direct: Callable[[tuple[Any, ...]], Any] | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The function's result, for inputs of the sizes, types and strides of the first call."""
+        if self._direct is not None:
+            result = self._direct(inputs)
+            if result is not None:
+                return result
+        self._watched = []
+        with torch._dynamo.config.patch(trace_autograd_ops=True):
+            result = self._compiled(*inputs)
+        self._direct = self._past_the_wrappers(inputs, result)
+        self._watched = []
+        return result
+
+    def _backend(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        """TorchInductor, watched before and after AOTAutograd."""
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+        from torch._inductor.decomposition import select_decomp_table
+
+        def inner_compile(graph: Any, example_inputs: Any, **options: Any) -> Any:
+            code: Any = compile_fx_inner(graph, example_inputs, **options)
+
+            def watched(args: list[Any]) -> Any:
+                given, outputs = tuple(args), code(args)
+                self._watched.append((code, given, outputs))
+                return outputs
+
+            watched._boxed_call = True  # type: ignore[attr-defined]
+            return watched
+
+        with torch._functorch.config.patch(enable_autograd_cache=False):  # what it holds cannot be watched
+            compiled: Any = compile_fx(
+                graph, example_inputs, inner_compile,
+                config_patches={"size_asserts": False},  # whoever calls the region knows the sizes
+                decompositions={**select_decomp_table(), torch.ops.aten.addmm.default: _addmm},
+            )  # fmt: skip
+
+        def outer(*args: Any) -> Any:
+            self._watched.append(args)
+            return compiled(*args)
+
+        return outer
+
+    def _past_the_wrappers(self, inputs: tuple[Any, ...], result: Any) -> Callable[[tuple[Any, ...]], Any] | None:
+        """What calls the generated code itself, and gives None where something has changed; None if there is no way."""
+        if len(self._watched) != 2:
+            return None
+        args, (code, given, outputs) = self._watched
+        results, structure = tree_flatten(result)
+        positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
+        numbers = {id(output): number for number, output in enumerate(outputs)}
+        held = {id(value): (holder, name, value) for holder in self._holders for name, value in holder.items()}
+        filled = [(i, positions[id(arg)]) for i, arg in enumerate(args) if id(arg) in positions]
+        kept = [arg for arg in args if id(arg) not in positions]
+        unchanged = self._values_unchanged(inputs)
+        if (
+            unchanged is None
+            or [*map(id, args)] != [*map(id, given)]
+            or not all(id(arg) in held for arg in kept)
+            or not all(id(leaf) in numbers for leaf in results)
+        ):
+            _LOGGER.debug("this region can only be called through the wrappers of torch.compile")
+            return None
+        modules = [place for place in held.values() if isinstance(place[2], torch.nn.Module)]
+        holders, names, values = zip(*modules, *(held[id(arg)] for arg in kept), strict=True)
+        template, order = list(args), [numbers[id(leaf)] for leaf in results]
+        for i, _ in filled:
+            template[i] = None
+        flat = all(isinstance(leaf, Tensor) for leaf in inputs)
+
+        def direct(inputs: tuple[Any, ...]) -> Any:
+            if not (all(map(operator.is_, map(dict.get, holders, names), values)) and unchanged(inputs)):
+                return None
+            leaves = inputs if flat else tree_leaves(inputs)
+            args = template.copy()
+            for i, position in filled:
+                args[i] = leaves[position]
+            with torch.no_grad():
+                outputs = code(args)
+            return tree_unflatten([outputs[number] for number in order], structure)
+
+        return direct
+
+    def _values_unchanged(self, inputs: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool] | None:
+        """The compiler's own guards of the code that is valid for these inputs; None if they cannot be reached."""
+        try:
+            from torch._dynamo.eval_frame import _debug_get_cache_entry_list as entries_of
+
+            code, closure = self._function.__code__, self._function.__closure__ or ()
+            local = dict(zip(code.co_freevars, (cell.cell_contents for cell in closure), strict=True))
+            name = code.co_varnames[0]  # of the tuple of arguments
+            checks = [entry.guard_manager.check for entry in entries_of(code)]
+            check = next(check for check in checks if check({**local, name: inputs}))
+        except (ImportError, AttributeError, StopIteration):
+            return None
+        return lambda inputs: check({**local, name: inputs})
+
+
+def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """A product whose bias is added by the code that follows it, where it costs nothing.
+
+    A difference, since the compiler would make one call of a product and a sum again.
+    """
+    if beta != 1 or alpha != 1 or bias.device.type != "cpu" or not bias.is_floating_point():
+        return NotImplemented
+    return torch.mm(left, right) - (-bias)
+
+
+def _looked_at(guards: Sequence[Any]) -> list[bool]:
+    return [guard.guard_type in VALUE_GUARDS for guard in guards]
+
+
+def _with_own_code(function: Any) -> Any:
+    """The same function with a code object of its own, since the compiler keeps and counts what it made by code object.
+
+    Regions of several agents would otherwise be taken for recompilations of one, of which only a few are allowed.
+    """
+    code = function.__code__.replace(co_name=f"region_{next(_NUMBER)}")
+    return types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)

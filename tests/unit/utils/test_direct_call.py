@@ -1,0 +1,115 @@
+"""`call` gives what the module itself gives, and passes by nothing that somebody has put into it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.utils.direct_call import call
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+class Doubling(nn.ReLU):
+    """A subclass with another forward."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return 2 * input
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(4, 5), nn.ReLU(), nn.Sequential(nn.Linear(5, 5, bias=False), nn.Tanh()), nn.LayerNorm(5),
+        nn.ReLU(inplace=True), Doubling(), nn.Linear(5, 2),
+    )  # fmt: skip
+
+
+def test_the_result_and_its_gradients_are_those_of_the_module() -> None:
+    module, other = net(), net()
+    direct, ordinary = call(module, X), other(X)
+    assert torch.equal(direct, ordinary)
+    direct.sum().backward()
+    ordinary.sum().backward()
+    for mine, theirs in zip(module.parameters(), other.parameters(), strict=True):
+        assert mine.grad is not None and theirs.grad is not None and torch.equal(mine.grad, theirs.grad)
+
+
+def test_a_head_gives_its_action_value() -> None:
+    value = call(nn.Sequential(nn.Linear(4, 2), DiscreteActionValueHead()), X)
+    assert value.q_values.shape == (3, 2)
+
+
+def test_the_argument_is_not_written_to() -> None:
+    x = X.clone()
+    call(nn.Sequential(nn.ReLU(), nn.Linear(4, 2)), x)
+    assert torch.equal(x, X)
+
+
+@pytest.mark.parametrize("part", [(), (0,), (2,), (2, 1), (6,)])
+@pytest.mark.parametrize(
+    "register", ["register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"]
+)
+def test_hooks_run(part: tuple[int, ...], register: str) -> None:
+    module = net()
+    target: Any = module
+    for index in part:
+        target = target[index]
+    seen: list[Any] = []
+    handle = getattr(target, register)(lambda *args: seen.append(args))
+    call(module, X).sum().backward()
+    assert len(seen) == 1
+    handle.remove()
+    call(module, X).sum().backward()
+    assert len(seen) == 1
+
+
+def test_hooks_for_all_modules_run() -> None:
+    seen: list[nn.Module] = []
+    handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(module))
+    try:
+        module = net()
+        call(module, X)
+    finally:
+        handle.remove()
+    assert set(seen) == set(module.modules())
+
+
+def test_a_forward_put_on_a_layer_is_used() -> None:
+    module = net()
+    module[6].forward = lambda x: x[:, :1]
+    assert call(module, X).shape == (3, 1)
+
+
+@pytest.mark.parametrize(
+    "parametrize", [nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm]
+)
+def test_computed_weights_are_computed(parametrize: Any) -> None:
+    module = net().eval()
+    parametrize(module[0])
+    with torch.no_grad():
+        for param in module[0].parameters():
+            param.mul_(2)
+    assert torch.equal(call(module, X), module(X))
+
+
+def test_a_weight_that_is_no_parameter_is_used() -> None:
+    module = nn.Linear(4, 2)
+    weight = module.weight.detach()
+    del module.weight
+    module.weight = weight  # type: ignore[assignment]
+    assert torch.equal(call(module, X), module(X))
+
+
+def test_layers_and_parameters_may_be_replaced() -> None:
+    module = net()
+    call(module, X)
+    module[6] = nn.Linear(5, 7)
+    module[0].weight = nn.Parameter(torch.zeros(5, 4))
+    assert torch.equal(call(module, X), module(X))
+
+
+def test_any_callable_will_do() -> None:
+    assert torch.equal(call(torch.square, X), X * X)
