@@ -15,8 +15,13 @@ class Explorer(ABC):
     `select_actions` of this class again, so that its own choice counts everywhere.
     """
 
+    #: Whether it looks at more of the action value than its `action_mask`; agents need not compute the rest otherwise.
+    reads_action_value: bool = True
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if {"select_action", "select_actions"} & vars(cls).keys() and "reads_action_value" not in vars(cls):
+            cls.reads_action_value = True  # a class that makes its own choice may look at everything
         if "select_action" in vars(cls) and "select_actions" not in vars(cls):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
 

@@ -16,6 +16,7 @@ from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorer import Explorer, select_actions
+from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
@@ -104,6 +105,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
         self._compiled = CompiledStep(self.loss, optimizer, max_grad_norm) if compile else None
+        self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
@@ -124,24 +126,38 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
-        memory = self.memory
+        value = None
+        if self._compiled_greedy is None or action_mask is not None or (self.training and self._explorer_reads_value):
+            value = self._value(obs, active)
+            if action_mask is not None:
+                value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
+            greedy = value.greedy_actions
+        else:
+            greedy = self._compiled_greedy(obs)
+        actions = greedy.cpu().numpy()
+        return select_actions(self.explorer, self.t, actions, value, active) if self.training else actions
+
+    def _value(self, obs: Any, active: Any = None) -> Any:
         try:
-            value = call(self.model, obs) if memory is None else memory.forward(self.model, obs, self.training, active)
+            if self.memory is None:
+                value = call(self.model, obs)
+            else:
+                value = self.memory.forward(self.model, obs, self.training, active)
         except (RuntimeError, TypeError) as error:
             if type(error) not in (RuntimeError, TypeError):  # out of memory, not implemented, ...
                 raise
             raise _misfit(obs, error) from error
-        try:
-            if action_mask is not None:
-                value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
-            greedy = value.greedy_actions.cpu().numpy()
-        except AttributeError:
-            if isinstance(value, ActionValue):
-                raise
-            raise wrong_value(value, self.value_type) from None
-        if not self.training:
-            return greedy
-        return select_actions(self.explorer, self.t, greedy, value, active)
+        if not isinstance(value, ActionValue) and not hasattr(value, "greedy_actions"):
+            raise wrong_value(value, self.value_type)
+        return value
+
+    def _greedy_actions(self, obs: Any) -> Tensor:
+        greedy: Tensor = self._value(obs).greedy_actions
+        return greedy
+
+    @property
+    def _explorer_reads_value(self) -> bool:
+        return getattr(self.explorer, "reads_action_value", True)
 
     # Acting
 

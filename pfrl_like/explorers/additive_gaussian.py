@@ -23,6 +23,8 @@ class AdditiveGaussian(RandomExplorer):
         ValueError: If `scale` is negative or `low` above `high`.
     """
 
+    reads_action_value = False
+
     def __init__(self, scale: Any, low: Any = None, high: Any = None, *, rng: RandomSource = None) -> None:
         super().__init__(rng)
         if not np.all(np.asarray(scale) >= 0):

@@ -36,6 +36,8 @@ class AdditiveOU(RandomExplorer):
             0 and 2).
     """
 
+    reads_action_value = False
+
     def __init__(
         self,
         mu: float = 0.0,

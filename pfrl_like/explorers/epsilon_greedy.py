@@ -30,6 +30,8 @@ class EpsilonGreedy(RandomExplorer):
         epsilon: The value at the latest choice.
     """
 
+    reads_action_value = False
+
     def __init__(
         self, epsilon: float, random_action_func: Callable[[], Any], logger: logging.Logger, rng: RandomSource
     ) -> None:

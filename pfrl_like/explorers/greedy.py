@@ -9,6 +9,8 @@ from pfrl_like.explorer import Explorer
 class Greedy(Explorer):
     """Always the greedy action."""
 
+    reads_action_value = False
+
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
         """The greedy action."""
         return greedy_action_func()

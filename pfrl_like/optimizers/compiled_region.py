@@ -4,24 +4,78 @@ For networks of a few thousand parameters those wrappers take longer than the ma
 TorchDynamo, the bookkeeping of AOTAutograd, the reading of every parameter from its module. The first call goes through
 them and is watched; later ones hand the same parameters to the generated code themselves, as long as nothing that was
 looked at has changed. Where the way past them is not open, every call goes through them and gives the same numbers.
+
+Besides, products too small for a library's call become part of the generated code, and so do biases.
 """
 
 import itertools
 import logging
 import operator
+import time
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 _LOGGER = logging.getLogger(__name__)
+_set_grad_enabled = torch._C._set_grad_enabled  # `torch.no_grad` takes ten times as long
 _NUMBER = itertools.count()
 #: What guards of a compiled region are still looked at: plain values, on which a user's module may branch. Tensors and
 #: objects are told apart by whoever calls the region and by its `holders`, at a fraction of the cost.
 VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS")
+#: Multiplications in the largest matrix product that is written out.
+SMALL_PRODUCT = 16384
+#: Forms of arguments for which a function is compiled; with others it runs as it is written.
+MAX_FORMS = 8
+
+
+class CompiledFunction:
+    """A function of tensors, compiled for each form of its arguments; the first call of each form is an ordinary one.
+
+    Args:
+        function: Its arguments are tensors or nested dicts and tuples of such, and so is its result.
+        owner: Whose attributes the modules are that it calls.
+        name: What it does, for the log.
+    """
+
+    def __init__(self, function: Callable[..., Any], owner: Any, name: str) -> None:
+        self._function, self._owner, self._name = function, owner, name
+        self._regions: dict[Any, CompiledRegion] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"function": self._function, "owner": self._owner, "name": self._name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        CompiledFunction.__init__(self, **state)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The function's result."""
+        key = form(inputs)
+        region = self._regions.get(key)
+        if region is not None:
+            return region(*inputs)
+        if len(self._regions) < MAX_FORMS:
+            self._regions[key] = CompiledRegion(self._function, holders_of(self._owner), self._name)
+        return self._function(*inputs)
+
+
+def form(value: Any) -> Any:
+    """What distinguishes one region's argument from another's."""
+    if isinstance(value, Tensor):
+        return value.shape, value.dtype, value.stride()
+    if isinstance(value, Mapping):
+        return tuple((name, form(item)) for name, item in value.items())
+    return tuple(map(form, value))
+
+
+def holders_of(owner: Any) -> list[Mapping[Any, Any]]:
+    """Where the modules among an object's attributes, their parts and all tensors of these are kept."""
+    attributes: Mapping[str, Any] = vars(owner)
+    modules = [part for value in attributes.values() if isinstance(value, nn.Module) for part in value.modules()]
+    return [attributes, *(h for part in modules for h in (part._parameters, part._buffers, part._modules, vars(part)))]
 
 
 class CompiledRegion:
@@ -31,10 +85,12 @@ class CompiledRegion:
         function: Its arguments are tensors or nested dicts and tuples of such, and so is its result.
         holders: Dicts in which it finds its other tensors, and the modules on the way there. It is noticed if one of
             them has been replaced, and if a plain value has changed.
+        name: What it does, for the log.
     """
 
-    def __init__(self, function: Callable[..., Any], holders: Sequence[Mapping[Any, Any]]) -> None:
-        self._function = _with_own_code(function)
+    def __init__(self, function: Callable[..., Any], holders: Sequence[Mapping[Any, Any]], name: str) -> None:
+        self._function = _with_own_code(lambda *inputs: function(*inputs))
+        self._name = name
         self._holders = holders
         self._compiled: Callable[..., Any] = torch.compile(
             self._function,
@@ -75,12 +131,17 @@ class CompiledRegion:
             watched._boxed_call = True  # type: ignore[attr-defined]
             return watched
 
+        _LOGGER.info("compiling %s, which takes about half a minute, less if that was done here before", self._name)
+        start = time.perf_counter()
+        aten = torch.ops.aten
         with torch._functorch.config.patch(enable_autograd_cache=False):  # what it holds cannot be watched
             compiled: Any = compile_fx(
                 graph, example_inputs, inner_compile,
-                config_patches={"size_asserts": False},  # whoever calls the region knows the sizes
-                decompositions={**select_decomp_table(), torch.ops.aten.addmm.default: _addmm},
+                config_patches={"cpp_wrapper": True, "size_asserts": False},  # whoever calls it knows the sizes
+                decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
             )  # fmt: skip
+
+        _LOGGER.info("compiled %s in %.1f s", self._name, time.perf_counter() - start)
 
         def outer(*args: Any) -> Any:
             self._watched.append(args)
@@ -93,7 +154,6 @@ class CompiledRegion:
         if len(self._watched) != 2:
             return None
         args, (code, given, outputs) = self._watched
-        results, structure = tree_flatten(result)
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
         numbers = {id(output): number for number, output in enumerate(outputs)}
         held = {id(value): (holder, name, value) for holder in self._holders for name, value in holder.items()}
@@ -104,13 +164,13 @@ class CompiledRegion:
             unchanged is None
             or [*map(id, args)] != [*map(id, given)]
             or not all(id(arg) in held for arg in kept)
-            or not all(id(leaf) in numbers for leaf in results)
+            or not all(id(leaf) in numbers for leaf in tree_leaves(result))
         ):
             _LOGGER.debug("this region can only be called through the wrappers of torch.compile")
             return None
-        modules = [place for place in held.values() if isinstance(place[2], torch.nn.Module)]
+        modules = [place for place in held.values() if isinstance(place[2], nn.Module)]
         holders, names, values = zip(*modules, *(held[id(arg)] for arg in kept), strict=True)
-        template, order = list(args), [numbers[id(leaf)] for leaf in results]
+        template, rebuilt = list(args), _builder(result, numbers)
         for i, _ in filled:
             template[i] = None
         flat = all(isinstance(leaf, Tensor) for leaf in inputs)
@@ -122,9 +182,12 @@ class CompiledRegion:
             args = template.copy()
             for i, position in filled:
                 args[i] = leaves[position]
-            with torch.no_grad():
-                outputs = code(args)
-            return tree_unflatten([outputs[number] for number in order], structure)
+            grad_enabled = torch.is_grad_enabled()
+            _set_grad_enabled(False)
+            try:
+                return rebuilt(code(args))
+            finally:
+                _set_grad_enabled(grad_enabled)
 
         return direct
 
@@ -141,6 +204,24 @@ class CompiledRegion:
         except (ImportError, AttributeError, StopIteration):
             return None
         return lambda inputs: check({**local, name: inputs})
+
+
+def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]], Any]:
+    """What puts a list of outputs into the form of a result, given the number of each of its tensors by `id`."""
+    if isinstance(result, Tensor):
+        return operator.itemgetter(numbers[id(result)])
+    if isinstance(result, Mapping):
+        named = {name: _builder(value, numbers) for name, value in result.items()}
+        return lambda outputs: {name: value(outputs) for name, value in named.items()}
+    parts = [_builder(value, numbers) for value in result]
+    return lambda outputs: tuple([part(outputs) for part in parts])
+
+
+def _mm(left: Tensor, right: Tensor) -> Any:
+    """A small product as a sum, which becomes part of the code around it; a library's call would take longer."""
+    if left.device.type != "cpu" or left.shape[0] * left.shape[1] * right.shape[1] > SMALL_PRODUCT:
+        return NotImplemented
+    return (left.unsqueeze(2) * right.unsqueeze(0)).sum(1)
 
 
 def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:

@@ -5,26 +5,25 @@ is written as tensor mathematics (`descent.py`), since a compiled region breaks 
 """
 
 import dataclasses
-import logging
 import math
 import operator
-import time
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.optimizers.compiled_region import CompiledRegion
+from pfrl_like.optimizers.compiled_region import CompiledRegion, form, holders_of
 from pfrl_like.optimizers.denormals import flushes_denormals
 from pfrl_like.optimizers.descent import DESCENTS
 from pfrl_like.optimizers.gradient_step import GradientStep
 
 Loss = Callable[[Batch], tuple[Tensor, Tensor, dict[str, Tensor]]]
-_LOGGER = logging.getLogger(__name__)
+_NOBODY = types.SimpleNamespace()
 #: Fields that the host keeps for itself.
 HOST_FIELDS = ("index", "lengths", "extra")
 
@@ -96,20 +95,15 @@ class CompiledStep:
         for lr, group in zip(self._lrs, groups, strict=True):
             lr.fill_(group["lr"])
         names, tensors = _present(batch)
-        key = (names, tuple(map(_form, tensors)), tuple(map(self._constants_of, groups)))
+        key = (names, tuple(map(form, tensors)), tuple(map(self._constants_of, groups)))
         region = self._regions.get(key)
         if region is None:
             region = self._regions[key] = self._compile(names)
-            start = time.perf_counter()
-            _LOGGER.info("compiling the update, which takes about half a minute, less if that was done here before")
+        torch.set_flush_denormal(True)
+        try:
             td_error, stats, finite = region(*tensors)
-            _LOGGER.info("compiled the update in %.1f s", time.perf_counter() - start)
-        else:
-            torch.set_flush_denormal(True)
-            try:
-                td_error, stats, finite = region(*tensors)
-            finally:
-                torch.set_flush_denormal(self._flushes)
+        finally:
+            torch.set_flush_denormal(self._flushes)
         if not finite.item():
             loss_value = stats["loss"].item()
             name = "gradient" if math.isfinite(loss_value) else "loss"
@@ -125,17 +119,6 @@ class CompiledStep:
         self._frozen = [param for param in params if not param.requires_grad]
         self._new = {param for param in self._trained if not state.get(param)} - self._begun
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
-
-    def _holders(self) -> list[Mapping[Any, Any]]:
-        """Where the tensors of a region are: the optimiser's state and the modules of the loss's owner."""
-        owner = getattr(self.loss, "__self__", None)
-        attributes = {} if owner is None else vars(owner)
-        modules = [part for value in attributes.values() if isinstance(value, nn.Module) for part in value.modules()]
-        of_modules = [
-            holder for part in modules for holder in (part._parameters, part._buffers, part._modules, vars(part))
-        ]
-        states = [self.optimizer.state[param] for param in self._trained if param in self.optimizer.state]
-        return [attributes, *of_modules, *states, dict(enumerate(self._lrs))]
 
     def _compile(self, names: Sequence[str]) -> Callable[..., Any]:
         loss, descent, max_norm = self.loss, self._descent, self.max_grad_norm
@@ -164,7 +147,9 @@ class CompiledStep:
                         state[name].copy_(torch.where(finite, new, state[name]))
             return td_error, stats, finite
 
-        return CompiledRegion(region, self._holders())
+        holders = holders_of(getattr(loss, "__self__", _NOBODY))
+        holders += [self.optimizer.state[param] for param in params if param in self.optimizer.state]
+        return CompiledRegion(region, [*holders, dict(enumerate(self._lrs))], "the update")
 
 
 def _constants_getter(group: Mapping[str, Any]) -> Callable[[Any], Any]:
@@ -177,15 +162,6 @@ def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
     values = _ALL_FIELDS(batch)
     names = tuple(name for name, value in zip(_FIELDS, values, strict=True) if value is not None)
     return names, [value for value in values if value is not None]
-
-
-def _form(value: Any) -> Any:
-    """What distinguishes one region's argument from another's."""
-    if isinstance(value, Tensor):
-        return value.shape, value.dtype, value.stride()
-    if isinstance(value, Mapping):
-        return tuple((name, _form(item)) for name, item in value.items())
-    return tuple(map(_form, value))
 
 
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")

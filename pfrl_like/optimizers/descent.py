@@ -36,8 +36,9 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
     new = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     if group["amsgrad"]:
         square = new["max_exp_avg_sq"] = torch.maximum(state["max_exp_avg_sq"], square)
-    denominator = (square / (1 - beta2**step)).sqrt() + group["eps"]
-    return param - lr * (mean / (1 - beta1**step)) / denominator, new
+    # Side by side in memory, so that a compiler does not raise to the power anew for every element.
+    correction1, correction2 = torch.stack([lr / (1 - beta1**step), (1 - beta2**step).rsqrt()]).unbind()
+    return param - correction1 * mean / (square.sqrt() * correction2 + group["eps"]), new
 
 
 def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Step:
