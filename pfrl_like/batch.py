@@ -51,6 +51,8 @@ class Batch:
             as the model nests it; None is the initial state.
         next_recurrent_state: Recurrent state after the first step of each sequence.
         lengths: Lengths of the sequences, [B], int64, on the host.
+        next_row: For returns over n steps of a sequence: the row whose `next_obs` comes after them, [N], int64; None
+            is each row itself.
         log_prob: Log-probability of `action` under the policy that chose it, [N].
         value: Value estimate at the time of acting, [N].
         advantage: Advantage estimate, [N].
@@ -71,6 +73,7 @@ class Batch:
     recurrent_state: Any = None
     next_recurrent_state: Any = None
     lengths: Tensor | None = None
+    next_row: Tensor | None = None
     log_prob: Tensor | None = None
     value: Tensor | None = None
     advantage: Tensor | None = None

@@ -29,7 +29,8 @@ def value_of(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
     else:
         state = batch.next_recurrent_state if next else batch.recurrent_state
         value = sequence_outputs(q_function, obs, state, batch.lengths)
-    return value if mask is None else value.masked(mask)
+    value = value if mask is None else value.masked(mask)
+    return value[batch.next_row] if next and batch.next_row is not None else value
 
 
 def dqn_loss(
@@ -96,6 +97,8 @@ class DQN(OffPolicyAgent):
         recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
         device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence. Otherwise it is the replay buffer
+            that has such an argument.
         burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
         compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
             about half a minute, and says so in the log (level INFO).
@@ -133,6 +136,7 @@ class DQN(OffPolicyAgent):
         max_grad_norm: float | None = None,
         *,
         device: torch.device | str | None = None,
+        num_steps: int = 1,
         burn_in: int = 0,
         compile: bool = False,
     ) -> None:
@@ -142,8 +146,8 @@ class DQN(OffPolicyAgent):
             target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
             soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
             episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
-            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, burn_in=burn_in,
-            compile=compile,
+            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, num_steps=num_steps,
+            burn_in=burn_in, compile=compile,
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.elementwise = huber if clip_delta else half_square

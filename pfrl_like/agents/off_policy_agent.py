@@ -16,6 +16,7 @@ from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorer import Explorer, select_actions
+from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
@@ -70,6 +71,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         batch_states: Callable[..., Any],
         recurrent: bool,
         max_grad_norm: float | None,
+        num_steps: int,
         burn_in: int,
         compile: bool,
     ) -> None:
@@ -92,6 +94,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self.logger = logger
         self.recurrent = recurrent
         self.max_grad_norm = max_grad_norm
+        self.num_steps = num_steps
         self.burn_in = burn_in
         self.phi = phi
         self.batch_states = batch_states
@@ -99,7 +102,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self._check_arguments()
         model.to(self.device)
         self.features = FeatureExtractor(phi, batch_states)
-        self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in
+        self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         self.gradient_step = GradientStep(optimizer, max_grad_norm)
         if compile and recurrent:
@@ -362,7 +365,11 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             )
         if self.device.type != "cpu":
             batch = batch.to(self.device)
-        return burn_in(self.model, batch, self.burn_in) if self.burn_in else batch
+        batch = burn_in(self.model, batch, self.burn_in) if self.burn_in else batch
+        if self.num_steps == 1 or batch.lengths is None:
+            return batch
+        reward, discount, next_row = n_step_returns(batch.reward, batch.discount, batch.lengths, self.num_steps)
+        return batch.replace(reward=reward, discount=discount, next_row=next_row)
 
     def sync_target_network(self) -> None:
         """Move the target network to, or towards, the online network."""
@@ -515,6 +522,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             ("soft_update_tau", 0 < self.soft_update_tau <= 1, "a number above 0, at most 1"),
             ("batch_accumulator", self.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
             ("max_grad_norm", self.max_grad_norm is None or self.max_grad_norm > 0, "a positive number or None"),
+            ("num_steps", self.num_steps == 1 or (self.num_steps > 1 and self.recurrent),
+             "1, or more with recurrent=True; otherwise the replay buffer has num_steps"),
             ("burn_in", self.burn_in >= 0, "a number of steps"),
             ("episodic_update_len", self.episodic_update_len is None or self.episodic_update_len >= 1,
              "at least 1, or None"),

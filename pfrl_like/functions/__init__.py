@@ -6,4 +6,5 @@ from pfrl_like.functions.losses import huber as huber
 from pfrl_like.functions.losses import quantile_huber as quantile_huber
 from pfrl_like.functions.losses import weighted_mean as weighted_mean
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix as lower_triangular_matrix
+from pfrl_like.functions.returns import n_step_returns as n_step_returns
 from pfrl_like.functions.td import td_target as td_target

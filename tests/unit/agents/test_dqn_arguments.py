@@ -365,6 +365,8 @@ def test_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> N
         ({"soft_update_tau": 1.5}, "soft_update_tau is 1.5, expected a number above 0"),
         ({"batch_accumulator": "max"}, "batch_accumulator is 'max', expected 'mean' or 'sum'"),
         ({"max_grad_norm": 0.0}, "max_grad_norm is 0.0, expected a positive number or None"),
+        ({"num_steps": 2}, "num_steps is 2, expected 1, or more with recurrent=True"),
+        ({"num_steps": 0, "recurrent": True}, "num_steps is 0, expected 1, or more"),
         ({"burn_in": -1}, "burn_in is -1, expected a number of steps"),
         ({"episodic_update_len": 0}, "episodic_update_len is 0, expected at least 1"),
         ({"gpu": 0, "device": "cpu"}, "gpu=0 and device='cpu' contradict each other"),
