@@ -49,9 +49,9 @@ def train_agent(
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts.
-        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`; its method `close`, if any, is
-            called at the end.
-        successful_score: Score of the evaluator that ends training.
+        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
+            progress shows its `max_score`. Its method `close`, if any, is called at the end.
+        successful_score: Score of an evaluation that ends training.
         step_hooks: Called as (env, agent, t) after every step.
         eval_during_episode: Whether evaluation need not wait for an episode's end; needs an environment of its own.
         logger: Logger of this run.

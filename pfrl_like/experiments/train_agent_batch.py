@@ -49,9 +49,9 @@ def train_agent_batch(
         log_interval: Steps between log lines; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts.
-        evaluator: Object with `evaluate_if_necessary(t=, episodes=)` and `max_score`; its method `close`, if any, is
-            called at the end.
-        successful_score: Score of the evaluator that ends training.
+        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
+            progress shows its `max_score`. Its method `close`, if any, is called at the end.
+        successful_score: Score of an evaluation that ends training.
         step_hooks: Called as (env, agent, t) for every step.
         return_window_size: Episodes over which the logged mean return is taken.
         logger: Logger of this run.

@@ -360,7 +360,8 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
         require(found is None, f"a refused update has changed something: {found}")
         found = trial.difference(before["attributes"], _attributes(agent), "attributes")
         require(found is None, f"a refused update has changed parameters: {found}")
-        require(error.batch is bad, "the error of a refused update does not hold its batch")
+        # Nor does it know then which of them was bad.
+        require(not on_cpu or error.batch is bad, "the error of a refused update does not hold its batch")
         return
     raise AssertionError("a batch with rewards of NaN was learnt from, expected a NonFiniteError")
 

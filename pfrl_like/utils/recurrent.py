@@ -41,7 +41,15 @@ class Recurrent:
         raise NotImplementedError(f"{type(self).__name__} has to define forward(packed_input, recurrent_state)")
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
-        """The output without the state, for which a module may have a faster way."""
+        """The output without the state, for which a module may have a faster way.
+
+        Args:
+            packed_input: As of `forward`.
+            recurrent_state: As of `forward`.
+
+        Returns:
+            Output with its tensors packed like the input.
+        """
         return self(packed_input, recurrent_state)[0]  # type: ignore[operator]
 
 
@@ -83,8 +91,25 @@ def forward(
     return unwrap_packed_sequences_recursive(output), recurrent_state
 
 
+#: How many rows the padded form may have for each row of the packed one.
+_MOST_PADDING = 4
+
+
 def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: Any, lengths: Tensor) -> Any:
-    """The output of `forward` over the packed rows of sequences, without the state; on a CPU several times faster."""
+    """The output of `forward` over the packed rows of sequences, without the state; on a CPU several times faster.
+
+    Args:
+        module: Any callable; one that is not recurrent treats every row by itself.
+        inputs: Packed rows, a tensor [N, ...] or nested tuples and dicts of such.
+        recurrent_state: State before the first step; None is the initial state.
+        lengths: Lengths of the sequences, [B], falling, on the host.
+
+    Returns:
+        The output over all N rows.
+
+    Raises:
+        ValueError: If `lengths` is not positive and falling.
+    """
     if not is_recurrent(module):
         return module(inputs)
     packed = wrap_packed_sequences_recursive(inputs, batch_sizes_of(lengths), None)
@@ -96,6 +121,14 @@ def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
 
     PyTorch's own layers get padded sequences on a CPU, unless most rows would be padding: their way through sequences
     of different lengths takes up to six times as long. Only the state after the last step needs it.
+
+    Args:
+        layer: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`.
+        packed_input: A `PackedSequence`, for a `Recurrent` also nested tuples of such.
+        recurrent_state: State before the first step; None is the initial state.
+
+    Returns:
+        Output with its tensors packed like the input.
     """
     if layer._forward_hooks or layer._forward_pre_hooks:
         return layer(packed_input, recurrent_state)[0]
@@ -117,10 +150,6 @@ def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
     else:
         output = layer(padded, recurrent_state)[0]
     return packed_input._replace(data=output.reshape(length * count, -1).index_select(0, at))
-
-
-#: How many rows the padded form may have for each row of the packed one.
-_MOST_PADDING = 4
 
 
 def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state: Any) -> tuple[Any, Any]:

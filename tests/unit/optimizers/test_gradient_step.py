@@ -229,6 +229,19 @@ def test_double_precision_works() -> None:
     assert not torch.equal(model[0].weight, before)
 
 
+def test_the_gradient_of_a_loss_in_double_precision_is_exact() -> None:
+    param = nn.Parameter(torch.tensor([1.0, 2.0]))
+    GradientStep(SGD([param], lr=0.5))(param.double().pow(2).sum())
+    assert param.tolist() == [0.0, 0.0]  # p - 0.5 * 2 p
+
+
+def test_a_loss_that_is_no_scalar_is_refused() -> None:
+    param = nn.Parameter(torch.ones(2))
+    with pytest.raises(RuntimeError, match="(?i)scalar|shape"):
+        GradientStep(SGD([param], lr=0.5))(param * 2)
+    assert param.tolist() == [1.0, 1.0]
+
+
 def test_single_and_double_precision_may_be_mixed() -> None:
     single, double = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2, dtype=torch.float64))
     step = GradientStep(SGD([single, double], lr=0.5))
