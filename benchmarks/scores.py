@@ -24,7 +24,7 @@ import torch
 from torch import nn
 
 import pfrl_like
-from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils
+from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils, wrappers
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.nn import RecurrentSequential
 
@@ -33,14 +33,14 @@ EPISODES = 20
 
 
 class HideVelocities(gymnasium.ObservationWrapper):
-    """Leaves the cart's position and the pole's angle, each divided by its limit."""
+    """Leaves the cart's position and the pole's angle, scaled so that a step's change can be told from none."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
-        return np.array([observation[0] / 2.4, observation[2] / 0.2095], dtype=np.float32)
+        return np.array([5 * observation[0], 20 * observation[2]], dtype=np.float32)
 
 
 class AtomsHead(nn.Module):
@@ -92,18 +92,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
         },
     },
     "cartpole-po": {
-        "hidden": 64,
+        "hidden": 128,
         "lr": 1e-3,
         "gamma": 0.99,
-        "capacity": 100_000,
-        "end_epsilon": 0.05,
-        "exploration_steps": 10_000,
+        "capacity": 50_000,
+        "by_length": True,
+        "reward_scale": 0.01,  # so that values are of the size of what a GRU gives
+        "end_epsilon": 0.05,  # falls to 0 at the last step, like the learning rate
+        "exploration_steps": 8_000,
         "agent": {
             "replay_start_size": 1_000,
-            "minibatch_size": 32,
-            "update_interval": 4,
-            "target_update_interval": 400,
-            "episodic_update_len": 10,
+            "minibatch_size": 64,
+            "update_interval": 256,
+            "n_times_update": 32,
+            "target_update_interval": 256,
+            "episodic_update_len": 20,
+            "num_steps": 3,
             "max_grad_norm": 10.0,
         },
     },
@@ -121,10 +125,8 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
         else nn.Sequential(nn.Linear(hidden, n_actions), q_functions.DiscreteActionValueHead())
     )
     if recurrent:
-        q_function: nn.Module = RecurrentSequential(
-            nn.Linear(n_inputs, hidden), nn.ReLU(), nn.LSTM(hidden, hidden), *head
-        )
-        buffer: Any = replay_buffers.EpisodicReplayBuffer(settings["capacity"])
+        q_function: nn.Module = RecurrentSequential(nn.GRU(n_inputs, hidden), *head)
+        buffer: Any = replay_buffers.EpisodicReplayBuffer(settings["capacity"], by_length=settings["by_length"])
     else:
         q_function = nn.Sequential(nn.Linear(n_inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), head)
         buffer = replay_buffers.ReplayBuffer(settings["capacity"], num_steps=settings["num_steps"])
@@ -151,10 +153,16 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
         for group in agent.optimizer.param_groups:
             group["lr"] = value
 
-    steps, start = TASKS[task].steps, time.perf_counter()
+    def set_epsilon(env: Any, agent: Any, value: float) -> None:
+        agent.explorer.end_epsilon = value
+
+    settings, steps, start = SETTINGS[task], TASKS[task].steps, time.perf_counter()
+    hooks = [experiments.LinearInterpolationHook(steps, settings["lr"], 0.0, set_lr)]
+    if "reward_scale" in settings:
+        env = wrappers.ScaleReward(env, settings["reward_scale"])
+        hooks.append(experiments.LinearInterpolationHook(steps, settings["end_epsilon"], 0.0, set_epsilon))
     with tempfile.TemporaryDirectory() as outdir:
-        hook = experiments.LinearInterpolationHook(steps, SETTINGS[task]["lr"], 0.0, set_lr)
-        experiments.train_agent(agent, env, steps, outdir, step_hooks=[hook])
+        experiments.train_agent(agent, env, steps, outdir, step_hooks=hooks)
     seconds = time.perf_counter() - start
     returns = greedy_returns(agent, TASKS[task].make_env())
     return {

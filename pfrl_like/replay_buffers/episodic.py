@@ -25,6 +25,8 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
     Args:
         capacity: Largest number of transitions, None if unbounded. An episode longer than this is not kept.
+        by_length: Draw episodes in proportion to their length, so that steps of long and of short ones are learnt from
+            alike; otherwise every episode is as likely.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
@@ -33,8 +35,9 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
     _kind = "episodic replay buffer"
 
-    def __init__(self, capacity: int | None = None, *, rng: RandomSource = None) -> None:
+    def __init__(self, capacity: int | None = None, *, by_length: bool = False, rng: RandomSource = None) -> None:
         super().__init__(capacity, rng=rng)
+        self.by_length = by_length
         self._horizon = math.inf
         self._first_episode = self._next_episode = 0  # sequence numbers, as of items
         self._episodes: RandomAccessQueue[tuple[int, int]] = RandomAccessQueue()  # first item, length
@@ -85,7 +88,12 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
     def _draw_episodes(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
         """Sequence numbers of n distinct episodes, and their weights if there are such; n has been checked."""
-        return sample_n_k(self.n_episodes, n, self._rng) + self._first_episode, None
+        if not self.by_length:
+            return sample_n_k(self.n_episodes, n, self._rng) + self._first_episode, None
+        lengths = np.fromiter((length for _, length in self._episodes), np.float64, self.n_episodes)
+        source: Any = np.random if self._rng is None else self._rng
+        drawn: Indices = source.choice(self.n_episodes, n, replace=False, p=lengths / lengths.sum())
+        return drawn + self._first_episode, None
 
     def _episode(self, index: int) -> Item:
         """The transitions of an episode, by sequence number."""

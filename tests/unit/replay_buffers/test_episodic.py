@@ -46,6 +46,20 @@ def test_whole_episodes_leave_the_oldest_first():
     assert len(buffer) == 4
 
 
+@pytest.mark.parametrize(
+    "rng", [None, np.random.default_rng(0), np.random.RandomState(0)], ids=["global", "new", "old"]
+)
+def test_episodes_may_be_drawn_in_proportion_to_their_length(rng):
+    np.random.seed(0)
+    buffer = filled([1, 3, 6], by_length=True, rng=rng)
+    first = [int(buffer.sample_episodes(1)[0][0]["reward"]) // 100 for _ in range(3_000)]
+    # Standard deviations of the shares: at most sqrt(0.24 / 3000) = 0.009.
+    np.testing.assert_allclose(np.bincount(first) / 3_000, [0.1, 0.3, 0.6], atol=0.045)
+    drawn = [int(episode[0]["reward"]) // 100 for episode in buffer.sample_episodes(3)]
+    assert sorted(drawn) == [0, 1, 2]
+    assert buffer.sample_sequences(3).lengths.tolist() == [6, 3, 1]
+
+
 def test_an_episode_longer_than_the_capacity_is_not_kept():
     buffer = filled([2, 6], capacity=5)
     assert (len(buffer), buffer.n_episodes) == (0, 0)
