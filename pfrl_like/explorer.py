@@ -6,6 +6,9 @@ from typing import Any
 
 import numpy as np
 
+#: What a class defines that says something of how it chooses.
+_CHOICE = {"select_action", "select_actions", "reads_action_value"}
+
 
 class Explorer(ABC):
     """Chooses the actions of an agent in training.
@@ -20,8 +23,9 @@ class Explorer(ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if {"select_action", "select_actions"} & vars(cls).keys() and "reads_action_value" not in vars(cls):
-            cls.reads_action_value = True  # a class that makes its own choice may look at everything
+        chooses = next(base for base in cls.__mro__ if _CHOICE & vars(base).keys())
+        if "reads_action_value" not in vars(chooses):
+            cls.reads_action_value = True  # a class that makes a choice of its own may look at everything
         if "select_action" in vars(cls) and "select_actions" not in vars(cls):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
 

@@ -10,6 +10,7 @@ from torch import nn
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.agents import DQN, CategoricalDoubleDQN, CategoricalDQN, DoubleDQN
+from pfrl_like.batch import Batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.q_functions import (
@@ -98,3 +99,17 @@ def make_agent(
     if recurrent:
         arguments["episodic_update_len"] = 4
     return AGENTS[agent](**{**arguments, **options})
+
+
+def make_batch(seed: int, n: int = 8) -> Batch:
+    """Random transitions for the agents of `make_agent`."""
+    g = torch.Generator().manual_seed(seed)
+    obs, next_obs = torch.randn(2, n, 5, generator=g)
+    return Batch(
+        obs=obs,
+        action=torch.randint(2, (n,), generator=g),
+        reward=torch.randn(n, generator=g),
+        next_obs=next_obs,
+        discount=torch.full((n,), 0.9),
+        weight=torch.rand(n, generator=g),
+    )

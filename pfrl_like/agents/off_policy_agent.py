@@ -3,6 +3,7 @@
 import collections
 import copy
 import logging
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -129,14 +130,14 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
-        value = None
         if self._compiled_greedy is None or action_mask is not None or (self.training and self._explorer_reads_value):
             value = self._value(obs, active)
             if action_mask is not None:
                 value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
             greedy = value.greedy_actions
         else:
-            greedy = self._compiled_greedy(obs)
+            value = types.SimpleNamespace(**{"action_mask": None, **self._compiled_greedy(obs)})
+            greedy = value.greedy_actions
         actions = greedy.cpu().numpy()
         return select_actions(self.explorer, self.t, actions, value, active) if self.training else actions
 
@@ -154,9 +155,10 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             raise wrong_value(value, self.value_type)
         return value
 
-    def _greedy_actions(self, obs: Any) -> Tensor:
-        greedy: Tensor = self._value(obs).greedy_actions
-        return greedy
+    def _greedy_actions(self, obs: Any) -> dict[str, Tensor]:
+        value = self._value(obs)
+        found = {"greedy_actions": value.greedy_actions, "action_mask": getattr(value, "action_mask", None)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @property
     def _explorer_reads_value(self) -> bool:

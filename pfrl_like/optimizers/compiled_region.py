@@ -11,6 +11,7 @@ Besides, products too small for a library's call become part of the generated co
 import itertools
 import logging
 import operator
+import threading
 import time
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.autograd.graph import increment_version
+from torch.utils._pytree import tree_leaves, tree_map
 
 _LOGGER = logging.getLogger(__name__)
 _set_grad_enabled = torch._C._set_grad_enabled  # `torch.no_grad` takes ten times as long
@@ -35,6 +37,8 @@ MAX_FORMS = 8
 class CompiledFunction:
     """A function of tensors, compiled for each form of its arguments; the first call of each form is an ordinary one.
 
+    What the compiler cannot follow stays uncompiled, with a warning.
+
     Args:
         function: Its arguments are tensors or nested dicts and tuples of such, and so is its result.
         owner: Whose attributes the modules are that it calls.
@@ -43,7 +47,7 @@ class CompiledFunction:
 
     def __init__(self, function: Callable[..., Any], owner: Any, name: str) -> None:
         self._function, self._owner, self._name = function, owner, name
-        self._regions: dict[Any, CompiledRegion] = {}
+        self._regions: dict[Any, CompiledRegion | None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {"function": self._function, "owner": self._owner, "name": self._name}
@@ -53,22 +57,36 @@ class CompiledFunction:
 
     def __call__(self, *inputs: Any) -> Any:
         """The function's result."""
-        key = form(inputs)
+        try:
+            key = form(inputs)
+        except TypeError:  # not tensors alone
+            return self._function(*inputs)
         region = self._regions.get(key)
-        if region is not None:
+        if region is None:
+            if key not in self._regions and len(self._regions) < MAX_FORMS:
+                self._regions[key] = CompiledRegion(self._function, lambda: holders_of(self._owner), self._name)
+            return self._function(*inputs)
+        try:
             return region(*inputs)
-        if len(self._regions) < MAX_FORMS:
-            self._regions[key] = CompiledRegion(self._function, holders_of(self._owner), self._name)
-        return self._function(*inputs)
+        except torch._dynamo.exc.TorchDynamoException as error:
+            _LOGGER.warning("%s cannot be compiled and goes on as it is: %s", self._name, str(error).split("\n")[0])
+            self._regions[key] = None
+            return self._function(*inputs)
 
 
 def form(value: Any) -> Any:
-    """What distinguishes one region's argument from another's."""
+    """What distinguishes one region's argument from another's.
+
+    Raises:
+        TypeError: If it holds anything but tensors, dicts, tuples and lists.
+    """
     if isinstance(value, Tensor):
         return value.shape, value.dtype, value.stride()
     if isinstance(value, Mapping):
         return tuple((name, form(item)) for name, item in value.items())
-    return tuple(map(form, value))
+    if isinstance(value, tuple | list):
+        return tuple(map(form, value))
+    raise TypeError(f"a region takes tensors, got {type(value).__name__}")
 
 
 def holders_of(owner: Any) -> list[Mapping[Any, Any]]:
@@ -83,100 +101,81 @@ class CompiledRegion:
 
     Args:
         function: Its arguments are tensors or nested dicts and tuples of such, and so is its result.
-        holders: Dicts in which it finds its other tensors, and the modules on the way there. It is noticed if one of
-            them has been replaced, and if a plain value has changed.
+        holders: Gives the dicts in which it finds its other tensors, and the modules on the way there. If one of them
+            has been replaced, the function is compiled anew.
         name: What it does, for the log.
     """
 
-    def __init__(self, function: Callable[..., Any], holders: Sequence[Mapping[Any, Any]], name: str) -> None:
-        self._function = _with_own_code(lambda *inputs: function(*inputs))
-        self._name = name
-        self._holders = holders
-        self._compiled: Callable[..., Any] = torch.compile(
-            self._function,
-            backend=self._backend,
-            fullgraph=True,
-            dynamic=False,
-            options={"guard_filter_fn": _looked_at},
-        )
-        self._watched: list[tuple[Any, ...]] = []  # arguments before AOTAutograd; generated code, arguments, results
+    def __init__(
+        self, function: Callable[..., Any], holders: Callable[[], Sequence[Mapping[Any, Any]]], name: str
+    ) -> None:
+        self._of, self._holders, self._name = function, holders, name
+        self._lock = threading.Lock()
+        self._watch: _Watch | None = None
+        self._places: _Places | None = None
         self._direct: Callable[[tuple[Any, ...]], Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
         """The function's result, for inputs of the sizes, types and strides of the first call."""
+        inputs = _distinct(inputs)
         if self._direct is not None:
             result = self._direct(inputs)
             if result is not None:
                 return result
-        self._watched = []
+        with self._lock:
+            if self._watch is None or (self._places is not None and not self._places.hold()):
+                self._compile()
+            return self._call_and_watch(inputs)
+
+    def _compile(self) -> None:
+        of, options = self._of, {"guard_filter_fn": _looked_at}
+        self._function = _with_own_code(lambda *inputs: of(*inputs))
+        self._watch, self._places = _Watch(self._name), None
+        self._compiled: Callable[..., Any] = torch.compile(
+            self._function,
+            backend=self._watch.backend,
+            fullgraph=True,
+            dynamic=False,
+            options=options,  # type: ignore[arg-type]
+        )
+
+    def _call_and_watch(self, inputs: tuple[Any, ...]) -> Any:
+        assert self._watch is not None
+        self._direct = None
+        self._watch.seen.clear()
         with torch._dynamo.config.patch(trace_autograd_ops=True):
             result = self._compiled(*inputs)
-        self._direct = self._past_the_wrappers(inputs, result)
-        self._watched = []
+        if len(self._watch.seen) == 2:
+            self._direct = self._past_the_wrappers(inputs, result, *self._watch.seen)
+        self._watch.seen.clear()
+        if self._direct is None:
+            _LOGGER.debug("%s can only be called through the wrappers of torch.compile", self._name)
         return result
 
-    def _backend(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        """TorchInductor, watched before and after AOTAutograd."""
-        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-        from torch._inductor.decomposition import select_decomp_table
-
-        def inner_compile(graph: Any, example_inputs: Any, **options: Any) -> Any:
-            code: Any = compile_fx_inner(graph, example_inputs, **options)
-
-            def watched(args: list[Any]) -> Any:
-                given, outputs = tuple(args), code(args)
-                self._watched.append((code, given, outputs))
-                return outputs
-
-            watched._boxed_call = True  # type: ignore[attr-defined]
-            return watched
-
-        _LOGGER.info("compiling %s, which takes about half a minute, less if that was done here before", self._name)
-        start = time.perf_counter()
-        aten = torch.ops.aten
-        with torch._functorch.config.patch(enable_autograd_cache=False):  # what it holds cannot be watched
-            compiled: Any = compile_fx(
-                graph, example_inputs, inner_compile,
-                config_patches={"cpp_wrapper": True, "size_asserts": False},  # whoever calls it knows the sizes
-                decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
-            )  # fmt: skip
-
-        _LOGGER.info("compiled %s in %.1f s", self._name, time.perf_counter() - start)
-
-        def outer(*args: Any) -> Any:
-            self._watched.append(args)
-            return compiled(*args)
-
-        return outer
-
-    def _past_the_wrappers(self, inputs: tuple[Any, ...], result: Any) -> Callable[[tuple[Any, ...]], Any] | None:
+    def _past_the_wrappers(
+        self, inputs: tuple[Any, ...], result: Any, before: tuple[Any, ...], after: tuple[Any, ...]
+    ) -> Callable[[tuple[Any, ...]], Any] | None:
         """What calls the generated code itself, and gives None where something has changed; None if there is no way."""
-        if len(self._watched) != 2:
-            return None
-        args, (code, given, outputs) = self._watched
+        (args, versions), (code, given, outputs) = before, after
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
         numbers = {id(output): number for number, output in enumerate(outputs)}
-        held = {id(value): (holder, name, value) for holder in self._holders for name, value in holder.items()}
-        filled = [(i, positions[id(arg)]) for i, arg in enumerate(args) if id(arg) in positions]
         kept = [arg for arg in args if id(arg) not in positions]
-        unchanged = self._values_unchanged(inputs)
+        places, unchanged = _Places(self._holders(), kept), self._values_unchanged(inputs)
         if (
             unchanged is None
             or [*map(id, args)] != [*map(id, given)]
-            or not all(id(arg) in held for arg in kept)
+            or not places.complete
             or not all(id(leaf) in numbers for leaf in tree_leaves(result))
         ):
-            _LOGGER.debug("this region can only be called through the wrappers of torch.compile")
             return None
-        modules = [place for place in held.values() if isinstance(place[2], nn.Module)]
-        holders, names, values = zip(*modules, *(held[id(arg)] for arg in kept), strict=True)
-        template, rebuilt = list(args), _builder(result, numbers)
-        for i, _ in filled:
-            template[i] = None
-        flat = all(isinstance(leaf, Tensor) for leaf in inputs)
+        filled = [(i, positions[id(arg)]) for i, arg in enumerate(args) if id(arg) in positions]
+        template = [None if id(arg) in positions else arg for arg in args]
+        written = [arg for arg, version in zip(args, versions, strict=True) if _version(arg) != version]
+        rebuilt, holds, flat = _builder(result, numbers), places.hold, all(isinstance(leaf, Tensor) for leaf in inputs)
+        self._places = places
 
         def direct(inputs: tuple[Any, ...]) -> Any:
-            if not (all(map(operator.is_, map(dict.get, holders, names), values)) and unchanged(inputs)):
+            if not (holds() and unchanged(inputs)):
                 return None
             leaves = inputs if flat else tree_leaves(inputs)
             args = template.copy()
@@ -185,9 +184,12 @@ class CompiledRegion:
             grad_enabled = torch.is_grad_enabled()
             _set_grad_enabled(False)
             try:
-                return rebuilt(code(args))
+                result = rebuilt(code(args))
             finally:
                 _set_grad_enabled(grad_enabled)
+            if written:
+                increment_version(written)
+            return result
 
         return direct
 
@@ -206,6 +208,110 @@ class CompiledRegion:
         return lambda inputs: check({**local, name: inputs})
 
 
+class _Watch:
+    """TorchInductor as a backend, watched before and after AOTAutograd.
+
+    It knows nothing of the region: the compiler keeps it for as long as the region's code object lives.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        #: Arguments and their versions as the compiler's frame passes them; code, arguments and results behind.
+        self.seen: list[tuple[Any, ...]] = []
+
+    def backend(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        """What `torch.compile` calls with a graph."""
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+        from torch._inductor.decomposition import select_decomp_table
+
+        seen = self.seen
+
+        def inner_compile(graph: Any, example_inputs: Any, **options: Any) -> Any:
+            code: Any = compile_fx_inner(graph, example_inputs, **options)
+
+            def watched(args: list[Any]) -> Any:
+                given, outputs = tuple(args), code(args)
+                seen.append((code, given, outputs))
+                return outputs
+
+            watched._boxed_call = True  # type: ignore[attr-defined]
+            return watched
+
+        _LOGGER.info("compiling %s, which takes about half a minute, less if that was done here before", self._name)
+        start = time.perf_counter()
+        aten = torch.ops.aten
+        with torch._functorch.config.patch(enable_autograd_cache=False):  # what it holds cannot be watched
+            compiled: Any = compile_fx(
+                graph, example_inputs, inner_compile,
+                config_patches={"cpp_wrapper": True, "size_asserts": False},  # whoever calls it knows the sizes
+                decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
+            )  # fmt: skip
+        _LOGGER.info("compiled %s in %.1f s", self._name, time.perf_counter() - start)
+
+        def outer(*args: Any) -> Any:
+            seen.append((args, [*map(_version, args)]))
+            return compiled(*args)
+
+        return outer
+
+
+class _Places:
+    """Where a region's tensors, and the modules and functions on the way to them, were found.
+
+    Args:
+        holders: Dicts that hold them.
+        tensors: The region's tensors besides its inputs.
+    """
+
+    def __init__(self, holders: Sequence[Mapping[Any, Any]], tensors: Sequence[Tensor]) -> None:
+        wanted = {id(tensor) for tensor in tensors}
+        found = [
+            (holder, name, value)
+            for holder in holders
+            for name, value in holder.items()
+            if id(value) in wanted or isinstance(value, _COMPARED)
+        ]
+        #: Whether every tensor has been found.
+        self.complete = wanted <= {id(value) for _, _, value in found}
+        self._holders, self._names, self._values = [[place[i] for place in found] for i in range(3)]
+        modules = [value for value in self._values if isinstance(value, nn.Module)]
+        hooks = [hook for module in modules for hook in (module._forward_hooks, module._forward_pre_hooks)]
+        self._no_hooks = [hook for hook in hooks if not hook]
+        self._tensors = [*tensors]
+        self._forms = [form(tensor) for tensor in tensors]
+        self._pointers = [tensor.data_ptr() for tensor in tensors]
+
+    def hold(self) -> bool:
+        """Whether everything is still there, and of the same form."""
+        if any(self._no_hooks) or not all(map(operator.is_, map(_get, self._holders, self._names), self._values)):
+            return False
+        if [*map(Tensor.data_ptr, self._tensors)] != self._pointers:
+            if [form(tensor) for tensor in self._tensors] != self._forms:
+                return False
+            self._pointers = [tensor.data_ptr() for tensor in self._tensors]
+        return True
+
+
+_get: Callable[[Any, Any], Any] = dict.get
+#: What lies on the way to tensors, or makes something else of them.
+_COMPARED = (nn.Module, types.FunctionType, types.BuiltinFunctionType)
+
+
+def _version(value: Any) -> int | None:
+    """How often a tensor has been written to, None if nobody counts."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else None
+
+
+def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs, none of which is another one: a compiler takes what was one tensor at first for one for ever."""
+    if len({*map(id, inputs)}) == len(inputs):
+        return inputs
+    return tuple(
+        tree_map(torch.clone, value) if any(value is earlier for earlier in inputs[:i]) else value
+        for i, value in enumerate(inputs)
+    )
+
+
 def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]], Any]:
     """What puts a list of outputs into the form of a result, given the number of each of its tensors by `id`."""
     if isinstance(result, Tensor):
@@ -219,7 +325,8 @@ def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]
 
 def _mm(left: Tensor, right: Tensor) -> Any:
     """A small product as a sum, which becomes part of the code around it; a library's call would take longer."""
-    if left.device.type != "cpu" or left.shape[0] * left.shape[1] * right.shape[1] > SMALL_PRODUCT:
+    size = left.shape[0] * left.shape[1] * right.shape[1]
+    if left.device.type != "cpu" or not left.is_floating_point() or size > SMALL_PRODUCT:
         return NotImplemented
     return (left.unsqueeze(2) * right.unsqueeze(0)).sum(1)
 
@@ -227,7 +334,7 @@ def _mm(left: Tensor, right: Tensor) -> Any:
 def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
     """A product whose bias is added by the code that follows it, where it costs nothing.
 
-    A difference, since the compiler would make one call of a product and a sum again.
+    It is written as a difference: out of a product and a sum the compiler would make one library call again.
     """
     if beta != 1 or alpha != 1 or bias.device.type != "cpu" or not bias.is_floating_point():
         return NotImplemented

@@ -147,9 +147,9 @@ class CompiledStep:
                         state[name].copy_(torch.where(finite, new, state[name]))
             return td_error, stats, finite
 
-        holders = holders_of(getattr(loss, "__self__", _NOBODY))
-        holders += [self.optimizer.state[param] for param in params if param in self.optimizer.state]
-        return CompiledRegion(region, [*holders, dict(enumerate(self._lrs))], "the update")
+        states = [self.optimizer.state[param] for param in params if param in self.optimizer.state]
+        own = [*states, dict(enumerate(self._lrs))]
+        return CompiledRegion(region, lambda: [*holders_of(getattr(loss, "__self__", _NOBODY)), *own], "the update")
 
 
 def _constants_getter(group: Mapping[str, Any]) -> Callable[[Any], Any]:

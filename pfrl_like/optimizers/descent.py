@@ -36,8 +36,10 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
     new = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     if group["amsgrad"]:
         square = new["max_exp_avg_sq"] = torch.maximum(state["max_exp_avg_sq"], square)
-    # Side by side in memory, so that a compiler does not raise to the power anew for every element.
-    correction1, correction2 = torch.stack([lr / (1 - beta1**step), (1 - beta2**step).rsqrt()]).unbind()
+    # A stack has to be written to memory; from two separate numbers a compiler would compute the powers anew for every
+    # element of the parameter.
+    count = step.to(lr.device)
+    correction1, correction2 = torch.stack([lr / (1 - beta1**count), (1 - beta2**count).rsqrt()]).unbind()
     return param - correction1 * mean / (square.sqrt() * correction2 + group["eps"]), new
 
 

@@ -38,13 +38,15 @@ def call(module: Any, x: Any) -> Any:
             or own["_backward_hooks"]
             or own["_backward_pre_hooks"]
             or "forward" in own
+            or own.get("_compiled_call_impl")
         ):
             x = layer(x)
         elif kind is nn.Sequential:
             layers.extend(reversed(own["_modules"].values()))
         elif kind is nn.Linear:
             params = own["_parameters"]
-            x = F.linear(x, params["weight"], params["bias"]) if "weight" in params else layer(x)
+            plain = "weight" in params and "bias" in params  # both are parameters, or the bias is None
+            x = F.linear(x, params["weight"], params["bias"]) if plain else layer(x)
         elif kind is nn.ReLU:
             x = torch.relu_(x) if layer.inplace else torch.relu(x)
         else:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from agent_parts import make_agent
+from agent_parts import make_agent, make_batch
 from torch import nn
 from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer, RMSprop
 
-from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -25,19 +24,6 @@ RMSPROP = functools.partial(RMSprop, lr=1e-2, momentum=0.5, centered=True)
 
 class MyAdam(Adam):
     """Might do anything else in its step."""
-
-
-def make_batch(seed: int, n: int = 8) -> Batch:
-    g = torch.Generator().manual_seed(seed)
-    obs, next_obs = torch.randn(2, n, 5, generator=g)
-    return Batch(
-        obs=obs,
-        action=torch.randint(2, (n,), generator=g),
-        reward=torch.randn(n, generator=g),
-        next_obs=next_obs,
-        discount=torch.full((n,), 0.9),
-        weight=torch.rand(n, generator=g),
-    )
 
 
 def make_twins(agent: str = "DQN", **options: Any) -> tuple[Any, Any]:
