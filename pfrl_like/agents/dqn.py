@@ -97,11 +97,12 @@ class DQN(OffPolicyAgent):
         recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
         device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence. Otherwise it is the replay buffer
-            that has such an argument.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be
+            indexable then. Otherwise it is the replay buffer that has such an argument.
         burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.

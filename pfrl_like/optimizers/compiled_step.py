@@ -32,7 +32,7 @@ class CompiledStep:
     """Learns from batches like a loss followed by `GradientStep`, within float error.
 
     The first update runs uncompiled, since it makes the optimiser's state; the second one compiles, which takes some
-    20 seconds, or 2 when the compiler's cache on disk knows the region. Another batch size, other hyperparameters of
+    30 seconds, or 5 when the compiler's cache on disk knows the region. Another batch size, other hyperparameters of
     the optimiser than the learning rate, and parameters that are added, frozen or set free compile again.
 
     Args:
