@@ -35,6 +35,4 @@ class PAL(DQN):
         if getattr(next_value, "action_mask", None) is not None:  # what is forbidden there cannot be kept to
             forbidden = next_value.without_forbidden(torch.zeros_like(next_value.q_values)).isneginf()
             next_gap = next_gap.masked_fill(forbidden.gather(1, batch.action.long().unsqueeze(1)).squeeze(1), torch.inf)
-        return persistent_advantage_learning_target(
-            batch.reward, batch.discount, bootstrap, gap, next_gap, self.alpha
-        )
+        return persistent_advantage_learning_target(batch.reward, batch.discount, bootstrap, gap, next_gap, self.alpha)
