@@ -19,6 +19,7 @@ from pfrl_like.functions.td import (
     dynamic_policy_programming_target,
     persistent_advantage_learning_target,
 )
+from pfrl_like.utils.recurrent import sequence_outputs
 
 # Three rows: one step with gamma 0.5; two steps with gamma 0.5 (discount 0.25); a terminal step.
 REWARD = torch.tensor([1.0, 3.0, 5.0])
@@ -190,6 +191,19 @@ def test_the_mean_of_dpp_leaves_forbidden_actions_out() -> None:
     eta = math.log(2)
     # 6 + 1 + 0.5 * 18 - 6,   12 + 3 + 0.25 * 8 - (16 - 4 / 17),   9 + 5 - 35 / 3
     close(targets("DPP", MASKED, eta=eta), [10.0, 1 + 4 / 17, 7 / 3])
+
+
+def test_recurrent_values_of_both_states_are_those_of_the_sequences() -> None:
+    g = torch.Generator().manual_seed(0)
+    obs, next_obs = torch.randn(2, 3, 5, generator=g)
+    lengths = torch.tensor([2, 1])  # time first: a0, b0, a1
+    batch = Batch(obs, torch.tensor([0, 1, 1]), REWARD, next_obs, DISCOUNT, lengths=lengths)
+    al: Any = make_agent("AL", recurrent=True, alpha=0.5)
+    dqn: Any = make_agent("DQN", recurrent=True)
+    dqn.load_state_dict(al.state_dict())
+    value = sequence_outputs(al.target_model, obs, None, lengths)
+    gap = value.max - value.evaluate_actions(batch.action)
+    torch.testing.assert_close(al.loss(batch)[1], dqn.loss(batch)[1] - 0.5 * gap)
 
 
 # Other forms of value
