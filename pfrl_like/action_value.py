@@ -88,6 +88,23 @@ class ActionValue(ABC):
         with torch.no_grad():
             bootstrap = next_value.max if next_action is None else next_value.evaluate_actions(next_action)
             target = td_target(reward, discount, bootstrap)
+        error = target - value  # as in target_loss; a call of it would cost more than these lines
+        return elementwise(error), error.detach(), value.detach()
+
+    def target_loss(
+        self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss of Q(s, a) against numbers; distributional forms compare their means with them.
+
+        Args:
+            action: Actions taken, [B, ...].
+            target: What Q(s, a) should be, [B]; takes no gradient.
+            elementwise: Loss of a TD error.
+
+        Returns:
+            As `td_loss`.
+        """
+        value = self.evaluate_actions(action)
         error = target - value
         return elementwise(error), error.detach(), value.detach()
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
-from pfrl_like.agents import DQN, CategoricalDoubleDQN, CategoricalDQN, DoubleDQN
+from pfrl_like.agents import AL, DPP, DQN, PAL, CategoricalDoubleDQN, CategoricalDQN, DoubleDQN, DoublePAL
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
@@ -30,6 +30,10 @@ AGENTS: dict[str, type[DQN]] = {
     "DoubleDQN": DoubleDQN,
     "CategoricalDQN": CategoricalDQN,
     "CategoricalDoubleDQN": CategoricalDoubleDQN,
+    "AL": AL,
+    "PAL": PAL,
+    "DoublePAL": DoublePAL,
+    "DPP": DPP,
 }
 BUFFERS: dict[str, Callable[..., Any]] = {
     "uniform": ReplayBuffer,

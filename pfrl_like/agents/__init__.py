@@ -1,7 +1,11 @@
 """Agents: how to act, how to learn."""
 
+from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
 from pfrl_like.agents.double_dqn import DoubleDQN as DoubleDQN
+from pfrl_like.agents.double_pal import DoublePAL as DoublePAL
+from pfrl_like.agents.dpp import DPP as DPP
 from pfrl_like.agents.dqn import DQN as DQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
+from pfrl_like.agents.pal import PAL as PAL

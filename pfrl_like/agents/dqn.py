@@ -19,6 +19,7 @@ from pfrl_like.utils.recurrent import sequence_outputs
 from pfrl_like.utils.spaces import space_kind
 
 NextAction = Callable[[Any, Batch], Tensor]
+Target = Callable[[Any, Any, Tensor, Batch], Tensor]
 
 
 def value_of(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -42,6 +43,7 @@ def dqn_loss(
     elementwise: Callable[[Tensor], Tensor] = huber,
     accumulator: str = "mean",
     value_type: type[Any] = ActionValue,
+    target: Target | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of Q-learning; the Q-function's output type says what is compared (values, atoms, quantiles).
 
@@ -54,6 +56,8 @@ def dqn_loss(
         elementwise: Loss of one TD error, for Q-functions that give plain values.
         accumulator: "mean" or "sum" over the rows.
         value_type: What the Q-function has to give.
+        target: Gives the targets, [N], of Q'(s, .), Q'(s', .), the value of the next state to bootstrap from, [N], and
+            the batch, Q' being the target network; None for the targets of Q-learning.
 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
@@ -67,7 +71,13 @@ def dqn_loss(
     with torch.no_grad():
         next_q = value_of(target_q_function, batch, next=True)
         action = None if next_action is None else next_action(q_function, batch)
-    loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
+        if target is not None:
+            bootstrap = next_q.max if action is None else next_q.evaluate_actions(action)
+            wanted = target(value_of(target_q_function, batch), next_q, bootstrap, batch)
+    if target is None:
+        loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
+    else:
+        loss, td_error, value = q.target_loss(batch.action, wanted, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
@@ -111,6 +121,8 @@ class DQN(OffPolicyAgent):
 
     #: What chooses the action that is bootstrapped from; None for the target network.
     next_action: NextAction | None = None
+    #: What makes the targets, as in `dqn_loss`; None for those of Q-learning.
+    target: Target | None = None
 
     def __init__(
         self,
@@ -159,7 +171,7 @@ class DQN(OffPolicyAgent):
         loss, td_error, value = dqn_loss(
             self.model, self.target_model, batch,
             next_action=self.next_action, elementwise=self.elementwise, accumulator=self.batch_accumulator,
-            value_type=self.value_type,
+            value_type=self.value_type, target=self.target,
         )  # fmt: skip
         return loss, td_error, {"loss": loss.detach(), "q": value}
 

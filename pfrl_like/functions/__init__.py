@@ -7,4 +7,7 @@ from pfrl_like.functions.losses import quantile_huber as quantile_huber
 from pfrl_like.functions.losses import weighted_mean as weighted_mean
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix as lower_triangular_matrix
 from pfrl_like.functions.returns import n_step_returns as n_step_returns
+from pfrl_like.functions.td import advantage_learning_target as advantage_learning_target
+from pfrl_like.functions.td import dynamic_policy_programming_target as dynamic_policy_programming_target
+from pfrl_like.functions.td import persistent_advantage_learning_target as persistent_advantage_learning_target
 from pfrl_like.functions.td import td_target as td_target

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from agent_parts import make_agent
+from agent_parts import AGENTS, make_agent
 
 from pfrl_like.batch import Batch
 from pfrl_like.functions import n_step_returns
@@ -45,7 +45,7 @@ def sequences(seed: int) -> Batch:
     return Batch(obs, action, REWARD, next_obs, DISCOUNT, lengths=LENGTHS)
 
 
-@pytest.mark.parametrize("name", ["DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN"])
+@pytest.mark.parametrize("name", AGENTS)
 @pytest.mark.parametrize("num_steps", [2, 3])
 def test_an_agent_learns_from_the_value_after_n_steps(name: str, num_steps: int) -> None:
     agent: Any = make_agent(name, recurrent=True, num_steps=num_steps)

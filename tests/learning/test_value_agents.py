@@ -19,10 +19,13 @@ from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.testing import Chain
+from pfrl_like.testing.chain import STAY
 
 GAMMA = 0.5
 SIZE = 3
 STEPS = 400
+ALPHA = 0.5
+GAP_INCREASING = ("AL", "PAL", "DoublePAL")
 ATOMS = torch.linspace(0.0, 6.0, 13)  # the largest value is 3 + 0.5 * 22 / 7 = 4.57
 
 
@@ -52,6 +55,8 @@ def make_agent(agent: str, buffer: str = "uniform", **options: Any) -> DQN:
     """An agent that acts at random and learns fast."""
     distributional = agent.startswith("Categorical")
     q_function = DistributionTable() if distributional else Table()
+    if agent in GAP_INCREASING:
+        options["alpha"] = ALPHA
     return AGENTS[agent](
         q_function,
         torch.optim.Adam(q_function.parameters(), lr=0.2 if distributional else 0.1),
@@ -100,7 +105,15 @@ def test_agent_learns_the_values_of_the_chain(agent: str, task: str, way: str, t
     one, chain = make_agent(agent), TASKS[task]
     WAYS[way](one, chain, tmp_path, STEPS)
     tolerance = 0.1 if agent.startswith("Categorical") else 0.02
-    np.testing.assert_allclose(learnt_values(one), chain.q_values(GAMMA)[:SIZE], atol=tolerance)
+    learnt, true = learnt_values(one), chain.q_values(GAMMA)[:SIZE]
+    best = true.max(1, keepdims=True)
+    if agent == "DPP":  # what is not the best sinks without end
+        np.testing.assert_allclose(learnt.max(1), true.max(1), atol=tolerance)
+        assert (learnt[:, STAY] < true[:, STAY]).all()
+        return
+    if agent in GAP_INCREASING:  # x = true - alpha * (best - x); who stays finds the same gap again, for PAL
+        true = (true - ALPHA * best) / (1 - ALPHA)
+    np.testing.assert_allclose(learnt, true, atol=tolerance)
 
 
 @pytest.mark.parametrize("buffer", ["prioritized", "episodic"])
@@ -129,8 +142,13 @@ def test_agent_learns_the_values_of_abc(agent: str, tmp_path: Path) -> None:
     one = make_agent(agent)  # ABC of size 2 has observations of 4 numbers, like the chain
     train_agent(one, ABC(size=2), STEPS, tmp_path)
     # right and right: the return 1 after two steps, so gamma and 1; every wrong action ends the episode with nothing
-    expected = [[GAMMA, 0.0], [0.0, 1.0]]
-    np.testing.assert_allclose(learnt_values(one)[:2], expected, atol=0.1 if agent.startswith("Categorical") else 0.02)
+    expected = np.array([[GAMMA, 0.0], [0.0, 1.0]])
+    learnt = learnt_values(one)[:2]
+    if agent == "DPP":
+        learnt = np.maximum(learnt, 0.0)
+    if agent == "AL":  # x = 0 - alpha * (best - x); for PAL there is no gap after the end
+        expected -= ALPHA / (1 - ALPHA) * np.array([[0.0, GAMMA], [1.0, 0.0]])
+    np.testing.assert_allclose(learnt, expected, atol=0.1 if agent.startswith("Categorical") else 0.02)
 
 
 class DistributionalHead(nn.Module):

@@ -1,0 +1,43 @@
+"""Advantage Learning (Bellemare et al. 2016, arXiv:1512.04860)."""
+
+from typing import Any
+
+from torch import Tensor
+
+from pfrl_like.agents.dqn import DQN
+from pfrl_like.batch import Batch
+from pfrl_like.functions.td import advantage_learning_target
+
+
+class AL(DQN):
+    """DQN whose targets take a part of the action gap off, so that the best action stands out from the others.
+
+    Args:
+        args: As `DQN`.
+        alpha: Weight of the advantage, in [0, 1); 0 is DQN.
+        kwargs: As `DQN`.
+
+    Raises:
+        ValueError: If `alpha` is out of range, and as `DQN`.
+        TypeError: As `DQN`.
+    """
+
+    def __init__(self, *args: Any, alpha: float = 0.9, **kwargs: Any) -> None:
+        self.alpha = checked_alpha(alpha)
+        super().__init__(*args, **kwargs)
+
+    def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
+        """`advantage_learning_target` of the target network's values."""
+        gap = -value.compute_advantage(batch.action)
+        return advantage_learning_target(batch.reward, batch.discount, bootstrap, gap, self.alpha)
+
+
+def checked_alpha(alpha: float) -> float:
+    """The weight of an advantage, refused if out of range.
+
+    Raises:
+        ValueError: If it is not in [0, 1).
+    """
+    if not 0 <= alpha < 1:
+        raise ValueError(f"alpha is {alpha!r}, expected a number from 0 to below 1")
+    return alpha
