@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils
+from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils, wrappers
 from pfrl_like.nn import RecurrentSequential
 
 
 class HideVelocities(gymnasium.ObservationWrapper):
-    """Leaves the cart's position and the pole's angle of CartPole's observation, each divided by its limit."""
+    """Leaves the cart's position and the pole's angle of CartPole's observation, scaled so that a step's change is seen."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
@@ -21,7 +21,7 @@ class HideVelocities(gymnasium.ObservationWrapper):
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
         """Positions without velocities, float32 [2]."""
-        return np.array([observation[0] / 2.4, observation[2] / 0.2095], dtype=np.float32)
+        return np.array([5 * observation[0], 20 * observation[2]], dtype=np.float32)
 
 
 def parse_args() -> argparse.Namespace:
@@ -30,11 +30,13 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of all random streams")
     parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
     parser.add_argument("--steps", type=int, default=100_000, help="environment steps of training")
-    parser.add_argument("--episodic-update-len", type=int, default=10, help="steps of a training sequence")
-    parser.add_argument("--minibatch-size", type=int, default=32, help="sequences in a minibatch")
+    parser.add_argument("--episodic-update-len", type=int, default=20, help="steps of a training sequence")
+    parser.add_argument("--num-steps", type=int, default=3, help="of the returns within a sequence")
+    parser.add_argument("--minibatch-size", type=int, default=64, help="sequences in a minibatch")
     parser.add_argument("--replay-start-size", type=int, default=1_000, help="steps before the first update")
-    parser.add_argument("--update-interval", type=int, default=4, help="steps between updates")
-    parser.add_argument("--target-update-interval", type=int, default=400, help="of the target network")
+    parser.add_argument("--update-interval", type=int, default=256, help="steps between rounds of updates")
+    parser.add_argument("--n-times-update", type=int, default=32, help="updates in a round")
+    parser.add_argument("--target-update-interval", type=int, default=256, help="of the target network")
     parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
     parser.add_argument("--eval-interval", type=int, default=10_000, help="steps between evaluations")
     parser.add_argument("--load", default=None, help="directory of a saved agent: in that of a run, <t>_finish or best")
@@ -52,23 +54,23 @@ def main() -> None:
     env.action_space.seed(args.seed)
 
     q_function = RecurrentSequential(
-        nn.Linear(2, 64),
-        nn.ReLU(),
-        nn.LSTM(64, 64),
-        nn.Linear(64, env.action_space.n),
+        nn.GRU(2, 128),
+        nn.Linear(128, env.action_space.n),
         q_functions.DiscreteActionValueHead(),
     )
     agent = agents.DQN(
         q_function,
         torch.optim.Adam(q_function.parameters(), lr=1e-3),
-        replay_buffers.EpisodicReplayBuffer(100_000),
+        replay_buffers.EpisodicReplayBuffer(50_000, by_length=True),
         gamma=0.99,
-        explorer=explorers.LinearDecayEpsilonGreedy(1.0, 0.05, 10_000, env.action_space.sample),
+        explorer=explorers.LinearDecayEpsilonGreedy(1.0, 0.05, 8_000, env.action_space.sample),
         gpu=args.gpu,
         replay_start_size=args.replay_start_size,
         minibatch_size=args.minibatch_size,
         update_interval=args.update_interval,
+        n_times_update=args.n_times_update,
         target_update_interval=args.target_update_interval,
+        num_steps=args.num_steps,
         episodic_update_len=args.episodic_update_len,
         recurrent=True,
         max_grad_norm=10.0,
@@ -81,16 +83,21 @@ def main() -> None:
         print(f"n_runs: {args.eval_n_runs} mean: {scores['mean']} median: {scores['median']} stdev: {scores['stdev']}")
         return
 
+    def set_learning_rate(env: gymnasium.Env, agent: agents.DQN, value: float) -> None:
+        for group in agent.optimizer.param_groups:
+            group["lr"] = value
+
     outdir = experiments.prepare_output_dir(args, args.outdir)
     experiments.train_agent_with_evaluation(
         agent,
-        env,
+        wrappers.ScaleReward(env, 0.01),  # so that values are of the size of what a GRU gives
         steps=args.steps,
         eval_n_steps=None,
         eval_n_episodes=args.eval_n_runs,
         eval_interval=args.eval_interval,
         eval_env=eval_env,
         outdir=outdir,
+        step_hooks=[experiments.LinearInterpolationHook(args.steps, 1e-3, 0.0, set_learning_rate)],
         progress=True,
     )
     saved = Path(outdir) / f"{args.steps}_finish"
