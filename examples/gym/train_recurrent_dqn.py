@@ -13,7 +13,7 @@ from pfrl_like.nn import RecurrentSequential
 
 
 class HideVelocities(gymnasium.ObservationWrapper):
-    """Leaves the cart's position and the pole's angle of CartPole's observation, scaled so that a step's change is seen."""
+    """Leaves the cart's position and the pole's angle, scaled so that the change of one step is seen."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
