@@ -18,6 +18,7 @@ TESTS = (
     "tests/golden/test_td_loss.py",
     "tests/golden/test_dqn_loss.py",
     "tests/golden/test_categorical_dqn.py",
+    "tests/golden/test_advantage_learning.py",
     "tests/unit/agents/test_update.py",
     "tests/unit/agents/test_dqn_arguments.py",
     "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[DQN-uniform-False]",
@@ -53,6 +54,12 @@ class Fault:
 FAULTS = (
     Fault(
         "the sign of the TD error",
+        "action_value.py",
+        "error = target - value  #",
+        "error = value - target  #",
+    ),
+    Fault(
+        "the sign of the TD error of targets that are numbers",
         "action_value.py",
         "error = target - value\n",
         "error = value - target\n",

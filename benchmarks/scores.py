@@ -66,8 +66,10 @@ class Task:
     agents: tuple[str, ...]
 
 
+VARIANTS = ("DQN", "DoubleDQN", "CategoricalDQN", "AL", "PAL", "DoublePAL", "DPP")
+
 TASKS = {
-    "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, ("DQN", "DoubleDQN", "CategoricalDQN")),
+    "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, VARIANTS),
     "cartpole-po": Task(lambda: HideVelocities(gymnasium.make("CartPole-v1")), 100_000, 450.0, 5, ("DQN",)),
 }
 
@@ -113,6 +115,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 
+#: What single agents have of their own: (task, agent) to arguments of the agent.
+OWN: dict[tuple[str, str], dict[str, Any]] = {}
+
 
 def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     """The parts of one run, as a user would put them together."""
@@ -135,8 +140,9 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     )
     optimizer = torch.optim.Adam(q_function.parameters(), lr=settings["lr"])
     return getattr(agents, name)(
-        q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent, **settings["agent"]
-    )
+        q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent,
+        **settings["agent"], **OWN.get((task, name), {}),
+    )  # fmt: skip
 
 
 def run(job: tuple[str, str, int]) -> dict[str, Any]:
@@ -172,7 +178,7 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
         "score": float(np.mean(returns)),
         "returns": returns,
         "seconds": round(seconds, 1),
-        "settings": fingerprint(task),
+        "settings": fingerprint(task, name),
         "versions": {
             "pfrl_like": pfrl_like.__version__,
             "torch": torch.__version__,
@@ -199,9 +205,10 @@ def greedy_returns(agent: Any, env: gymnasium.Env) -> list[float]:
     return returns
 
 
-def fingerprint(task: str) -> str:
+def fingerprint(task: str, name: str) -> str:
     """Tells results of other hyperparameters apart."""
-    text = json.dumps([SETTINGS[task], TASKS[task].steps, EPISODES], sort_keys=True)
+    own = [OWN[task, name]] if (task, name) in OWN else []
+    text = json.dumps([SETTINGS[task], TASKS[task].steps, EPISODES, *own], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -210,7 +217,9 @@ def read_results(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [line for line in lines if line["task"] in TASKS and line["settings"] == fingerprint(line["task"])]
+    return [
+        line for line in lines if line["task"] in TASKS and line["settings"] == fingerprint(line["task"], line["agent"])
+    ]
 
 
 def print_table(results: list[dict[str, Any]]) -> None:
