@@ -66,7 +66,7 @@ class Task:
     agents: tuple[str, ...]
 
 
-VARIANTS = ("DQN", "DoubleDQN", "CategoricalDQN", "AL", "PAL", "DoublePAL", "DPP")
+VARIANTS = ("DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN", "AL", "PAL", "DoublePAL", "DPP")
 
 TASKS = {
     "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, VARIANTS),
