@@ -1,14 +1,14 @@
 """`Actor`: an agent's acting half, in a process of its own; what it lives through goes to the learner's process."""
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pfrl_like.agent import AsyncAgent
 from pfrl_like.agents.shared_weights import SharedWeights
@@ -18,6 +18,9 @@ from pfrl_like.processes.shared_arrays import Layout
 
 #: Steps that go to the learner together, and seconds after which fewer do.
 ROWS, SECONDS = 32, 0.1
+
+#: Arrays that all actors share: steps made before and by each of them, whether the poller listens, whether to wait.
+STEPS, LISTENING, HOLD = range(3)
 
 #: Seconds that an actor waits for the poller to begin.
 PATIENCE = 10.0
@@ -76,11 +79,11 @@ class Actor(AsyncAgent):
 
     Args:
         acting: An agent's acting half (`OffPolicyAgent.acting_copy`).
-        pipe: Connection to who learns: of messages (kind, content). "save", "load" and "get_statistics" are answered
-            by pairs (whether it was done, result or reason).
+        pipe: Connection to who learns: of messages (kind, content), of which all but "rows" and "stop_episode" are
+            answered by pairs (whether it was done, result or reason).
         weights: Where newer parameters come from, looked at before each action in training; None for nowhere.
-        steps: Steps made by each actor, shared with the others, behind those made before; None counts the own ones.
-        index: Place of the own count in `steps`.
+        counts: Arrays shared with the other actors and the learner; None counts the own steps alone.
+        index: Number of this actor.
     """
 
     def __init__(
@@ -88,12 +91,12 @@ class Actor(AsyncAgent):
         acting: Any,
         pipe: Any,
         weights: SharedWeights | None = None,
-        steps: NDArray[np.int64] | None = None,
-        index: int = 1,
+        counts: SharedArrays | None = None,
+        index: int = 0,
     ) -> None:
         self.acting, self.pipe = acting, pipe
-        self._weights, self._index = weights, index
-        self._steps = np.zeros(index + 1, np.int64) if steps is None else steps
+        self._weights, self._counts, self._index = weights, counts, index
+        self._steps = np.zeros(index + 2, np.int64) if counts is None else counts.arrays[STEPS]
         self._sender = RowSender(self._send)
         acting.replay_buffer = self._sender
         self._process_idx: int | None = None
@@ -120,10 +123,9 @@ class Actor(AsyncAgent):
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Choose an action; `action_mask` says which are allowed, [n_actions]."""
         self.acting.training = self.training
-        if self.training:  # an evaluation is of the parameters of one moment
+        if self.training:
             self.acting.t = self.t
-            if self._weights is not None:
-                self._weights.refresh()
+            self._refresh()
         return self.acting.act(obs, action_mask=action_mask)
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
@@ -131,7 +133,15 @@ class Actor(AsyncAgent):
         self.acting.training = self.training
         self.acting.observe(obs, reward, done, reset, action_mask=action_mask)
         if self.training:
-            self._steps[self._index] += 1
+            self._steps[1 + self._index] += 1
+            self._wait_for_learner()
+
+    @contextlib.contextmanager
+    def eval_mode(self) -> Iterator[None]:
+        """Within it the actor neither explores nor tells the learner, and keeps the parameters of its beginning."""
+        self._refresh()
+        with super().eval_mode():
+            yield
 
     def stop_episode(self) -> None:
         """Leave the episode that runs: what comes next belongs to a new one."""
@@ -156,9 +166,23 @@ class Actor(AsyncAgent):
         return statistics
 
     def close(self) -> None:
-        """Send what is left and hang up."""
-        self._sender.flush()
-        self.pipe.close()
+        """Send what is left and hang up, once all has been stored."""
+        if not self.pipe.closed:
+            try:
+                self._ask("hang_up", None)
+            finally:
+                self.pipe.close()
+
+    def _refresh(self) -> None:
+        if self._weights is not None:
+            self._weights.refresh()
+
+    def _wait_for_learner(self) -> None:
+        """Wait while the learner is behind, if there is a pace to keep."""
+        if self._counts is not None and self._counts.arrays[HOLD][0]:
+            self._sender.flush()
+            while self._counts.arrays[HOLD][0] and self._counts.arrays[LISTENING][0]:
+                time.sleep(0.001)
 
     def _send(self, message: Any) -> None:
         try:
@@ -178,7 +202,7 @@ class Actor(AsyncAgent):
         return answer
 
     def _left_alone(self) -> WorkerError:
-        return WorkerError(self._index - 1, "has lost its learner, whose poller no longer listens")
+        return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
 
 
 class ActorFactory:
@@ -190,7 +214,7 @@ class ActorFactory:
         address: Where the poller listens.
         key: What it wants to hear.
         weights: Name and layout of the shared parameters.
-        steps: Name and layout of the counts of steps, behind them whether the poller listens.
+        counts: Those of the arrays STEPS, LISTENING and HOLD.
         representative: The agent that stands for all actors in the learner's process; it stays there.
     """
 
@@ -201,12 +225,12 @@ class ActorFactory:
         address: str,
         key: bytes,
         weights: tuple[str, Layout],
-        steps: tuple[str, Layout],
+        counts: tuple[str, Layout],
         representative: Any,
     ) -> None:
         self._acting = Portable(lambda: acting)
         self._modules, self._address, self._key = modules, address, key
-        self._weights, self._steps = weights, steps
+        self._weights, self._counts = weights, counts
         self.representative = representative
 
     def __getstate__(self) -> dict[str, Any]:
@@ -220,7 +244,8 @@ class ActorFactory:
             RuntimeError: If the poller has not been started.
         """
         torch.set_num_threads(1)
-        steps, listening = SharedArrays.attach(*self._steps).arrays
+        counts = SharedArrays.attach(*self._counts)
+        steps, listening = counts.arrays[STEPS], counts.arrays[LISTENING]
         if not 0 <= process_idx < len(steps) - 1:
             raise ValueError(f"process_idx is {process_idx}, expected 0 to {len(steps) - 2}: one for each actor")
         deadline = time.monotonic() + PATIENCE
@@ -228,12 +253,12 @@ class ActorFactory:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no poller listens after {PATIENCE:g} s; call poller.start() before the actors run")
             time.sleep(0.01)
-        acting = self._acting()
+        acting = self._acting().acting_copy()  # several actors may live in one process
         vary_streams(acting.explorer, process_idx)
         weights = SharedWeights([getattr(acting, name) for name in self._modules], SharedArrays.attach(*self._weights))
         pipe = Client(self._address, authkey=self._key)
         pipe.send(process_idx)
-        return Actor(acting, pipe, weights, steps, process_idx + 1)
+        return Actor(acting, pipe, weights, counts, process_idx)
 
 
 def vary_streams(explorer: Any, index: int) -> None:

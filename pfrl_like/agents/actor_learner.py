@@ -1,4 +1,4 @@
-"""Actors in processes, a learner in a thread, around any agent with a replay buffer (as in Horgan et al. 2018, arXiv:1803.00933).
+"""Actors in processes and a learner in a thread, around any agent with a replay buffer (after arXiv:1803.00933).
 
 Actors (`agents/actor.py`) send their steps to the poller, a thread that puts them into the agent's replay buffer; the
 learner, another, samples and updates. They take turns by a lock that neither can keep from the other.
@@ -12,10 +12,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any
 
-from pfrl_like.agents.actor import ActorFactory
+from pfrl_like.agents.actor import HOLD, LISTENING, STEPS, ActorFactory
 from pfrl_like.agents.shared_weights import SharedWeights
 from pfrl_like.processes import SharedArrays
 from pfrl_like.processes.shared_arrays import ensure_tracker
@@ -23,7 +24,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.fair_lock import FairLock
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
-#: Steps for which the learner may owe updates before the poller lets the actors wait, with `updates_per_step`.
+#: Steps for which the learner may owe updates before the actors have to wait, with `updates_per_step`.
 SLACK = 100
 
 #: Seconds that the poller, asked to stop, goes on listening to actors that have not hung up.
@@ -49,12 +50,12 @@ class Representative:
     Args:
         agent: The agent.
         lock: Held meanwhile.
-        steps: Steps before those of the actors, and of each actor.
+        counts: Arrays shared with the actors.
         weights: Published after loading.
     """
 
-    def __init__(self, agent: Any, lock: FairLock, steps: Any, weights: SharedWeights) -> None:
-        self.agent, self._lock, self._steps, self._weights = agent, lock, steps, weights
+    def __init__(self, agent: Any, lock: FairLock, counts: SharedArrays, weights: SharedWeights) -> None:
+        self.agent, self._lock, self._counts, self._weights = agent, lock, counts, weights
 
     @property
     def device(self) -> Any:
@@ -70,7 +71,12 @@ class Representative:
     def t(self, t: int) -> None:
         with self._lock:
             self.agent.t = t
-            self._steps[0] = t - self._steps[1:].sum()
+            steps = self._counts.arrays[STEPS]
+            steps[0] = t - steps[1:].sum()
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Within it the agent does not learn, so that no lock is held in a process that is forked."""
+        return self._lock
 
     def save(self, dirname: str) -> None:
         """Save the agent."""
@@ -96,23 +102,26 @@ class Pace:
 
     Args:
         updates_per_step: Updates for each step; None for as many as there is time for.
+        counts: Arrays shared with the actors; HOLD is set while they had better wait.
     """
 
-    def __init__(self, updates_per_step: float | None) -> None:
-        self.updates_per_step = updates_per_step
+    def __init__(self, updates_per_step: float | None, counts: SharedArrays) -> None:
+        self.updates_per_step, self._counts = updates_per_step, counts
         self._steps: int | None = None  # since the first update
         self._updates = 0
-        self.idle = True  # the learner could not update when it last tried
 
     def step(self) -> None:
         """A step has come."""
         if self._steps is not None:
             self._steps += 1
 
-    def update(self) -> None:
-        """An update has been made."""
-        self._steps = self._steps or 0
-        self._updates += 1
+    def updated(self, learnt: bool) -> None:
+        """The learner has made an update, or found that it cannot."""
+        if learnt:
+            self._steps = self._steps or 0
+            self._updates += 1
+        behind = self.updates_per_step is not None and self.owed > 1.0 + SLACK * self.updates_per_step
+        self._counts.arrays[HOLD][0] = learnt and behind
 
     @property
     def owed(self) -> float:
@@ -120,11 +129,6 @@ class Pace:
         if self.updates_per_step is None:
             return float("inf")
         return 1.0 if self._steps is None else 1.0 + self._steps * self.updates_per_step - self._updates
-
-    @property
-    def learner_is_behind(self) -> bool:
-        """Whether the actors had better wait."""
-        return self.updates_per_step is not None and not self.idle and self.owed > 1.0 + SLACK * self.updates_per_step
 
 
 class Learner:
@@ -177,13 +181,15 @@ class Learner:
                 if self.updates == self.n_updates:
                     return
                 with self.lock:
-                    self.pace.idle = not self._update()
-                if self.pace.idle:
+                    learnt = self._update()
+                self.pace.updated(learnt)
+                if not learnt:
                     self.news.wait(0.05)
                     self.news.clear()
         except BaseException as error:
             self.failure.fail(error)
         finally:
+            self.pace.updated(False)
             self.stop_event.set()
 
     def _update(self) -> bool:
@@ -194,7 +200,6 @@ class Learner:
         if agent.optim_t == before:  # a recurrent agent that lacks episodes
             return False
         self.updates += 1
-        self.pace.update()
         if self.updates % self.actor_update_interval == 0:
             self.weights.publish()
             if self.update_counter is not None:
@@ -218,7 +223,7 @@ class Poller:
         learner: Told of news.
         stop_event: Ends the thread, once all actors have hung up or some seconds have passed.
         failure: Told of errors.
-        listening: Its first element is 1 while the poller listens.
+        counts: Arrays shared with the actors; LISTENING is set while the poller listens.
         release: Called at the end.
     """
 
@@ -231,28 +236,25 @@ class Poller:
         learner: Learner,
         stop_event: threading.Event,
         failure: FailureEvent,
-        listening: Any,
+        counts: SharedArrays,
         release: Callable[[], Any],
     ) -> None:
         self.representative, self.lock, self.server, self.key = representative, lock, server, key
         self.learner, self.stop_event, self.failure = learner, stop_event, failure
-        self.listening, self.release = listening, release
+        self.counts, self.release = counts, release
         self.actors: dict[Connection, int] = {}
         self.had_actors = False
 
     def run(self) -> None:
         """Listen until asked to stop; after an error, until the last actor has gone."""
         try:
-            self.listening[0] = 1
+            self.counts.arrays[LISTENING][0] = 1
             asked_at: float | None = None
             while True:
                 if self._is_over and asked_at is None:
                     asked_at = time.monotonic()
                 if asked_at is not None and (not self.actors or time.monotonic() > asked_at + GRACE):
                     return
-                if self.learner.pace.learner_is_behind and not self.learner.stop_event.is_set():
-                    time.sleep(0.001)  # what the actors send piles up, until they wait
-                    continue
                 for source in wait([self.server, *self.actors], timeout=0.05):
                     if source is self.server:
                         self._welcome()
@@ -261,7 +263,7 @@ class Poller:
         except BaseException as error:
             self.failure.fail(error)
         finally:
-            self.listening[0] = 0
+            self.counts.arrays[LISTENING][0] = 0
             for channel in self.actors:
                 channel.close()
             self.server.close()
@@ -312,6 +314,8 @@ class Poller:
             self.learner.pace.step()
 
     def _answer(self, kind: str, content: Any) -> tuple[bool, Any]:
+        if kind == "hang_up":
+            return True, None
         try:
             method = getattr(self.representative, kind)
             return True, method() if content is None else method(content)
@@ -336,25 +340,24 @@ def setup(
         raise ValueError(f"updates_per_step is {updates_per_step!r}, expected a positive number, or None")
     ensure_tracker()
     weights = SharedWeights([getattr(agent, name) for name in agent.acting_attributes])
-    counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1")))
-    steps, listening = counts.arrays
-    steps[0] = agent.t
+    counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
+    counts.arrays[STEPS][0] = agent.t
     server, address, remove = _listen(n_actors)
     key, lock, failure = os.urandom(32), FairLock(), FailureEvent()
-    representative = Representative(agent, lock, steps, weights)
+    representative = Representative(agent, lock, counts, weights)
     learner = Learner(
-        agent, lock, weights, Pace(updates_per_step), threading.Event(), failure, n_updates=n_updates,
+        agent, lock, weights, Pace(updates_per_step, counts), threading.Event(), failure, n_updates=n_updates,
         actor_update_interval=actor_update_interval, update_counter=update_counter, step_hooks=step_hooks,
         optimizer_step_hooks=optimizer_step_hooks,
     )  # fmt: skip
 
     def release() -> None:
         remove()
-        weights.memory.unlink()
-        counts.unlink()
+        for memory in (weights.memory, counts):
+            memory.unlink()
 
     poller = Poller(
-        representative, lock, server, key, learner, threading.Event(), failure, listening, release
+        representative, lock, server, key, learner, threading.Event(), failure, counts, release
     )  # fmt: skip
     make_actor = ActorFactory(
         agent.acting_copy(), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),

@@ -1,7 +1,6 @@
 """`AsyncWorkers`: the source of the training loop that only watches processes train."""
 
 import logging
-import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,10 +25,6 @@ class AsyncWorkers:
         exception_event: Ends training with an error when it is set; its `error`, if any, is told. None for none.
         logger: Gets a line for every score.
         start_method: How processes start.
-
-    Attributes:
-        max_score: Best score of an evaluation so far.
-        history: Statistics at every evaluation.
     """
 
     def __init__(
@@ -44,8 +39,6 @@ class AsyncWorkers:
     ) -> None:
         self.counters, self.logger = counters, logger
         self.stop_event, self.exception_event = stop_event, exception_event
-        self.max_score = -math.inf
-        self.history: list[dict[str, Any]] = []
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
         arguments = [(job, counters)] * processes
@@ -87,9 +80,7 @@ class AsyncWorkers:
                 if kind == "episode":
                     ended.append(content)
                 elif kind == "score":
-                    self.history.append(content)
-                    self.max_score = max(self.max_score, content["eval_score"])
-                    self.logger.info("step:%s evaluation score:%s", t, content["eval_score"])
+                    self.logger.info("step:%s evaluation score:%s", t, content)
                 else:
                     self._reason = content
         return ended

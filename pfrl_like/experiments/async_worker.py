@@ -1,7 +1,7 @@
 """What a process of asynchronous training does: the serial loop on a clock that all processes share."""
 
-import cProfile
 import contextlib
+import cProfile
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -161,7 +161,7 @@ def _evaluation(evaluation: Evaluation, channel: Connection) -> Callback:
         known = len(evaluation.history)
         evaluation(clock)
         for statistics in evaluation.history[known:]:
-            channel.send(("score", clock.t, statistics))
+            channel.send(("score", clock.t, statistics["eval_score"]))
         if clock.stopped:
             channel.send(("stop", clock.t, clock.reason))
             clock.counters.stop.value = 1

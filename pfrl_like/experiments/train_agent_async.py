@@ -4,7 +4,7 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
@@ -136,7 +136,8 @@ def train_agent_async(
     context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
     totals = context.Array("q", [step_offset, 0])
     counters = Counters(totals, context.RawValue("b", 0))
-    source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
+    with getattr(agent, "paused", nullcontext)():
+        source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
     with closing(source):
         try:
             train(
