@@ -4,6 +4,7 @@ Actors (`agents/actor.py`) send their steps to the poller, a thread that puts th
 learner, another, samples and updates. They take turns by a lock that neither can keep from the other.
 """
 
+import contextlib
 import os
 import shutil
 import socket
@@ -11,8 +12,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any
 
@@ -62,21 +62,12 @@ class Representative:
         """The agent's device."""
         return self.agent.device
 
-    @property
-    def t(self) -> int:
-        """Environment steps received from the actors, and made before."""
-        return int(self.agent.t)
-
-    @t.setter
-    def t(self, t: int) -> None:
+    @contextlib.contextmanager
+    def starting(self, t: int) -> Iterator[None]:
+        """Within it actors are started, at step t; meanwhile nobody holds a lock that a forked process would inherit."""
         with self._lock:
-            self.agent.t = t
-            steps = self._counts.arrays[STEPS]
-            steps[0] = t - steps[1:].sum()
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Within it the agent does not learn, so that no lock is held in a process that is forked."""
-        return self._lock
+            self._start_at(t)
+            yield
 
     def save(self, dirname: str) -> None:
         """Save the agent."""
@@ -88,13 +79,18 @@ class Representative:
         with self._lock:
             self.agent.load(dirname)
             self._weights.publish()
-        self.t = self.agent.t
+            self._start_at(self.agent.t)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """The agent's statistics."""
         with self._lock:
             statistics: list[tuple[str, Any]] = self.agent.get_statistics()
         return statistics
+
+    def _start_at(self, t: int) -> None:
+        steps = self._counts.arrays[STEPS]
+        self.agent.t = t
+        steps[0] = t - steps[1:].sum()
 
 
 class Pace:

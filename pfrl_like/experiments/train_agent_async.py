@@ -3,6 +3,7 @@
 import logging
 import multiprocessing
 import os
+import pickle
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from typing import Any
@@ -125,7 +126,8 @@ def train_agent_async(
         "success_threshold": eval_success_threshold,
     }  # fmt: skip
     job = Job(
-        make_env=_sendable(make_env, "make_env", start_method), make_agent=make_agent,
+        make_env=_sendable(make_env, "make_env", start_method),
+        make_agent=None if make_agent is None else _sendable(make_agent, "make_agent", start_method),
         agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
         steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
         global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
@@ -136,8 +138,14 @@ def train_agent_async(
     context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
     totals = context.Array("q", [step_offset, 0])
     counters = Counters(totals, context.RawValue("b", 0))
-    with getattr(agent, "paused", nullcontext)():
-        source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
+    try:
+        with getattr(agent, "starting", nullcontext)(step_offset):
+            source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
+    except (AttributeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
+            'start_method="fork", which needs no sending'
+        ) from error
     with closing(source):
         try:
             train(

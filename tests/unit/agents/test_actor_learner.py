@@ -230,8 +230,8 @@ def test_explorers_follow_the_steps_of_all_actors():
     explorer = LinearDecayEpsilonGreedy(1.0, 0.0, 100, lambda: 0)
     agent = make_agent(explorer=explorer, replay_start_size=1_000)
     with Training(agent, 2) as training:
-        training.make_actor.representative.t = 10
-        first, second = training.make_actor(0), training.make_actor(1)
+        with training.make_actor.representative.starting(10):
+            first, second = training.make_actor(0), training.make_actor(1)
         play(first, 30)
         play(second, 20)
         assert (first.t, second.t) == (60, 60)

@@ -292,6 +292,13 @@ def test_environments_that_cannot_be_sent_are_refused_with_a_way_out(tmp_path):
         run(tmp_path, make_env=lambda index, test: lock, start_method=None)
 
 
+def test_an_agent_that_cannot_be_sent_is_refused_with_a_way_out(tmp_path):
+    agent = Counting()
+    agent.phi = lambda obs: obs
+    with pytest.raises(TypeError, match="agent cannot be sent.*make_agent"):
+        run(tmp_path, agent=agent, start_method="forkserver")
+
+
 def test_an_agent_that_cannot_act_in_the_environment_is_refused(tmp_path):
     class Other(Chain):
         def __init__(self):
