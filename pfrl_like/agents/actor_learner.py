@@ -64,7 +64,7 @@ class Representative:
 
     @contextlib.contextmanager
     def starting(self, t: int) -> Iterator[None]:
-        """Within it actors are started, at step t; meanwhile nobody holds a lock that a forked process would inherit."""
+        """Within it actors are started, at step t; nobody holds a lock then that a forked process would inherit."""
         with self._lock:
             self._start_at(t)
             yield
