@@ -13,6 +13,7 @@ import torch
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
+from pfrl_like.experiments.evaluator import check_extent
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import check_run, train
@@ -107,6 +108,8 @@ def train_agent_async(
     logger = logger or _LOGGER
     check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
     check_counts(processes=processes)
+    if eval_interval is not None:
+        check_extent(eval_n_steps, eval_n_episodes)
     if (agent is None) == (make_agent is None):
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     seeds = range(processes) if random_seeds is None else [int(seed) for seed in random_seeds]

@@ -189,6 +189,7 @@ def test_profiles_and_checkpoints_are_written(tmp_path):
         ({"random_seeds": [1]}, "random_seeds"),
         ({"processes": 0}, "processes"),
         ({"eval_interval": 0}, "eval_interval"),
+        ({"eval_interval": 10, "eval_n_steps": 5}, "exactly one"),
         ({"evaluation_hooks": [print]}, "does not support train_agent_async"),
     ],
 )
