@@ -1,7 +1,7 @@
 """Observations of goal environments: dicts that tell what is wanted beside what is seen.
 
 The form is that of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (what the state amounts to) and
-`desired_goal`. The environment tells the reward of any pair of goals: `compute_reward(achieved_goal, desired_goal, info)`.
+`desired_goal`, and `compute_reward(achieved_goal, desired_goal, info)` tells the reward of any pair of goals.
 """
 
 from collections.abc import Mapping
