@@ -19,7 +19,9 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--n-bits", type=int, default=10, help="bits to flip, and actions")
     parser.add_argument("--no-her", action="store_true", help="plain replay: goals stay as they were")
-    parser.add_argument("--strategy", default="future", choices=["future", "final", "episode"], help="goals in hindsight")
+    parser.add_argument(
+        "--strategy", default="future", choices=["future", "final", "episode"], help="goals in hindsight"
+    )
     parser.add_argument("--n-goals", type=int, default=4, help="transitions with another goal for each with its own")
     parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
     parser.add_argument("--seed", type=int, default=0, help="of all random streams")

@@ -76,9 +76,7 @@ def test_final_goal_is_the_one_achieved_at_the_end():
 
 def test_episode_goals_are_all_that_were_achieved():
     assert outcomes(walk(n_goals=ALWAYS, strategy="episode")) == {
-        (place, goal, -abs(after - goal), after, 0.5)
-        for place, after in [(0, 1), (1, 3), (3, 6)]
-        for goal in (1, 3, 6)
+        (place, goal, -abs(after - goal), after, 0.5) for place, after in [(0, 1), (1, 3), (3, 6)] for goal in (1, 3, 6)
     }
 
 
