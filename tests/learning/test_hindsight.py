@@ -24,20 +24,18 @@ def make_env(n_bits: int, seed: int = 0) -> BitFlipping:
     return env
 
 
-def make_agent(n_bits: int, buffer: Any, steps: int, width: int, minibatch_size: int) -> DoubleDQN:
+def make_agent(n_bits: int, buffer: Any, steps: int, width: int = 64, lr: float = 5e-3, **options: Any) -> DoubleDQN:
     q_function = FCStateQFunctionWithDiscreteAction(2 * n_bits, n_bits, width, 1)
     env = make_env(n_bits)
     env.action_space.seed(0)
     return DoubleDQN(
         q_function,
-        torch.optim.Adam(q_function.parameters(), lr=1e-3),
+        torch.optim.Adam(q_function.parameters(), lr=lr),
         buffer,
-        0.98,
+        0.9,
         LinearDecayEpsilonGreedy(1.0, 0.1, steps // 2, env.action_space.sample),
-        replay_start_size=200,
-        minibatch_size=minibatch_size,
-        target_update_interval=100,
         phi=concatenate_goal,
+        **{"replay_start_size": 200, "minibatch_size": 64, "target_update_interval": 25, **options},
     )
 
 
@@ -54,7 +52,7 @@ def success_rate(agent: DoubleDQN, n_bits: int) -> float:
 
 def test_dqn_with_hindsight_learns_to_flip_five_bits_in_several_environments(tmp_path: Path) -> None:
     set_random_seed(0)
-    agent = make_agent(5, hindsight(5), steps=800, width=64, minibatch_size=64)
+    agent = make_agent(5, hindsight(5), steps=800)
     train_agent_batch(agent, SerialVectorEnv([make_env(5, seed) for seed in range(4)]), 800, tmp_path)
     assert success_rate(agent, 5) > 0.9
 
@@ -63,8 +61,8 @@ def test_dqn_with_hindsight_learns_to_flip_five_bits_in_several_environments(tmp
 @pytest.mark.parametrize("options", [{"strategy": "final"}, {"strategy": "episode"}, {"num_steps": 3}], ids=str)
 def test_every_strategy_and_longer_returns_learn_to_flip_five_bits(options: dict[str, Any], tmp_path: Path) -> None:
     set_random_seed(0)
-    agent = make_agent(5, hindsight(5, **options), steps=4_000, width=64, minibatch_size=64)
-    train_agent(agent, make_env(5), 4_000, tmp_path)
+    agent = make_agent(5, hindsight(5, **options), steps=2_000)
+    train_agent(agent, make_env(5), 2_000, tmp_path)
     assert success_rate(agent, 5) > 0.9
 
 
@@ -73,7 +71,7 @@ def test_ten_bits_are_learnt_in_hindsight_where_plain_replay_fails(tmp_path: Pat
     rates = []
     for buffer in (hindsight(10), ReplayBuffer(50_000)):
         set_random_seed(0)
-        agent = make_agent(10, buffer, steps=4_000, width=256, minibatch_size=128)
+        agent = make_agent(10, buffer, steps=4_000, width=256, lr=1e-3, minibatch_size=128, target_update_interval=200)
         train_agent(agent, make_env(10), 4_000, tmp_path)
         rates.append(success_rate(agent, 10))
     assert rates[0] > 0.95
