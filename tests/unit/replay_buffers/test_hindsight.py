@@ -1,4 +1,5 @@
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import HindsightReplayBuffer
 from pfrl_like.testing import check_replay_buffer
 
+DATA = Path(__file__).parents[2] / "data"
 ALWAYS = 10**9  # n_goals with which practically every item gets another goal
 
 
@@ -227,3 +229,12 @@ def test_a_state_whose_episodes_are_mixed_is_refused():
     with pytest.raises(ValueError, match="do not lie one after the other"):
         buffer.load_state_dict(state)
     assert len(buffer.sample(4)) == 4
+
+
+def test_a_pfrl_file_without_goals_is_refused_and_the_old_content_stays():
+    buffer = filled([3, 2], n_goals=ALWAYS, strategy="final")
+    with pytest.raises(CheckpointError, match="expected a dict with keys"):
+        buffer.load(str(DATA / "pfrl_0_4_replay_buffer.pkl"), allow_pickle=True)
+    batch = buffer.sample_batch(5)
+    goal = torch.where(batch.obs["observation"] < 50, 3.0, 102.0).expand(5, 2)
+    assert torch.equal(batch.obs["desired_goal"], goal)
