@@ -98,9 +98,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         last_wscale: float = 1.0,
     ) -> None:
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
-        super().__init__(
-            n_dim_obs + n_dim_action, 1, hidden_sizes, normalize_input, False, nonlinearity, last_wscale
-        )
+        super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, normalize_input, False, nonlinearity, last_wscale)
         self.n_input_channels = n_dim_obs + n_dim_action
         self.n_hidden_channels = n_hidden_channels
         self.n_hidden_layers = n_hidden_layers
@@ -207,10 +205,10 @@ class FCBNLateActionSAQFunction(_LateAction):
 
 
 class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
-    """Recurrent Q-function: fully connected layers, an LSTM and a linear layer over observation and action side by side.
+    """Recurrent Q-function of observation and action side by side: fully connected layers, an LSTM, a linear layer.
 
-    As every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, `q_function((obs, action), state)`,
-    and gives Q(s, a) of every step, packed, [N, 1], and the new state.
+    As every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, as in
+    `q_function((obs, action), state)`, and gives Q(s, a) of every step, packed, [N, 1], and the new state.
 
     Args:
         n_dim_obs: Size of an observation.
