@@ -51,6 +51,10 @@ class Delta(Distribution):
         """`loc`, [*sample_shape, *batch_shape]."""
         return self.loc.expand(self._extended_shape(sample_shape))
 
+    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - as in torch
+        """`rsample` without its gradient."""
+        return self.rsample(sample_shape).detach()
+
     def log_prob(self, value: Tensor) -> Tensor:
         """Not defined.
 
