@@ -1,6 +1,8 @@
 """Agents whose Q-function has batch normalisation: which network is in which mode when."""
 
+import copy
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,12 +11,13 @@ from agent_parts import make_agent, make_batch
 from torch import nn
 
 from pfrl_like.agents import DQN
-from pfrl_like.nn import MLPBN
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.nn import MLPBN, EmpiricalNormalization
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.testing import check_agent
 
 
-def make_normalised(agent: str = "DQN", **options: object) -> DQN:
+def make_normalised(agent: str = "DQN", **options: Any) -> DQN:
     return make_agent(agent, q_function=nn.Sequential(MLPBN(5, 2, [8]), DiscreteActionValueHead()), **options)
 
 
@@ -61,6 +64,17 @@ def test_the_target_gets_the_moments_with_the_parameters(method: str) -> None:
     share = 1.0 if method == "hard" else 0.5
     torch.testing.assert_close(target.running_mean, share * online.running_mean)
     assert target.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("normalisation", [lambda: nn.BatchNorm1d(5), lambda: EmpiricalNormalization(5)])
+def test_a_refused_update_leaves_the_moments_alone(normalisation: Any) -> None:
+    one = make_agent(q_function=nn.Sequential(normalisation(), nn.Linear(5, 2), DiscreteActionValueHead()))
+    one.update(make_batch(0))
+    before = copy.deepcopy(one.model.state_dict())
+    batch = make_batch(1)
+    with pytest.raises(NonFiniteError):
+        one.update(batch.replace(obs=batch.obs * torch.nan))
+    assert all(torch.equal(value, before[name]) for name, value in one.model.state_dict().items())
 
 
 @pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
