@@ -108,10 +108,15 @@ def test_what_was_saved_acts_alike_under_the_same_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_compiled_updates_and_actions_draw_new_noise_at_each_call() -> None:
+def test_compiled_updates_draw_new_noise_at_each_call() -> None:
     agent, batch = make_rainbow(lr=0.0, compile=True), random_batch()
     errors = [agent.update(batch)[0] for _ in range(6)]
     assert len({tuple(error.tolist()) for error in errors}) == 6
+
+
+@pytest.mark.slow
+def test_compiled_actions_draw_new_noise_at_each_call() -> None:
+    agent = make_rainbow(compile=True)
     obs = [np.zeros(5, dtype=np.float32)] * 8
     with agent.eval_mode():
         actions = [tuple(np.asarray(agent.batch_act(obs)).tolist()) for _ in range(50)]

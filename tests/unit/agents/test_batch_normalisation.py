@@ -85,7 +85,9 @@ def test_it_keeps_the_contracts(agent: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
 def test_compiled_updates_learn_the_same_moments(agent: str) -> None:
-    eager, compiled = make_normalised(agent), make_normalised(agent, compile=True)
+    # Not Adam: shifts before a normalisation have no gradient but rounding errors, which it would magnify.
+    optimizer = functools.partial(torch.optim.SGD, lr=0.1)
+    eager, compiled = (make_normalised(agent, compile=compile, optimizer=optimizer) for compile in (False, True))
     compiled.load_state_dict(eager.state_dict())
     for seed in range(5):
         error, other = (one.update(make_batch(seed))[0] for one in (eager, compiled))
