@@ -71,3 +71,25 @@ class MissingDependencyError(PfrlLikeError, ImportError):
 
     def __init__(self, package: str, purpose: str) -> None:
         super().__init__(f"{purpose} needs the package {package}, which is not installed: pip install {package}")
+
+
+class AsyncTrainingError(PfrlLikeError, RuntimeError):
+    """Training in several processes that one of them, or the learner, has ended.
+
+    Args:
+        reasons: What happened, by process (an index, or a name such as "learner"), the first one first.
+        tracebacks: Their own tracebacks, as far as they had time for one.
+    """
+
+    def __init__(self, reasons: dict[int | str, str], tracebacks: dict[int | str, str]) -> None:
+        self.reasons = reasons
+        self.tracebacks = tracebacks
+        super().__init__(reasons, tracebacks)
+
+    def __str__(self) -> str:
+        parts = []
+        for who, reason in self.reasons.items():
+            parts.append(f"process {who} {reason}" if isinstance(who, int) else f"the {who} {reason}")
+            if self.tracebacks.get(who):
+                parts.append(self.tracebacks[who])
+        return "\n\n".join(parts)

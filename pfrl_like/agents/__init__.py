@@ -9,3 +9,4 @@ from pfrl_like.agents.dpp import DPP as DPP
 from pfrl_like.agents.dqn import DQN as DQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
 from pfrl_like.agents.pal import PAL as PAL
+from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor

@@ -3,9 +3,10 @@
 import collections
 import copy
 import logging
+import sys
 import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
+from pfrl_like.agents import actor_learner
+from pfrl_like.agents.actor import ActorFactory
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
@@ -31,6 +34,7 @@ from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.recurrent import forward, is_recurrent, max_over_sequences
+from pfrl_like.utils.stoppable_thread import StoppableThread
 from pfrl_like.utils.tensors_as_json import from_plain, to_plain
 
 #: Windows of statistics.
@@ -47,6 +51,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
     #: Class of what the Q-function has to give.
     value_type: type[Any] = ActionValue
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
+    #: Modules that choose actions.
+    acting_attributes: tuple[str, ...] = ("model",)
     target_model: torch.nn.Module
 
     def __init__(
@@ -281,6 +287,82 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
         obs, action, reward, next_obs, done, reset = step
         self.replay_buffer.append_batch(obs, action, reward, next_obs, done, reset, env_ids, **columns)
+
+    # Acting in other processes
+
+    def acting_copy(self) -> Self:
+        """A copy that chooses actions as this agent does, on the CPU, and has nothing to learn with."""
+        acting = copy.copy(self)
+        for name in (*self.saved_attributes, "gradient_step", "_compiled", "_compiled_greedy", "batch_last_obs"):
+            setattr(acting, name, None)
+        for name in self.acting_attributes:
+            setattr(acting, name, frozen_copy(getattr(self, name)).cpu())
+        acting.explorer = copy.deepcopy(self.explorer)
+        acting.device, acting.gpu = torch.device("cpu"), None
+        acting.memory = None if self.memory is None else RecurrentMemory(self.episodic_update_len)
+        acting.loss_record, acting.q_record = collections.deque(), collections.deque()
+        acting.replay_buffer = ()  # type: ignore[assignment]  # an `Actor` puts something in its place
+        acting.target_update_interval = sys.maxsize  # there is no target to move
+        return acting
+
+    def setup_actor_learner_training(
+        self,
+        n_actors: int,
+        update_counter: Any = None,
+        n_updates: int | None = None,
+        actor_update_interval: int = 8,
+        step_hooks: Sequence[actor_learner.Hook] = (),
+        optimizer_step_hooks: Sequence[actor_learner.Hook] = (),
+        *,
+        updates_per_step: float | None = None,
+    ) -> tuple[ActorFactory, StoppableThread, StoppableThread, actor_learner.FailureEvent]:
+        """Prepare training with actors in other processes and a learner in a thread of this one.
+
+        To be used so, or through `experiments.train_agent_actor_learner`::
+
+            make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=4)
+            poller.start()
+            learner.start()
+            train_agent_async(
+                outdir, processes=4, make_env=make_env, make_agent=make_actor,
+                stop_event=learner.stop_event, exception_event=exception_event,
+            )
+            poller.stop()
+            learner.stop()
+            poller.join()
+            learner.join()
+
+        The learner updates as fast as it can, or `updates_per_step`, whatever `update_interval` says. While it runs,
+        the agent is used through the actors or `make_actor.representative` alone.
+
+        Args:
+            n_actors: Number of actors.
+            update_counter: A `multiprocessing.Value` that counts how often the actors' parameters were renewed.
+            n_updates: Updates after which the learner ends, and sets its `stop_event`; None for no end.
+            actor_update_interval: Updates after which the actors' parameters are renewed.
+            step_hooks: Called by the learner as (None, agent, step) after every update, where step is the number of
+                updates times `update_interval`.
+            optimizer_step_hooks: Called as (None, agent, number of updates).
+            updates_per_step: Updates for each step from the first update on; the learner waits for steps, and the
+                actors for the learner when it is behind. None lets each run as fast as it can.
+
+        Returns:
+            What makes actor i, from 0, in its process; the learner's thread; the thread that takes in what the actors
+            send; and an event that is set if one of these threads fails, with its `error`.
+
+        Raises:
+            ValueError: If a number is out of range.
+            TypeError: If a number is no integer.
+        """
+        return actor_learner.setup(
+            self, n_actors, update_counter, n_updates, actor_update_interval, step_hooks, optimizer_step_hooks,
+            updates_per_step,
+        )  # fmt: skip
+
+    def count_step(self) -> None:
+        """Count an environment step in training that another process has made."""
+        self.t += 1
+        self._cumulative_steps += 1
 
     # Learning
 

@@ -12,6 +12,8 @@ from pfrl_like.experiments.prepare_output_dir import is_under_git_control as is_
 from pfrl_like.experiments.prepare_output_dir import prepare_output_dir as prepare_output_dir
 from pfrl_like.experiments.train_agent import train_agent as train_agent
 from pfrl_like.experiments.train_agent import train_agent_with_evaluation as train_agent_with_evaluation
+from pfrl_like.experiments.train_agent_actor_learner import train_agent_actor_learner as train_agent_actor_learner
+from pfrl_like.experiments.train_agent_async import train_agent_async as train_agent_async
 from pfrl_like.experiments.train_agent_batch import train_agent_batch as train_agent_batch
 from pfrl_like.experiments.train_agent_batch import (
     train_agent_batch_with_evaluation as train_agent_batch_with_evaluation,

@@ -52,7 +52,7 @@ def run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
         TypeError: If a number is no integer.
     """
-    _check_extent(n_steps, n_episodes)
+    check_extent(n_steps, n_episodes)
     scores: list[float] = []
     lengths: list[float] = []
 
@@ -87,7 +87,7 @@ def batch_run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
         TypeError: If a number is no integer.
     """
-    _check_extent(n_steps, n_episodes)
+    check_extent(n_steps, n_episodes)
     source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
     number = np.arange(source.num_envs)  # of the episode that runs in each environment
     finished: dict[int, tuple[float, int]] = {}
@@ -230,7 +230,7 @@ class Evaluator:
         success_threshold: float | None = None,
         env_choice: str = "eval_env given",
     ) -> None:
-        _check_extent(n_steps, n_episodes)
+        check_extent(n_steps, n_episodes)
         check_counts(eval_interval=eval_interval)
         check_counts(least=0, step_offset=step_offset)
         check_counts(optional=True, max_episode_len=max_episode_len)
@@ -340,7 +340,8 @@ def _own_stream_kept(env: Any) -> Iterator[None]:
             generator.bit_generator.state = state
 
 
-def _check_extent(n_steps: int | None, n_episodes: int | None) -> None:
+def check_extent(n_steps: int | None, n_episodes: int | None) -> None:
+    """Refuse both or neither of them, and numbers that are none."""
     if (n_steps is None) == (n_episodes is None):
         raise ValueError(f"n_steps is {n_steps} and n_episodes is {n_episodes}, expected exactly one of them")
     check_counts(optional=True, n_steps=n_steps, n_episodes=n_episodes)

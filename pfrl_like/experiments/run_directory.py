@@ -36,7 +36,7 @@ class RunRecord:
         self.path = os.path.join(outdir, "run.json")
         self.started = time.monotonic()
         self.content: dict[str, Any] = {
-            "agent": type(agent).__name__,
+            "agent": type(getattr(agent, "agent", agent)).__name__,
             "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
             "eval_env": getattr(evaluator, "env_choice", None),
             "steps": steps,

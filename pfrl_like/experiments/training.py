@@ -13,11 +13,11 @@ import torch
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, save_agent
-from pfrl_like.experiments.loop import Callback, Clock, run
+from pfrl_like.experiments.loop import Callback, Clock, Source, run
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.run_directory import RunRecord, log_file, warn_of_replacing
-from pfrl_like.experiments.sources import SerialSource, VectorSource
+from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.storage import atomic_write, tensor_writer
 from pfrl_like.utils.checks import check_counts
@@ -30,7 +30,7 @@ _FILES = ("run.json", "run.log", "metrics.csv", "learning_curve.svg", "report.ht
 def train(
     agent: Any,
     env: Any,
-    source: SerialSource | VectorSource,
+    source: Source,
     steps: int,
     outdir: str | os.PathLike[str],
     *,
@@ -47,7 +47,7 @@ def train(
     loggers: Sequence[MetricsLogger],
     on_error: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
-    """Train, evaluate, save; the common body of the serial and the batch runner.
+    """Train, evaluate, save; the common body of the runners.
 
     Most arguments are those of `train_agent`. `source` is where training comes from, `make_logs` gives the callbacks
     that log, for the loggers of this run, and `on_error` is called after the agent has been saved because of an error.

@@ -7,11 +7,13 @@ if TYPE_CHECKING:
     from pfrl_like.utils.batch_states import batch_states as batch_states
     from pfrl_like.utils.contexts import evaluating as evaluating
     from pfrl_like.utils.random_seed import set_random_seed as set_random_seed
+    from pfrl_like.utils.stoppable_thread import StoppableThread as StoppableThread
 
 _HOMES = {
     "batch_states": "batch_states",
     "evaluating": "contexts",
     "set_random_seed": "random_seed",
+    "StoppableThread": "stoppable_thread",
 }
 
 

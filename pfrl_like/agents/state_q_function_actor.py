@@ -1,0 +1,51 @@
+"""`StateQFunctionActor`: what acts by a Q-function and sends its steps through a pipe."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pfrl_like.agents.actor import Actor
+from pfrl_like.agents.dqn import DQN
+from pfrl_like.explorer import Explorer
+from pfrl_like.replay_buffers import EpisodicReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+
+
+class StateQFunctionActor(Actor):
+    """Acts as a `DQN` with the same Q-function and explorer does, and learns nothing.
+
+    Args:
+        pipe: Connection to who learns; see `Actor`.
+        model: Module from observations to an `ActionValue`. It is used as it is, on the CPU.
+        explorer: Chooses the action in training.
+        phi: Feature extractor applied to each observation; those sent are raw.
+        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`.
+        logger: Logger of this actor.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        episodic_update_len: Every how many steps of an episode the recurrent state is sent; None for only the first.
+
+    Raises:
+        TypeError: If the parts do not fit together.
+    """
+
+    def __init__(
+        self,
+        pipe: Any,
+        model: torch.nn.Module,
+        explorer: Explorer,
+        phi: Callable[[Any], Any] | None = None,
+        recurrent: bool = False,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        *,
+        episodic_update_len: int | None = None,
+    ) -> None:
+        agent = DQN(
+            model, torch.optim.SGD(model.parameters(), lr=0.0), EpisodicReplayBuffer(), 1.0, explorer, phi=phi,
+            recurrent=recurrent, logger=logger, batch_states=batch_states, episodic_update_len=episodic_update_len,
+        )  # fmt: skip
+        acting = agent.acting_copy()
+        acting.model, acting.explorer = model, explorer
+        super().__init__(acting, pipe)

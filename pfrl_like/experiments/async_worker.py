@@ -1,0 +1,191 @@
+"""What a process of asynchronous training does: the serial loop on a clock that all processes share."""
+
+import contextlib
+import cProfile
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+from pfrl_like.experiments.callbacks import Evaluation, StepHooks
+from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.loop import Callback, Clock, Episode, run
+from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.utils.close_all import close_all
+from pfrl_like.utils.random_seed import set_random_seed
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the processes share.
+
+    Attributes:
+        totals: Steps that have been begun, and episodes that have ended; a `multiprocessing.Array`.
+        stop: 1 when all are to end; a raw `multiprocessing.Value`.
+    """
+
+    totals: Any
+    stop: Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every process is told.
+
+    Attributes:
+        make_env: Called as (process index, test=).
+        make_agent: Called as (process index); None if `agent` is given.
+        agent: The agent itself, of which every process has a copy.
+        shared: Attributes of it that are the same in all processes, by name.
+        seeds: Of the random streams, one for each process.
+        steps: Steps of all processes together.
+        step_offset: Step at which they start.
+        max_episode_len: Steps after which an episode is cut off.
+        global_step_hooks: Called as (env, agent, t) after every step.
+        evaluator: Arguments of the `Evaluator` of process 0; None for no evaluation.
+        successful_score: Score that ends training.
+        profile: Folder for profiles; None for none.
+    """
+
+    make_env: Callable[..., Any]
+    make_agent: Callable[[int], Any] | None
+    agent: Any
+    shared: dict[str, Any]
+    seeds: Sequence[int]
+    steps: int
+    step_offset: int
+    max_episode_len: int | None
+    global_step_hooks: Callable[[], Sequence[Callable[[Any, Any, int], Any]]]
+    evaluator: Callable[[], dict[str, Any]] | None
+    successful_score: float | None
+    profile: str | None
+
+
+class SharedClock(Clock):
+    """The clock of one process: `t` is the number that its latest step has among those of all.
+
+    Args:
+        counters: Shared with the other processes.
+        steps: Step at which training ends.
+        step_offset: Step at which it starts.
+    """
+
+    def __init__(self, counters: Counters, steps: int, step_offset: int) -> None:
+        super().__init__(steps, step_offset)
+        self.counters = counters
+
+    @property
+    def done(self) -> bool:
+        """Whether training is over, here or everywhere."""
+        return super().done or self.asked_to_stop
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether all processes are to end."""
+        return bool(self.counters.stop.value)
+
+    def take_step(self) -> bool:
+        """Take the number of the next step; False if there is none left."""
+        with self.counters.totals.get_lock():
+            t = self.counters.totals[0]
+            if t < self.steps:
+                self.counters.totals[0] = t + 1
+        self.previous_t = self.t = t
+        return bool(t < self.steps)
+
+    def count_episodes(self) -> None:
+        """Add the episodes that have ended here to those of all."""
+        with self.counters.totals.get_lock():
+            self.counters.totals[1] += len(self.ended)
+            self.episodes = self.counters.totals[1]
+
+
+class AsyncSource(SerialSource):
+    """One agent in one environment, beside others."""
+
+    def tick(self, clock: Clock) -> Sequence[Episode]:
+        """One step, if the others have left one."""
+        assert isinstance(clock, SharedClock)
+        return super().tick(clock) if clock.take_step() else ()
+
+
+def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
+    """Train until the steps are used up or all are to end; ("episode", t, episode), ("score", t, score) are reported.
+
+    Args:
+        channel: Where.
+        index: Which process this is.
+        job: What it is told.
+        counters: Shared with the other processes.
+    """
+    torch.set_num_threads(1)
+    set_random_seed(job.seeds[index])
+    env = job.make_env(index, test=False)
+    opened = [env]
+    clock = SharedClock(counters, job.steps, job.step_offset)
+
+    def report(clock: Clock) -> None:
+        assert isinstance(clock, SharedClock)
+        clock.count_episodes()
+        for episode in clock.ended:
+            channel.send(("episode", clock.t, episode))
+
+    with _closing(opened):
+        agent = job.agent if job.make_agent is None else job.make_agent(index)
+        opened.append(agent)
+        for name, value in job.shared.items():
+            setattr(agent, name, value)
+        if hasattr(agent, "process_idx"):
+            agent.process_idx = index
+        callbacks: list[Callback] = [StepHooks(job.global_step_hooks(), env, agent), report]
+        if job.evaluator is not None and index == 0:
+            opened.append(job.make_env(index, test=True))
+            evaluator = Evaluator(agent, opened[-1], logger=logging.getLogger(__name__), **job.evaluator())
+            opened.append(evaluator)
+            callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
+        with _profiled(job.profile, index):
+            run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
+
+
+def _evaluation(evaluation: Evaluation, channel: Connection) -> Callback:
+    """Evaluation that reports its scores, and ends training everywhere."""
+
+    def evaluate(clock: Clock) -> None:
+        assert isinstance(clock, SharedClock)
+        if clock.asked_to_stop:
+            return
+        known = len(evaluation.history)
+        evaluation(clock)
+        for statistics in evaluation.history[known:]:
+            channel.send(("score", clock.t, statistics["eval_score"]))
+        if clock.stopped:
+            channel.send(("stop", clock.t, clock.reason))
+            clock.counters.stop.value = 1
+
+    return evaluate
+
+
+@contextlib.contextmanager
+def _closing(things: Sequence[Any]) -> Iterator[None]:
+    """Close everything that can be closed, whatever happens; an error of the block is the one that is told."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):
+            close_all(things)
+        raise
+    close_all(things)
+
+
+@contextlib.contextmanager
+def _profiled(folder: str | None, index: int) -> Iterator[None]:
+    if folder is None:
+        yield
+        return
+    with cProfile.Profile() as profile:
+        yield
+    profile.dump_stats(os.path.join(folder, f"profile-{index}.out"))

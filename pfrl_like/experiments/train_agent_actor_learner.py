@@ -1,0 +1,58 @@
+"""Training with actors in several processes and a learner in this one."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pfrl_like.experiments.train_agent_async import train_agent_async
+
+
+def train_agent_actor_learner(
+    agent: Any,
+    make_env: Callable[..., Any],
+    steps: int,
+    outdir: str | os.PathLike[str],
+    n_actors: int = 2,
+    *,
+    n_updates: int | None = None,
+    actor_update_interval: int = 8,
+    updates_per_step: float | None = None,
+    **options: Any,
+) -> Any:
+    """Train an agent that learns from replay: actors gather steps in processes of their own, a thread here learns.
+
+    Args:
+        agent: Agent with `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`.
+        make_env: Called in each actor's process as (process index, test=).
+        steps: Step, counted over all actors, at which training ends.
+        outdir: Run directory.
+        n_actors: Number of actors.
+        n_updates: Updates after which training ends; None for no such end.
+        actor_update_interval: Updates after which the actors' parameters are renewed.
+        updates_per_step: Updates for each step; None lets actors and learner each run as fast as they can.
+        **options: Further keywords of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method.
+
+    Returns:
+        The agent.
+
+    Raises:
+        AsyncTrainingError: If an actor or the learner raised or died, after the agent has been saved.
+    """
+    make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(
+        n_actors,
+        n_updates=n_updates,
+        actor_update_interval=actor_update_interval,
+        updates_per_step=updates_per_step,
+    )
+    poller.start()
+    learner.start()
+    try:
+        return train_agent_async(
+            outdir, n_actors, make_env, steps=steps, make_agent=make_actor, stop_event=learner.stop_event,
+            exception_event=exception_event, **options,
+        )  # fmt: skip
+    finally:
+        for thread in (poller, learner):
+            thread.stop()
+        for thread in (poller, learner):
+            thread.join()

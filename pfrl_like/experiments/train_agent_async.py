@@ -1,0 +1,187 @@
+"""Training in several processes at once."""
+
+import logging
+import multiprocessing
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from contextlib import closing, nullcontext
+from typing import Any
+
+import torch
+
+from pfrl_like.experiments.async_source import AsyncWorkers
+from pfrl_like.experiments.async_worker import Counters, Job
+from pfrl_like.experiments.callbacks import EpisodeLog
+from pfrl_like.experiments.evaluator import check_extent
+from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
+from pfrl_like.experiments.training import check_run, train
+from pfrl_like.loggers import MetricsLogger
+from pfrl_like.processes import Portable
+from pfrl_like.processes.shared_arrays import ensure_tracker
+from pfrl_like.utils.checks import check_counts
+
+_LOGGER = logging.getLogger(__name__)
+
+
+def train_agent_async(
+    outdir: str | os.PathLike[str],
+    processes: int,
+    make_env: Callable[..., Any],
+    profile: bool = False,
+    steps: int = 8 * 10**7,
+    eval_interval: int | None = 10**6,
+    eval_n_steps: int | None = None,
+    eval_n_episodes: int | None = 10,
+    eval_success_threshold: float = 0.0,
+    max_episode_len: int | None = None,
+    step_offset: int = 0,
+    successful_score: float | None = None,
+    agent: Any = None,
+    make_agent: Callable[[int], Any] | None = None,
+    global_step_hooks: Sequence[StepHookLike] = (),
+    evaluation_hooks: Sequence[Any] = (),
+    save_best_so_far_agent: bool = True,
+    use_tensorboard: bool = False,
+    logger: logging.Logger | None = None,
+    random_seeds: Sequence[int] | None = None,
+    stop_event: Any = None,
+    exception_event: Any = None,
+    use_shared_memory: bool = True,
+    *,
+    start_method: str | None = None,
+    checkpoint_freq: int | None = None,
+    progress: bool | None = None,
+    hooks: Sequence[Callback] = (),
+    loggers: Sequence[MetricsLogger] = (),
+) -> Any:
+    """Train copies of an agent in several processes, each in an environment of its own.
+
+    The run directory gets what `train_agent` writes. Process 0 also evaluates, between its episodes, while the others
+    go on.
+
+    Args:
+        outdir: Run directory.
+        processes: Number of processes.
+        make_env: Called in each process as (process index, test=False), and in process 0 with test=True for the
+            environment to evaluate in; a lambda will do.
+        profile: Whether each process writes a profile, `profile-<process index>.out`, of the time it spent.
+        steps: Step, counted over all processes, at which training ends.
+        eval_interval: Steps between evaluations; None for none.
+        eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
+        eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
+        eval_success_threshold: Return from which an evaluation episode counts as a success; adds "success_rate" to what
+            evaluation hooks and TensorBoard get.
+        max_episode_len: Steps after which an episode is cut off, in training and in evaluation.
+        step_offset: Step at which training starts.
+        successful_score: Mean return in evaluation that ends training.
+        agent: Agent of which each process gets a copy; not with `make_agent`.
+        make_agent: Called in each process with its index.
+        global_step_hooks: Called as (env, agent, t) after every step, in the process that made it; every t comes once.
+        evaluation_hooks: `EvaluationHook`s, called after every evaluation, in process 0.
+        save_best_so_far_agent: Whether to save the agent as `best` whenever its score is the best so far.
+        use_tensorboard: Whether to log evaluations to TensorBoard, too.
+        logger: Logger of this run.
+        random_seeds: Seed of the random streams of each process; None for 0, 1, ...
+        stop_event: Ends training when it is set; set here in the end. It is looked at in this process alone, so that
+            one of `threading` will do.
+        exception_event: Ends training with an error when it is set; likewise.
+        use_shared_memory: Whether the attributes that the agent names in `shared_attributes` are the same in all
+            processes.
+        start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
+            spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
+        progress: Whether to show progress; None shows it on a terminal.
+        hooks: Called with the `Clock` of this process's loop several times a second.
+        loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
+
+    Returns:
+        The agent: that given, the first one made or, if `make_agent` is that of actors, the one that learns.
+
+    Raises:
+        AsyncTrainingError: If a process raised or died, or `exception_event` was set: with all tracebacks, after the
+            agent has been saved as `<t>_except` and all processes have ended.
+        ValueError: If not exactly one of `agent` and `make_agent` is given, or a number is out of range.
+        TypeError: If a number is no integer, or something cannot be sent to another process.
+    """
+    logger = logger or _LOGGER
+    check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
+    check_counts(processes=processes)
+    if eval_interval is not None:
+        check_extent(eval_n_steps, eval_n_episodes)
+    if (agent is None) == (make_agent is None):
+        raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
+    seeds = range(processes) if random_seeds is None else [int(seed) for seed in random_seeds]
+    if len(seeds) != processes:
+        raise ValueError(f"random_seeds has {len(seeds)} seeds for {processes} processes, expected one for each")
+    check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
+    outdir = os.fspath(outdir)
+    os.makedirs(outdir, exist_ok=True)
+    if agent is None and make_agent is not None:
+        agent = getattr(make_agent, "representative", None)
+        if agent is None and use_shared_memory:
+            agent = make_agent(0)
+    evaluator: dict[str, Any] = {
+        "n_steps": eval_n_steps, "n_episodes": eval_n_episodes, "eval_interval": eval_interval, "outdir": outdir,
+        "max_episode_len": max_episode_len, "step_offset": step_offset, "evaluation_hooks": evaluation_hooks,
+        "save_best_so_far_agent": save_best_so_far_agent, "use_tensorboard": use_tensorboard,
+        "success_threshold": eval_success_threshold,
+    }  # fmt: skip
+    job = Job(
+        make_env=_sendable(make_env, "make_env", start_method),
+        make_agent=None if make_agent is None else _sendable(make_agent, "make_agent", start_method),
+        agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
+        steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
+        global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
+        evaluator=None if eval_interval is None else _sendable(lambda: evaluator, "evaluation_hooks", start_method),
+        successful_score=successful_score, profile=outdir if profile else None,
+    )  # fmt: skip
+    ensure_tracker()
+    context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
+    totals = context.Array("q", [step_offset, 0])
+    counters = Counters(totals, context.RawValue("b", 0))
+    try:
+        with getattr(agent, "starting", nullcontext)(step_offset):
+            source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
+    except (AttributeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
+            'start_method="fork", which needs no sending'
+        ) from error
+    with closing(source):
+        try:
+            train(
+                agent, None, source, steps, outdir,
+                make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, outdir)],
+                checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
+                step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
+                loggers=loggers, on_error=source.close,
+            )  # fmt: skip
+        finally:
+            if stop_event is not None:
+                stop_event.set()
+    return getattr(agent, "agent", agent)
+
+
+def _sendable(function: Callable[..., Any], name: str, start_method: str | None) -> Portable:
+    portable = Portable(function)
+    if start_method != "fork":
+        try:
+            portable.pack()
+        except TypeError as error:
+            raise TypeError(f'{name}: {error}; start_method="fork" needs no sending') from error
+    return portable
+
+
+def _share(agent: Any) -> dict[str, Any]:
+    """The attributes that an agent shares with its copies in other processes, moved into shared memory."""
+    shared = {name: getattr(agent, name) for name in getattr(agent, "shared_attributes", ())}
+    for value in shared.values():
+        if isinstance(value, torch.nn.Module):
+            value.share_memory()
+        elif isinstance(value, torch.optim.Optimizer):
+            for state in value.state.values():
+                for tensor in filter(torch.is_tensor, state.values()):
+                    tensor.share_memory_()
+    return shared

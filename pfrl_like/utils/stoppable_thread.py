@@ -1,0 +1,26 @@
+"""`StoppableThread`: a thread with the event that ends it."""
+
+import threading
+from typing import Any
+
+
+class StoppableThread(threading.Thread):
+    """Thread whose target returns soon after an event has been set.
+
+    Args:
+        stop_event: The event, which the target has to look at.
+        *args: As of `threading.Thread`.
+        **kwargs: As of `threading.Thread`.
+    """
+
+    def __init__(self, stop_event: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.stop_event = stop_event
+
+    def stop(self) -> None:
+        """Ask the thread to end; `join` waits for it."""
+        self.stop_event.set()
+
+    def is_stopped(self) -> bool:
+        """Whether the thread has been asked to end."""
+        return bool(self.stop_event.is_set())

@@ -1,0 +1,311 @@
+"""Training in several processes: steps are counted once, ends are clean, and errors come home within seconds."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent
+
+from pfrl_like.agent import AsyncAgent
+from pfrl_like.errors import AsyncTrainingError
+from pfrl_like.experiments import EvaluationHook, train_agent_actor_learner, train_agent_async
+from pfrl_like.testing import Chain
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left():
+    before = set(threading.enumerate())
+    yield
+    assert not multiprocessing.active_children()
+    deadline = time.monotonic() + 3
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not set(threading.enumerate()) - before
+
+
+class Counting(AsyncAgent):
+    """Takes action 1 and counts its steps in a parameter that may be shared."""
+
+    process_idx = None
+    shared_attributes = ("model",)
+
+    def __init__(self):
+        self.model = torch.nn.Linear(1, 1, dtype=torch.float64)
+        with torch.no_grad():
+            self.model.weight.zero_()
+
+    def act(self, obs):
+        return 1
+
+    def observe(self, obs, reward, done, reset):
+        if self.training:
+            with torch.no_grad():
+                self.model.weight += 1.0
+
+    def save(self, dirname):
+        os.makedirs(dirname, exist_ok=True)
+        Path(dirname, "count").write_text(str(self.model.weight.item()))
+
+    def load(self, dirname):
+        raise OSError
+
+    def get_statistics(self):
+        return [("process", self.process_idx)]
+
+
+def make_env(process_idx, test):
+    return Chain(4, time_limit=7)
+
+
+def run(tmp_path, *, processes=2, steps=60, **options):
+    arguments = {"make_env": make_env, "start_method": "fork", "eval_interval": None, **options}
+    if arguments.get("agent") is None:
+        arguments.setdefault("make_agent", lambda index: Counting())
+    return train_agent_async(tmp_path, processes, steps=steps, **arguments)
+
+
+class Note:
+    """A hook that writes down what it gets, a file for each process."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, env, agent, step):
+        with open(self.folder / f"steps-{agent.process_idx}", "a") as file:
+            file.write(f"{step}\n")
+
+
+def noted(folder):
+    return sorted(int(line) for path in folder.glob("steps-*") for line in path.read_text().split())
+
+
+def test_every_step_up_to_the_last_is_made_once_and_told_to_the_hooks(tmp_path):
+    run(tmp_path, steps=130, step_offset=30, global_step_hooks=[Note(tmp_path)])
+    assert noted(tmp_path) == list(range(31, 131))
+    assert (tmp_path / "130_finish").exists()
+
+
+@pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="needs forkserver")
+def test_lambdas_and_shared_parameters_reach_processes_that_are_not_forked(tmp_path):
+    agent = run(tmp_path, start_method=None, processes=1, steps=40, make_env=lambda index, test: Chain(3, time_limit=5))
+    assert agent.model.weight.item() == 40
+
+
+def test_shared_attributes_are_the_same_in_all_processes(tmp_path):
+    agent = run(tmp_path, processes=1, steps=50)
+    assert agent.model.weight.item() == 50
+    agent = run(tmp_path, processes=1, steps=50, use_shared_memory=False, agent=Counting())
+    assert agent.model.weight.item() == 0
+    agent = run(tmp_path, processes=1, steps=50, agent=Counting())
+    assert agent.model.weight.item() == 50
+    assert float((tmp_path / "50_finish" / "count").read_text()) == 50
+
+
+def test_process_0_evaluates_and_saves_the_best(tmp_path):
+    class Hook(EvaluationHook):
+        support_train_agent_async = True
+
+        def __call__(self, env, agent, evaluator, step, eval_stats, agent_stats, env_stats):
+            with open(tmp_path / "hook", "a") as file:
+                file.write(f"{agent.process_idx} {eval_stats['success_rate']}\n")
+
+    run(tmp_path, steps=200, eval_interval=50, eval_n_episodes=2, evaluation_hooks=[Hook()], eval_success_threshold=99)
+    lines = (tmp_path / "scores.txt").read_text().splitlines()
+    header, rows = lines[0].split("\t"), [line.split("\t") for line in lines[1:]]
+    assert header[-1] == "process"
+    assert 1 <= len(rows) <= 4
+    assert {row[-1] for row in rows} == {"0"}
+    assert (tmp_path / "best" / "count").exists()
+    assert (tmp_path / "hook").read_text().splitlines() == ["0 0"] * len(rows)
+
+
+def test_a_good_score_ends_training_in_all_processes(tmp_path):
+    run(tmp_path, steps=10**8, eval_interval=20, successful_score=0.0)
+    assert "stopped: score" in (tmp_path / "run.json").read_text()
+
+
+def test_stop_event_ends_training_and_is_set_at_the_end(tmp_path):
+    event = threading.Event()
+    timer = threading.Timer(0.5, event.set)
+    timer.start()
+    run(tmp_path, steps=10**8, stop_event=event)
+    timer.join()
+    assert "stop_event was set" in (tmp_path / "run.json").read_text()
+    event = threading.Event()
+    run(tmp_path, stop_event=event)
+    assert event.is_set()
+
+
+def test_exception_event_ends_training_with_an_error_and_the_agent_is_saved(tmp_path):
+    event = multiprocessing.Event()
+    timer = threading.Timer(0.3, event.set)
+    timer.start()
+    with pytest.raises(AsyncTrainingError, match="learner set exception_event"):
+        run(tmp_path, steps=10**8, exception_event=event)
+    timer.join()
+    assert list(tmp_path.glob("*_except"))
+
+
+def test_seeds_and_episode_limit_reach_each_process(tmp_path):
+    class Drawing(Chain):
+        def __init__(self, index):
+            super().__init__(4, terminates=False)
+            (tmp_path / f"drawn-{index}").write_text(str(np.random.randint(10**9)))
+
+    run(tmp_path, make_env=lambda index, test: Drawing(index), random_seeds=[7, np.int64(8)], max_episode_len=3)
+    for index, seed in enumerate([7, 8]):
+        assert int((tmp_path / f"drawn-{index}").read_text()) == np.random.RandomState(seed).randint(10**9)
+    lengths = {line.split(",")[-1] for line in (tmp_path / "metrics.csv").read_text().splitlines()[1:]}
+    assert "3" in lengths
+    assert max(map(float, lengths)) == 3
+
+
+def test_profiles_and_checkpoints_are_written(tmp_path):
+    def slow(index, test):
+        time.sleep(0.1)
+        return make_env(index, test)
+
+    run(tmp_path, profile=True, checkpoint_freq=20, make_env=slow)
+    assert {path.name for path in tmp_path.glob("profile-*")} == {"profile-0.out", "profile-1.out"}
+    assert {path.name for path in tmp_path.glob("*_checkpoint")} == {"20_checkpoint", "40_checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"agent": Counting(), "make_agent": Counting}, "exactly one"),
+        ({"make_agent": None}, "exactly one"),
+        ({"random_seeds": [1]}, "random_seeds"),
+        ({"processes": 0}, "processes"),
+        ({"eval_interval": 0}, "eval_interval"),
+        ({"eval_interval": 10, "eval_n_steps": 5}, "exactly one"),
+        ({"evaluation_hooks": [print]}, "does not support train_agent_async"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(tmp_path, options, error):
+    with pytest.raises(ValueError, match=error):
+        run(tmp_path, **options)
+
+
+class Failing(Chain):
+    """Fails in some way at its 40th step."""
+
+    def __init__(self, way):
+        super().__init__(4, time_limit=7)
+        self.way, self.count = way, 0
+
+    def step(self, action):
+        self.count += 1
+        if self.count == 40:
+            if self.way == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ZeroDivisionError("in the middle of it")
+        return super().step(action)
+
+
+def learn(tmp_path, agent, **options):
+    return train_agent_actor_learner(
+        agent, outdir=tmp_path, **{"make_env": make_env, "steps": 10**8, "eval_interval": None, "start_method": "fork",
+        **options},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["raises", "killed"])
+def test_an_actor_that_fails_ends_the_run_within_seconds_with_its_own_words(tmp_path, way):
+    def make(index, test):
+        return Failing(way) if index == 1 else make_env(index, test)
+
+    agent = make_agent()  # imports what takes seconds
+    began = time.monotonic()
+    with pytest.raises(AsyncTrainingError) as caught:
+        learn(tmp_path, agent, make_env=make)
+    assert time.monotonic() - began < 5
+    assert list(caught.value.reasons) == [1]
+    text = str(caught.value)
+    if way == "raises":
+        assert "process 1 raised ZeroDivisionError: in the middle of it" in text
+        assert "in step" in text
+    else:
+        assert "process 1 was killed by signal 9" in text
+    assert [path for path in tmp_path.glob("*_except") if (path / "manifest.json").exists()]
+
+
+def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
+    agent = make_agent()
+    with torch.no_grad():
+        next(agent.model.parameters()).fill_(float("nan"))
+    with pytest.raises(AsyncTrainingError, match="learner raised NonFiniteError"):
+        learn(tmp_path, agent)
+
+
+def test_ctrl_c_ends_all_processes_and_saves(tmp_path):
+    def interrupt(clock):
+        if clock.t > 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(tmp_path, make_agent(), hooks=[interrupt])
+    assert list(tmp_path.glob("*_except"))
+
+
+def test_n_updates_ends_the_run(tmp_path):
+    agent = learn(tmp_path, make_agent(), n_updates=30)
+    assert agent.optim_t == 30
+    assert "stop_event was set" in (tmp_path / "run.json").read_text()
+
+
+def test_pfrls_script_form_trains_evaluates_and_saves(tmp_path):
+    agent = make_agent()
+    make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=2)
+    poller.start()
+    learner.start()
+    result = train_agent_async(
+        str(tmp_path), processes=2, make_env=make_env, make_agent=make_actor, steps=300, eval_interval=100,
+        eval_n_episodes=2, stop_event=learner.stop_event, exception_event=exception_event, start_method="fork",
+    )  # fmt: skip
+    for thread in (poller, learner):
+        thread.stop()
+    for thread in (poller, learner):
+        thread.join()
+    assert result is agent
+    assert agent.t == agent.cumulative_steps == 300
+    assert '"agent": "DQN"' in (tmp_path / "run.json").read_text()
+    other = make_agent()
+    other.load(tmp_path / "300_finish")
+    assert other.t == 300
+    assert len((tmp_path / "scores.txt").read_text().splitlines()) > 1
+    assert (tmp_path / "best").exists()
+
+
+def test_environments_that_cannot_be_sent_are_refused_with_a_way_out(tmp_path):
+    lock = threading.Lock()
+    with pytest.raises(TypeError, match='make_env.*start_method="fork"'):
+        run(tmp_path, make_env=lambda index, test: lock, start_method=None)
+
+
+def test_an_agent_that_cannot_be_sent_is_refused_with_a_way_out(tmp_path):
+    agent = Counting()
+    agent.phi = lambda obs: obs
+    with pytest.raises(TypeError, match="agent cannot be sent.*make_agent"):
+        run(tmp_path, agent=agent, start_method="forkserver")
+
+
+def test_an_agent_that_cannot_act_in_the_environment_is_refused(tmp_path):
+    class Other(Chain):
+        def __init__(self):
+            super().__init__(4)
+            self.action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    with pytest.raises(AsyncTrainingError, match="cannot act in"):
+        learn(tmp_path, make_agent(), make_env=lambda index, test: Other())
