@@ -98,9 +98,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         last_wscale: float = 1.0,
     ) -> None:
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
-        super().__init__(
-            n_dim_obs + n_dim_action, 1, hidden_sizes, normalize_input, False, nonlinearity, last_wscale
-        )
+        super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, normalize_input, False, nonlinearity, last_wscale)
         self.n_input_channels = n_dim_obs + n_dim_action
         self.n_hidden_channels = n_hidden_channels
         self.n_hidden_layers = n_hidden_layers
