@@ -205,10 +205,10 @@ class FCBNLateActionSAQFunction(_LateAction):
 
 
 class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
-    """Recurrent Q-function: fully connected layers, an LSTM and a linear layer over observation and action side by side.
+    """Recurrent Q-function of observation and action side by side: fully connected layers, an LSTM, a linear layer.
 
-    As every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, `q_function((obs, action), state)`,
-    and gives Q(s, a) of every step, packed, [N, 1], and the new state.
+    As every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, as in
+    `q_function((obs, action), state)`, and gives Q(s, a) of every step, packed, [N, 1], and the new state.
 
     Args:
         n_dim_obs: Size of an observation.

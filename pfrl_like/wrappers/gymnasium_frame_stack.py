@@ -39,9 +39,9 @@ class GymnasiumFrameStack(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes, in all environments or where `options["reset_mask"]`."""
+        mask = True if options is None else options.get("reset_mask", True)  # which the environment takes out
+        begins = np.broadcast_to(np.array(mask, np.bool_), self.num_envs)
         obs, info = self.env.reset(seed=seed, options=options)
-        begins = np.ones(self.num_envs, np.bool_) if options is None else options.get("reset_mask", True)
-        begins = np.broadcast_to(begins, self.num_envs)
         stacks = self._first_stacks(obs)
         if not begins.all():
             stacks[~begins] = self._stacks[~begins]

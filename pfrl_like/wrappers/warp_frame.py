@@ -64,11 +64,13 @@ def stack_axis_of(channel_order: str) -> int:
 def to_grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Luminance (ITU-R BT.601) of an RGB image [height, width, 3]: 0.299 R + 0.587 G + 0.114 B, rounded."""
     cv2 = _opencv()
+    grey: NDArray[np.uint8]
     if cv2 is not None:
-        grey: NDArray[np.uint8] = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-        return grey
-    scaled = image.astype(np.float32) @ _GREY  # exact: below 2**24
-    return ((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
+        grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    else:
+        scaled = image.astype(np.float32) @ _GREY  # exact: below 2**24
+        grey = ((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
+    return grey
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
