@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.utils.contexts import ignores_training
 
 
@@ -35,4 +36,4 @@ class BoundByTanh(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Values of the same shape, within the bounds."""
-        return torch.tanh(x) * ((self.high - self.low) / 2) + (self.high + self.low) / 2
+        return bound_by_tanh(x, self.low, self.high)

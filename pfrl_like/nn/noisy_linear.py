@@ -37,17 +37,16 @@ class FactorizedNoisyLinear(nn.Module):
         self.mu, self.sigma = (
             nn.Linear(in_size, out_size, mu_link.bias is not None, weight.device, weight.dtype) for _ in range(2)
         )
-        nn.init.uniform_(self.mu.weight, -(in_size**-0.5), in_size**-0.5)
+        # mu keeps what every nn.Linear begins with, which is the paper's choice
         nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)
-        if self.mu.bias is not None:
-            nn.init.uniform_(self.mu.bias, -(in_size**-0.5), in_size**-0.5)
+        if self.sigma.bias is not None:
             nn.init.constant_(self.sigma.bias, sigma_scale * out_size**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] to [..., out_features]."""
         mu, sigma = self.mu, self.sigma
         noise = torch.randn(self.in_features + self.out_features, dtype=mu.weight.dtype, device=mu.weight.device)
-        noise_in, noise_out = (noise.sign() * noise.abs().sqrt()).split([self.in_features, self.out_features])
+        noise_in, noise_out = torch.split(noise.sign() * noise.abs().sqrt(), [self.in_features, self.out_features])
         weight = torch.addcmul(mu.weight, sigma.weight, torch.outer(noise_out, noise_in))
         bias = None if mu.bias is None else torch.addcmul(mu.bias, sigma.bias, noise_out)
         return F.linear(x, weight, bias)

@@ -1,5 +1,6 @@
 """The returns that the atoms of a distributional Q-function stand for."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,4 +15,4 @@ def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
         raise ValueError(f"n_atoms is {n_atoms!r}, expected at least 2")
     if not v_min < v_max:
         raise ValueError(f"v_min is {v_min!r} and v_max is {v_max!r}, expected v_min < v_max")
-    return torch.linspace(v_min, v_max, n_atoms, dtype=torch.float64).float()
+    return torch.from_numpy(np.linspace(v_min, v_max, n_atoms, dtype=np.float32))

@@ -54,7 +54,8 @@ class DuelingDQN(nn.Module, StateQFunction):
     def forward(self, x: Tensor) -> DiscreteActionValue:
         """The values of B states, from frames [B, n_input_channels, 84, 84]."""
         hidden = features(self.conv_layers, self.activation, x)
-        return DiscreteActionValue(dueling(self.v_stream(hidden), self.a_stream(hidden)))
+        advantage = self.a_stream(hidden)
+        return DiscreteActionValue(dueling(self.v_stream(hidden), advantage))
 
 
 @ignores_training

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuadraticActionValue
+from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.mlp import MLP
@@ -189,7 +190,7 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
             x = F.relu(layer(x))
         mu = self.mu(x)
         if self.scale_mu:
-            mu = torch.tanh(mu) * ((self.high - self.low) / 2) + (self.high + self.low) / 2
+            mu = bound_by_tanh(mu, self.low, self.high)
         diag = torch.exp(self.mat_diag(x))
         if self.n_dim_action > 1:
             root = lower_triangular_matrix(diag, self.mat_non_diag(x))
