@@ -43,12 +43,20 @@ def test_example_runs_a_hundred_steps(example, run):
 @pytest.mark.parametrize(
     ("example", "choice"),
     [
-        ("atari/train_dqn_ale.py", ["--arch", "nips", "--agent", "PAL", "--prioritized", "--num-step-return", "3"]),
-        ("atari/train_dqn_ale.py", ["--arch", "dueling", "--noisy-net-sigma", "0.5", "--no-clip-delta"]),
+        pytest.param(
+            "atari/train_dqn_ale.py",
+            ["--arch", "nips", "--agent", "PAL", "--prioritized", "--num-step-return", "3"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "atari/train_dqn_ale.py",
+            ["--arch", "dueling", "--noisy-net-sigma", "0.5", "--no-clip-delta"],
+            marks=pytest.mark.slow,
+        ),
         ("atari/train_categorical_dqn_ale.py", ["--agent", "Rainbow"]),
         ("atari/train_drqn_ale.py", ["--recurrent", "--flicker", "--no-frame-stack", "--episodic-update-len", "4"]),
         ("minatar/train_dqn_minatar.py", ["--agent", "Rainbow", "--env", "SpaceInvaders"]),
-        ("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"]),
+        pytest.param("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"], marks=pytest.mark.slow),
     ],
 )
 def test_choices_of_the_pixel_examples_run(example, choice, run):
