@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from agent_parts import BUFFERS, MAKE_BUFFER, make_agent
+from agent_parts import BUFFERS, MAKE_BUFFER
 from torch import nn
 
 from pfrl_like.action_value import QuadraticActionValue
@@ -21,6 +21,7 @@ from pfrl_like.testing import check_agent
 
 ACTIONS = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
 BEST = 0.3
+QUICK = [(DQN, "uniform"), (DoubleDQN, "3-step prioritized"), (DQN, "prioritized episodic")]
 
 
 class Target(gymnasium.Env):
@@ -57,13 +58,19 @@ def make_naf(kind: type[DQN], buffer: str, recurrent: bool = False, obs_size: in
     return kind(q_function, optimizer, replay_buffer, 0.5, explorer, recurrent=recurrent, **options)
 
 
-@pytest.mark.parametrize("kind", [DQN, DoubleDQN])
-@pytest.mark.parametrize("buffer", [*BUFFERS, "episodic", "prioritized episodic"])
+@pytest.mark.parametrize(
+    ("kind", "buffer"),
+    [
+        pytest.param(kind, buffer, marks=[] if (kind, buffer) in QUICK else pytest.mark.slow)
+        for kind in (DQN, DoubleDQN)
+        for buffer in (*BUFFERS, "episodic", "prioritized episodic")
+    ],
+)
 def test_the_greedy_action_is_the_best_one(kind: type[DQN], buffer: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     np.random.seed(0)
     recurrent = buffer.endswith("episodic")
-    agent = make_naf(kind, buffer, recurrent, minibatch_size=16)
+    agent = make_naf(kind, buffer, recurrent, minibatch_size=16, update_interval=2 if recurrent else 1)
     train_agent(agent, Target(), 500, str(tmp_path))
     with agent.eval_mode():
         for obs in np.eye(2, dtype=np.float32):
@@ -85,5 +92,4 @@ def test_the_value_of_the_best_action_is_learnt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [DQN, DoubleDQN])
 def test_it_keeps_the_contracts(kind: type[DQN]) -> None:
-    check_agent(functools.partial(make_naf, kind, "uniform", obs_size=5, minibatch_size=4, replay_start_size=10))
-    assert make_agent  # the agents of discrete actions keep them elsewhere
+    check_agent(functools.partial(make_naf, kind, "uniform", minibatch_size=4, replay_start_size=10), Target())
