@@ -37,7 +37,8 @@ def test_example_runs_a_hundred_steps(example, run):
     arguments = {"gym": EARLY, "atari": EARLY_PIXELS + SHORT_GAMES, "minatar": EARLY_PIXELS}
     for package in {"atari": ["ale_py"], "minatar": ["minatar"]}.get(example.split("/")[0], []):
         pytest.importorskip(package)
-    assert run(example, "--steps", "100", *arguments.get(example.split("/")[0], []))
+    few = ["--num-envs", "2"] if "batch" in example else []
+    assert run(example, "--steps", "100", *few, *arguments.get(example.split("/")[0], []))
 
 
 @pytest.mark.parametrize(
