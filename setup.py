@@ -21,12 +21,21 @@ def read_version() -> str:
 
 EXTRAS = {
     "classic": ["pygame-ce>=2.5"],  # rendering of the classic-control environments; they step without it
+    "box2d": ["box2d>=2.3.10", "pygame-ce>=2.5"],  # LunarLander, BipedalWalker, CarRacing
+    "atari": ["ale-py>=0.12", "opencv-python-headless>=4.9"],  # games included; OpenCV is for speed
+    "minatar": ["minatar>=1.0.15"],  # with pandas, seaborn, scipy and matplotlib: 240 MB
     "tensorboard": ["tensorboard>=2.18"],
     "search": ["optuna>=4"],  # pruning of unpromising runs at their evaluations
     "video": ["imageio>=2.31", "imageio-ffmpeg>=0.5"],  # mp4 of episodes; without it they become GIFs
     "test": ["pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100"],
 }
-EXTRAS["dev"] = [*(package for packages in EXTRAS.values() for package in packages), "ruff", "mypy>=1.15", "build"]
+HEAVY = {"minatar"}  # not for developers: its tests run where it is installed, and are skipped by name elsewhere
+EXTRAS["dev"] = [
+    *(package for extra, packages in EXTRAS.items() if extra not in HEAVY for package in packages),
+    "ruff",
+    "mypy>=1.15",
+    "build",
+]
 
 setup(
     name="pfrl_like",

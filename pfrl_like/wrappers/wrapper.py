@@ -5,6 +5,8 @@ import inspect
 import sys
 from typing import Any
 
+import numpy as np
+
 from pfrl_like.env import is_gymnasium, mend_gym, reset_values
 from pfrl_like.errors import EnvError
 
@@ -82,6 +84,21 @@ class Wrapper:
         return f"<{type(self).__name__}{self.env}>"
 
     __repr__ = __str__
+
+
+def has_ended(result: Any) -> bool:
+    """Whether a step's result, of four values or five, ends the episode: by a flag or by `info["needs_reset"]`."""
+    return any(result[2:-1]) or bool(result[-1].get("needs_reset", False))
+
+
+def reset_result(step: Any) -> Any:
+    """A step's result as if its observation were the first of an episode, in the form of the environment's `reset`."""
+    return (step[0], step[-1]) if len(step) == 5 else step[0]
+
+
+def random_stream(env: Any) -> Any:
+    """The environment's own random stream `np_random`; the global NumPy stream if it has none."""
+    return getattr(getattr(env, "unwrapped", env), "np_random", None) or np.random
 
 
 def _new(cls: Any) -> Any:

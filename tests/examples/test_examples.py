@@ -11,6 +11,8 @@ NAMES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py"
 
 #: An update needs a filled buffer: the trainers are told to begin early, so that they learn, too.
 EARLY = ["--replay-start-size", "40", "--minibatch-size", "8", "--eval-n-runs", "1"]
+EARLY_PIXELS = ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1", "--eval-interval", "60"]
+SHORT_GAMES = ["--max-frames", "100"]
 
 
 @pytest.fixture
@@ -32,7 +34,46 @@ def test_parts_are_checked(run):
 
 @pytest.mark.parametrize("example", [name for name in NAMES if name != "check_your_parts.py"])
 def test_example_runs_a_hundred_steps(example, run):
-    assert run(example, "--steps", "100", *(EARLY if example.startswith("gym/") else []))
+    arguments = {"gym": EARLY, "atari": EARLY_PIXELS + SHORT_GAMES, "minatar": EARLY_PIXELS}
+    for package in {"atari": ["ale_py"], "minatar": ["minatar"]}.get(example.split("/")[0], []):
+        pytest.importorskip(package)
+    few = ["--num-envs", "2"] if "batch" in example else []
+    assert run(example, "--steps", "100", *few, *arguments.get(example.split("/")[0], []))
+
+
+@pytest.mark.parametrize(
+    ("example", "choice"),
+    [
+        pytest.param(
+            "atari/train_dqn_ale.py",
+            ["--arch", "nips", "--agent", "PAL", "--prioritized", "--num-step-return", "3"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "atari/train_dqn_ale.py",
+            ["--arch", "dueling", "--noisy-net-sigma", "0.5", "--no-clip-delta"],
+            marks=pytest.mark.slow,
+        ),
+        ("atari/train_categorical_dqn_ale.py", ["--agent", "Rainbow"]),
+        ("atari/train_drqn_ale.py", ["--recurrent", "--flicker", "--no-frame-stack", "--episodic-update-len", "4"]),
+        ("minatar/train_dqn_minatar.py", ["--agent", "Rainbow", "--env", "SpaceInvaders"]),
+        pytest.param("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"], marks=pytest.mark.slow),
+    ],
+)
+def test_choices_of_the_pixel_examples_run(example, choice, run):
+    pytest.importorskip("minatar" if example.startswith("minatar") else "ale_py")
+    games = [] if example.startswith("minatar") else SHORT_GAMES
+    arguments = [*EARLY_PIXELS, *games, *choice, "--update-interval", "5"]
+    assert "Results are in" in run(example, "--steps", "100", *arguments)
+
+
+def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
+    pytest.importorskip("ale_py")
+    output = run("atari/train_dqn_ale.py", "--steps", "5", "--eval-interval", "9", "--arch", "nature")
+    told = output.split("--load ")[1].strip()
+    demo = ["--arch", "nature", "--demo", "--load", told, "--eval-n-runs", "1", "--max-frames", "40", "--monitor"]
+    assert "mean:" in run("atari/train_dqn_ale.py", *demo)
+    assert list(tmp_path.glob("results/*/monitor.*.csv")) and list(tmp_path.glob("results/*/monitor.*.video*"))
 
 
 def test_quickstart_leaves_an_agent_and_a_learning_curve(run, tmp_path):

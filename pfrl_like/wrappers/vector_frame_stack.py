@@ -1,0 +1,113 @@
+"""Stacks of frames over several environments at once, made in the process of the agent."""
+
+import sys
+from collections import deque
+from typing import Any
+
+from pfrl_like.env import VectorEnv
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.wrappers.frame_stack import LazyFrames, push_frame, stacked_space
+
+
+class VectorEnvWrapper(VectorEnv):
+    """Base of the wrappers of vector environments: override `reset` and `step`.
+
+    Other public attributes are those of the vector environment.
+
+    Args:
+        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of their form.
+
+    Attributes:
+        env: The same object.
+    """
+
+    def __init__(self, env: Any) -> None:
+        if not isinstance(getattr(env, "num_envs", None), int):
+            raise TypeError(f"env is {env!r}, expected a vector environment, which has num_envs")
+        self.env = env
+        self.action_space = env.action_space
+        self.observation_space = env.observation_space
+
+    def reset(self, mask: Any = None) -> Any:
+        """Start new episodes where `mask` is not True."""
+        return self.env.reset(mask)
+
+    def step(self, action: Any) -> Any:
+        """Act in every environment; four values or five, as the environments give."""
+        return self.env.step(action)
+
+    def seed(self, seeds: Any = None) -> Any:
+        """Seed the environments."""
+        return self.env.seed(seeds)
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.env.close()
+
+    @property
+    def unwrapped(self) -> Any:
+        """The vector environment below all wrappers."""
+        return self.env.unwrapped
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.env, name)
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}{self.env}>"
+
+    __repr__ = __str__
+
+
+class VectorFrameStack(VectorEnvWrapper):
+    """Observe the last `k` frames of each environment, as `FrameStack` does for one.
+
+    Stacks made inside the worker processes of a `MultiprocessVectorEnv` would arrive as arrays, k times as large; here
+    only the newest frames cross over, and `LazyFrames` share them. Around a `gymnasium.vector.VectorEnv`, in any
+    autoreset mode, the result is one, too, and observes arrays [num_envs, ...].
+
+    Args:
+        env: Vector environment with images as observations.
+        k: How many frames.
+        stack_axis: Axis of an image along which they are joined.
+
+    Raises:
+        ValueError: If the observation space is no Box with that axis, or `k` is less than 1.
+    """
+
+    def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
+        """Choose the class by the environment."""
+        if isinstance(env, getattr(sys.modules.get("gymnasium.vector"), "VectorEnv", ())):
+            from pfrl_like.wrappers.gymnasium_frame_stack import GymnasiumFrameStack
+
+            return GymnasiumFrameStack(env, k, stack_axis)
+        return super().__new__(cls)
+
+    def __init__(self, env: Any, k: int, stack_axis: int = 0) -> None:
+        super().__init__(env)
+        check_counts(k=k)
+        self.k = k
+        self.stack_axis = stack_axis
+        self.frames: list[deque[Any]] = [deque(maxlen=k) for _ in range(env.num_envs)]
+        self.observation_space = stacked_space(env.observation_space, k, stack_axis)
+
+    def reset(self, mask: Any = None) -> Any:
+        """Start new episodes where `mask` is not True."""
+        result = self.env.reset(mask)
+        has_infos = type(result) is tuple and len(result) == 2 and isinstance(result[1], list)
+        obs = result[0] if has_infos else result
+        stacks = []
+        for i, (frames, frame) in enumerate(zip(self.frames, obs, strict=True)):
+            if mask is not None and mask[i]:
+                stacks.append(LazyFrames(list(frames), self.stack_axis))
+            else:
+                frames.clear()
+                stacks.append(push_frame(frames, frame, self.stack_axis))
+        return (stacks, result[1]) if has_infos else stacks
+
+    def step(self, action: Any) -> Any:
+        """Act in every environment; four values or five, as the environments give."""
+        obs, *rest = self.env.step(action)
+        stacks = [push_frame(frames, frame, self.stack_axis) for frames, frame in zip(self.frames, obs, strict=True)]
+        return (stacks, *rest)
