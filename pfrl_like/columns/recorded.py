@@ -1,0 +1,271 @@
+"""A store over files that writes a record of every step, from which it can be made again."""
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns.columns import Columns
+from pfrl_like.columns.field import Field
+from pfrl_like.columns.leaves import ArrayLeaf, as_array, describe
+from pfrl_like.columns.mapped import GrowingFile, MappedRows
+from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.state import id_from_json, id_to_json
+from pfrl_like.columns.steps import Indices, Running
+from pfrl_like.columns.structure import structure_of
+
+_STEP, _END, _NAME = b"S", b"E", b"N"
+_HEAD = struct.Struct("<cIBdqq")  # kind, number of the environment, is terminal, reward, rows of the observations
+_ENV = struct.Struct("<cI")
+_ROW = struct.Struct("<q")
+
+
+class RecordedColumns(Columns):
+    """Columns whose observations and further columns lie in files; links, rewards and actions lie in memory.
+
+    Args:
+        open_file: Opens, or makes, the file of a name.
+        on_first: Called before the first step is stored, with the bytes that a step will take in the files.
+
+    Attributes:
+        records: What has happened since the list was last emptied. A record of a step has its action, and the rows and
+            checksums of everything else.
+    """
+
+    def __init__(self, open_file: Callable[[str], GrowingFile], on_first: Callable[[int], None]) -> None:
+        self._open_file = open_file
+        self._on_first = on_first
+        self.records: list[bytes] = []
+        self._numbers: dict[Any, int] = {}  # environments as records call them
+        self._names: dict[int, Any] = {}
+        super().__init__()
+
+    def new_rows(self, name: str) -> Rows:
+        """Rows with values in files."""
+        return MappedRows(self._open_file, name, self._find_arrays)
+
+    def _find_arrays(self) -> None:
+        if self.obs is not None:
+            self.plain = self.obs.plain
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields in files."""
+        further = [extra.field for extra in self.extras.values()]
+        return [field for field in (self.obs, *further) if field is not None]
+
+    @property
+    def schema(self) -> tuple[int, int]:
+        """Changes when there are new columns, of which the records do not tell."""
+        return len(self.extras), len(self.fields)
+
+    def recycle(self) -> None:
+        """Say that the state on disk names no row that was released before now."""
+        for rows in (self.obs_rows, *(extra.rows for extra in self.extras.values())):
+            assert isinstance(rows, MappedRows)
+            rows.recycle()
+
+    # Storing
+
+    def append(
+        self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
+    ) -> int:
+        """As in `Columns`, with a record.
+
+        Raises:
+            ValueError: Also if something is no array, or `env_id` cannot be written down.
+        """
+        if self.obs is None:
+            self._refuse_objects({"obs": obs, "action": action})
+        self._refuse_objects({name: extra[name] for name in extra if not self._is_known(name)})
+        self._refuse_name(env_id)
+        before = self.running.get(env_id)
+        pending = 0 if before is None else before.pending
+        row = super().append(obs, action, reward, next_obs, terminal, env_id, extra)
+        if self.plain is not None and self.obs is not None:
+            at, next_at = self.obs_row.item(row), self.next_row.item(row)
+            if at != pending:
+                self.obs.leaves[0].seal(at)
+            if next_at != at:
+                self.obs.leaves[0].seal(next_at)
+        self._record_step(row, env_id)
+        return row
+
+    def append_many(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminal: NDArray[np.bool_],
+        env_ids: Sequence[Any],
+        extra: Mapping[str, Any],
+    ) -> Indices:
+        """As in `Columns`, with a record of every step; refuses what `append` does."""
+        columns = {name: extra[name] for name in extra if not self._is_known(name)}
+        if self.obs is None:
+            columns |= {"obs": obs, "action": action}
+        for name, values in columns.items():
+            for value in values if isinstance(values, list) else [values]:
+                self._refuse_objects({name: value})
+        for env_id in env_ids:
+            self._refuse_name(env_id)
+        rows = super().append_many(obs, action, reward, next_obs, terminal, env_ids, extra)
+        for row, env_id in zip(rows.tolist(), env_ids, strict=True):
+            self._record_step(row, env_id)
+        return rows
+
+    def end(self, env_id: Any) -> None:
+        """As in `Columns`, with a record."""
+        if env_id in self.running:
+            self.records.append(_ENV.pack(_END, self._number(env_id)))
+        super().end(env_id)
+
+    def set_fields(self, obs: Field | None, action: Field | None) -> None:
+        """As in `Columns`; the first ones are announced."""
+        if obs is not None and self.obs is None:
+            assert isinstance(obs.rows, MappedRows)
+            self._on_first(obs.rows.row_bytes)
+        super().set_fields(obs, action)
+
+    def _is_known(self, name: str) -> bool:
+        return name in self.extras and self.extras[name].field is not None
+
+    def _refuse_objects(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            for leaf in structure_of(value)[1]:
+                if leaf is not None and as_array(leaf) is None:
+                    raise ValueError(
+                        f"{name}: got {describe(leaf)}, which is no array of numbers; a persistent buffer stores arrays "
+                        "of one shape: make one of it, or take ReplayBuffer and save(allow_pickle=True)"
+                    )
+
+    def _refuse_name(self, env_id: Any) -> None:
+        if env_id not in self._numbers and id_to_json(env_id) is None:
+            raise ValueError(
+                f"env_id: got {env_id!r}, expected an integer, a string or a tuple of such, which a file can hold"
+            )
+
+    # Records
+
+    def forget_names(self) -> None:
+        """Let the next records say anew which environments they mean."""
+        self._numbers.clear()
+        self._names.clear()
+
+    def _number(self, env_id: Any) -> int:
+        number = self._numbers.get(env_id)
+        if number is None:
+            number = self._numbers[env_id] = len(self._numbers)
+            self._names[number] = env_id
+            self.records.append(_ENV.pack(_NAME, number) + json.dumps(id_to_json(env_id)).encode())
+        return number
+
+    def _record_step(self, row: int, env_id: Any) -> None:
+        assert self.action is not None
+        at, next_at = self.obs_row.item(row), self.next_row.item(row)
+        terminal, reward = self.terminal.item(row), self.reward.item(row)
+        parts = [_HEAD.pack(_STEP, self._number(env_id), terminal, reward, at, next_at)]
+        parts += [leaf.data[row].tobytes() for leaf in self.action.leaves]
+        for leaf, place in self._places(at, next_at, {name: e.index.item(row) for name, e in self.extras.items()}):
+            parts.append(_ROW.pack(place) + leaf.places(np.array([place])).tobytes())
+        self.records.append(b"".join(parts))
+
+    def _places(self, at: int, next_at: int, extras: Mapping[str, int]) -> Iterator[tuple[ArrayLeaf, int]]:
+        """Every leaf in files with the row that it has for a step."""
+        assert self.obs is not None
+        for row in (at, next_at):
+            for leaf in self.obs.leaves:
+                yield leaf, row
+        for name, extra in self.extras.items():
+            for leaf in () if extra.field is None else extra.field.leaves:
+                yield leaf, extras[name]
+
+    def replay(self, record: bytes, check: bool) -> tuple[Any, int, bool] | None:
+        """Do again what a record tells of.
+
+        Args:
+            record: One of `records`.
+            check: Compare the values in the files with their checksums.
+
+        Returns:
+            The environment, the row of its new step, 0 if its episode ended, and whether that was terminal; None if
+            the record only gives a name.
+
+        Raises:
+            ValueError: If the record does not fit, or a value is not the one that was stored.
+        """
+        if record[:1] == _STEP:
+            return self._replay_step(record, check)
+        if len(record) < _ENV.size or record[:1] not in (_END, _NAME):
+            raise ValueError("a record is of no known kind")
+        _, number = _ENV.unpack_from(record)
+        if record[:1] == _END:
+            return self._name_of(number), 0, False
+        env_id = id_from_json(json.loads(record[_ENV.size :]))
+        if id_to_json(env_id) is None:
+            raise ValueError("a record names no environment")
+        self._names[number] = env_id
+        return None
+
+    def _name_of(self, number: int) -> Any:
+        if number not in self._names:
+            raise ValueError("a record is of an environment without a name")
+        return self._names[number]
+
+    def _replay_step(self, record: bytes, check: bool) -> tuple[Any, int, bool]:
+        if self.obs is None or self.action is None or len(record) != self._record_size():
+            raise ValueError("a record of a step has another size than the columns ask for")
+        _, number, terminal, reward, at, next_at = _HEAD.unpack_from(record)
+        env_id, start = self._name_of(number), _HEAD.size
+        row = self.steps.take(1)
+        for leaf in self.action.leaves:
+            size = leaf.data[0].nbytes
+            leaf.data[row] = np.frombuffer(record, np.uint8, size, start).view(leaf.dtype).reshape(1, *leaf.shape)
+            start += size
+        places = []
+        for leaf, _ in self._places(0, 0, dict.fromkeys(self.extras, 0)):
+            (place,) = _ROW.unpack_from(record, start)
+            start += _ROW.size
+            if not 0 <= place < len(self._row_numbers(leaf)):
+                raise ValueError("a record names a row beyond the end of the files")
+            where = np.array([place])
+            leaf.take_places(where, np.frombuffer(record, leaf.place_dtype, 1, start))
+            start += leaf.place_dtype.itemsize
+            if check and place and leaf.damaged(where):
+                raise ValueError("the value of a step is not what was stored")
+            places.append(place)
+        n = len(self.obs.leaves)
+        if at <= 0 or next_at <= 0 or set(places[:n]) != {at} or set(places[n : 2 * n]) != {next_at}:
+            raise ValueError("a record of a step names no observations")
+        self._put_places(row, places[2 * n :])
+        run = self.running.setdefault(env_id, Running())
+        self._link([run], row, np.array([reward]), np.array([bool(terminal)]), np.array([at]), np.array([next_at]))
+        if next_at == at:
+            run.pending = 0
+            self.lacks_next = self.lacks_next or not terminal
+        return env_id, int(row[0]), bool(terminal)
+
+    def _row_numbers(self, leaf: ArrayLeaf) -> range:
+        """The rows of the field of this leaf."""
+        assert self.obs is not None
+        if any(leaf is own for own in self.obs.leaves):
+            return range(self.obs_rows.size)
+        return next(range(e.rows.size) for e in self.extras.values() if e.field is not None and leaf in e.field.leaves)
+
+    def _put_places(self, row: Indices, places: list[int]) -> None:
+        for extra in self.extras.values():
+            count = 0 if extra.field is None else len(extra.field.leaves)
+            if len(set(places[:count])) > 1:
+                raise ValueError("a record of a step does not fit together")
+            extra.index[row] = places[0] if count else 0
+            places = places[count:]
+
+    def _record_size(self) -> int:
+        assert self.action is not None
+        leaves = [leaf for leaf, _ in self._places(0, 0, dict.fromkeys(self.extras, 0))]
+        places = sum(_ROW.size + leaf.place_dtype.itemsize for leaf in leaves)
+        return _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + places
