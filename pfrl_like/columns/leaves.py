@@ -151,9 +151,7 @@ class ArrayLeaf:
         """Whether the value of one of these rows is not what was stored."""
         assert self.sums is not None
         sums = self.sums.take(rows).tolist()
-        return any(
-            zlib.crc32(self.data[row : row + 1]) != sum_ for row, sum_ in zip(rows.tolist(), sums, strict=True)
-        )
+        return any(zlib.crc32(self.data[row : row + 1]) != sum_ for row, sum_ in zip(rows.tolist(), sums, strict=True))
 
     def settle(self, rows: NDArray[np.int64]) -> None:
         """Say that these rows, and no others, are in use."""

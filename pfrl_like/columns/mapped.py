@@ -55,7 +55,13 @@ class MappedRows(Rows):
         self._siblings: list[MappedRows] = []
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        """Give `holder` an array over a file, and one for the checksums of its rows."""
+        """Give `holder` an array over a file, and one for the checksums of its rows.
+
+        Raises:
+            ValueError: If the values are objects.
+        """
+        if np.dtype(dtype) == object:
+            raise ValueError("values that are no arrays cannot be kept in the files of a persistent buffer")
         holder.sums = self.array((), np.uint32)
         values = _Values(holder, self._open_file(f"{self._name}-{len(self._values)}"), tuple(shape), np.dtype(dtype))
         self._values.append(values)

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
-from pfrl_like.columns.leaves import ArrayLeaf, as_array, describe
+from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.columns.mapped import GrowingFile, MappedRows
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.state import id_from_json, id_to_json
@@ -18,7 +18,7 @@ from pfrl_like.columns.steps import Indices, Running
 from pfrl_like.columns.structure import structure_of
 
 _STEP, _END, _NAME = b"S", b"E", b"N"
-_HEAD = struct.Struct("<cIBdqq")  # kind, number of the environment, is terminal, reward, rows of the observations
+_HEAD = struct.Struct("<cIBd")  # kind, number of the environment, is terminal, reward
 _ENV = struct.Struct("<cI")
 _ROW = struct.Struct("<q")
 
@@ -166,23 +166,21 @@ class RecordedColumns(Columns):
 
     def _record_step(self, row: int, env_id: Any) -> None:
         assert self.action is not None
-        at, next_at = self.obs_row.item(row), self.next_row.item(row)
         terminal, reward = self.terminal.item(row), self.reward.item(row)
-        parts = [_HEAD.pack(_STEP, self._number(env_id), terminal, reward, at, next_at)]
+        parts = [_HEAD.pack(_STEP, self._number(env_id), terminal, reward)]
         parts += [leaf.data[row].tobytes() for leaf in self.action.leaves]
-        for leaf, place in self._places(at, next_at, {name: e.index.item(row) for name, e in self.extras.items()}):
-            parts.append(_ROW.pack(place) + leaf.places(np.array([place])).tobytes())
+        rows = [self.obs_row.item(row), self.next_row.item(row)]
+        rows += [extra.index.item(row) for extra in self.extras.values() if extra.field is not None]
+        for field, place in zip(self._fields_of_a_step(), rows, strict=True):
+            at = np.array([place])
+            parts.append(_ROW.pack(place))
+            parts += [leaf.places(at).tobytes() for leaf in field.leaves]
         self.records.append(b"".join(parts))
 
-    def _places(self, at: int, next_at: int, extras: Mapping[str, int]) -> Iterator[tuple[ArrayLeaf, int]]:
-        """Every leaf in files with the row that it has for a step."""
+    def _fields_of_a_step(self) -> list[Field]:
+        """The fields in files, as often as a step has a row of each: two observations, then the further columns."""
         assert self.obs is not None
-        for row in (at, next_at):
-            for leaf in self.obs.leaves:
-                yield leaf, row
-        for name, extra in self.extras.items():
-            for leaf in () if extra.field is None else extra.field.leaves:
-                yield leaf, extras[name]
+        return [self.obs, *self.fields]
 
     def replay(self, record: bytes, check: bool) -> tuple[Any, int, bool] | None:
         """Do again what a record tells of.
@@ -219,53 +217,42 @@ class RecordedColumns(Columns):
     def _replay_step(self, record: bytes, check: bool) -> tuple[Any, int, bool]:
         if self.obs is None or self.action is None or len(record) != self._record_size():
             raise ValueError("a record of a step has another size than the columns ask for")
-        _, number, terminal, reward, at, next_at = _HEAD.unpack_from(record)
+        _, number, terminal, reward = _HEAD.unpack_from(record)
         env_id, start = self._name_of(number), _HEAD.size
         row = self.steps.take(1)
         for leaf in self.action.leaves:
-            size = leaf.data[0].nbytes
-            leaf.data[row] = np.frombuffer(record, np.uint8, size, start).view(leaf.dtype).reshape(1, *leaf.shape)
-            start += size
+            leaf.data[row] = np.frombuffer(record, leaf.dtype, leaf.data[0].size, start).reshape(1, *leaf.shape)
+            start += leaf.data[0].nbytes
         places = []
-        for leaf, _ in self._places(0, 0, dict.fromkeys(self.extras, 0)):
+        for field in self._fields_of_a_step():
             (place,) = _ROW.unpack_from(record, start)
             start += _ROW.size
-            if not 0 <= place < len(self._row_numbers(leaf)):
+            if not 0 <= place < field.rows.size:
                 raise ValueError("a record names a row beyond the end of the files")
-            where = np.array([place])
-            leaf.take_places(where, np.frombuffer(record, leaf.place_dtype, 1, start))
-            start += leaf.place_dtype.itemsize
-            if check and place and leaf.damaged(where):
-                raise ValueError("the value of a step is not what was stored")
             places.append(place)
-        n = len(self.obs.leaves)
-        if at <= 0 or next_at <= 0 or set(places[:n]) != {at} or set(places[n : 2 * n]) != {next_at}:
+            at = np.array([place])
+            for leaf in field.leaves:
+                leaf.take_places(at, np.frombuffer(record, leaf.place_dtype, 1, start))
+                start += leaf.place_dtype.itemsize
+                if check and place and leaf.damaged(at):
+                    raise ValueError("the value of a step is not what was stored")
+        self._link_places(env_id, row, reward, bool(terminal), places)
+        return env_id, int(row[0]), bool(terminal)
+
+    def _link_places(self, env_id: Any, row: Indices, reward: float, terminal: bool, places: list[int]) -> None:
+        at, next_at, *others = places
+        if not at or not next_at:
             raise ValueError("a record of a step names no observations")
-        self._put_places(row, places[2 * n :])
         run = self.running.setdefault(env_id, Running())
-        self._link([run], row, np.array([reward]), np.array([bool(terminal)]), np.array([at]), np.array([next_at]))
+        self._link([run], row, np.array([reward]), np.array([terminal]), np.array([at]), np.array([next_at]))
         if next_at == at:
             run.pending = 0
             self.lacks_next = self.lacks_next or not terminal
-        return env_id, int(row[0]), bool(terminal)
-
-    def _row_numbers(self, leaf: ArrayLeaf) -> range:
-        """The rows of the field of this leaf."""
-        assert self.obs is not None
-        if any(leaf is own for own in self.obs.leaves):
-            return range(self.obs_rows.size)
-        return next(range(e.rows.size) for e in self.extras.values() if e.field is not None and leaf in e.field.leaves)
-
-    def _put_places(self, row: Indices, places: list[int]) -> None:
         for extra in self.extras.values():
-            count = 0 if extra.field is None else len(extra.field.leaves)
-            if len(set(places[:count])) > 1:
-                raise ValueError("a record of a step does not fit together")
-            extra.index[row] = places[0] if count else 0
-            places = places[count:]
+            extra.index[row] = 0 if extra.field is None else others.pop(0)
 
     def _record_size(self) -> int:
         assert self.action is not None
-        leaves = [leaf for leaf, _ in self._places(0, 0, dict.fromkeys(self.extras, 0))]
-        places = sum(_ROW.size + leaf.place_dtype.itemsize for leaf in leaves)
+        fields = self._fields_of_a_step()
+        places = sum(_ROW.size + sum(leaf.place_dtype.itemsize for leaf in field.leaves) for field in fields)
         return _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + places

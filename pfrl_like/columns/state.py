@@ -43,9 +43,7 @@ def used_observations(columns: Columns, rows: Indices) -> Indices:
     return used[used != 0]
 
 
-def dump_steps(
-    columns: Columns, rows: Indices, new_obs: Indices
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The part of `dump` that tells of the steps; `new_obs` are the numbers that observations have in the copy."""
     new_step = np.zeros(columns.steps.size, np.int64)
     new_step[rows] = np.arange(1, len(rows) + 1)
@@ -74,9 +72,7 @@ def dump_steps(
     return header, arrays
 
 
-def restore(
-    header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns | None = None
-) -> Columns:
+def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns | None = None) -> Columns:
     """The store that `dump` described, its steps in rows 1, 2, ...
 
     Args:
@@ -110,9 +106,7 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns
     return columns
 
 
-def restore_steps(
-    header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns: Columns, n_obs: int
-) -> Indices:
+def restore_steps(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns: Columns, n_obs: int) -> Indices:
     """Take up what `dump_steps` gave, for observations in rows 1 to `n_obs`; returns the rows of the steps.
 
     Raises:
