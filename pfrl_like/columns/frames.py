@@ -14,6 +14,13 @@ _LARGE_BLOCK = 24 << 20
 _OWN_MAPPING = 1 << 20
 
 
+class _Numbers:
+    """Holds the frame numbers of rows."""
+
+    data: NDArray[np.int64]
+    sums: NDArray[np.uint32] | None
+
+
 class FrameLeaf(ArrayLeaf):
     """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
 
@@ -40,13 +47,19 @@ class FrameLeaf(ArrayLeaf):
         self.frames.values(self, self.frame_shape, self.dtype)
         # A block of this size is mapped on its own, and grows by being mapped anew: it leaves no hole in the heap.
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
-        self.index = rows.array((depth,), np.int64)
+        self._numbers = _Numbers()
+        rows.values(self._numbers, (depth,), np.int64)
         self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0] * self.frames.size  # how many stacks show a frame
         _keep_freed_memory()
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """The frame numbers of each row."""
+        return self._numbers.data
 
     def check(self, value: Any, name: str) -> Any:
         """The stack, as an array or as it is if it keeps its frames."""
@@ -135,6 +148,10 @@ class FrameLeaf(ArrayLeaf):
     def place_dtype(self) -> np.dtype[Any]:
         """Frame numbers and the frames' checksums."""
         return np.dtype([("frames", "<i8", (self.depth,)), ("sums", "<u4", (self.depth,))])
+
+    def place(self, row: int) -> bytes:
+        """`places` of one row, as bytes."""
+        return self.places(np.array([row])).tobytes()
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Where the stacks in these rows lie."""
