@@ -1,5 +1,6 @@
 """Columns of single values: arrays of one shape and dtype, and Python objects."""
 
+import struct
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from pfrl_like.columns.rows import Rows
 #: What a leaf hands out for some rows: an array and the rows to take of it, or a finished list of objects.
 Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
 
+_SUM = struct.Struct("<I")
 _TORCH_KINDS = "biufc"
 _NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 
@@ -118,7 +120,7 @@ class ArrayLeaf:
     def seal(self, row: int) -> None:
         """Note the checksum of a row of `data`, which has just been filled."""
         assert self.sums is not None
-        self.sums[row] = zlib.crc32(self.data[row : row + 1])
+        self.sums[row] = _checksum(self.data[row : row + 1])
 
     def seal_many(self, rows: NDArray[np.int64]) -> None:
         """The same for several rows; nothing where no checksums are kept."""
@@ -130,6 +132,11 @@ class ArrayLeaf:
     def place_dtype(self) -> np.dtype[Any]:
         """What has to be known of a row to find its value again and to know it for the same: here its checksum."""
         return np.dtype([("sum", "<u4")])
+
+    def place(self, row: int) -> bytes:
+        """`places` of one row, as bytes."""
+        assert self.sums is not None
+        return _SUM.pack(self.sums.item(row))
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """What `take_places` needs to find the values of these rows in the files again, shape [n]."""
@@ -151,7 +158,7 @@ class ArrayLeaf:
         """Whether the value of one of these rows is not what was stored."""
         assert self.sums is not None
         sums = self.sums.take(rows).tolist()
-        return any(zlib.crc32(self.data[row : row + 1]) != sum_ for row, sum_ in zip(rows.tolist(), sums, strict=True))
+        return any(_checksum(self.data[row : row + 1]) != sum_ for row, sum_ in zip(rows.tolist(), sums, strict=True))
 
     def settle(self, rows: NDArray[np.int64]) -> None:
         """Say that these rows, and no others, are in use."""
@@ -242,6 +249,10 @@ def expect(arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...], d
             f"the array {name!r} has shape {array.shape}, {array.dtype}, expected {shape}, {np.dtype(dtype)}"
         )
     return array
+
+
+def _checksum(values: Any) -> int:
+    return zlib.crc32(values)
 
 
 def _holds_arrays(value: Any) -> bool:

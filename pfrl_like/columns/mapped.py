@@ -82,7 +82,7 @@ class MappedRows(Rows):
 
     def adopt(self) -> None:
         """Take all rows that the files have; `settle` has to say which of them are in use."""
-        lengths = [values.file.size // values.row_bytes for values in self._values if values.row_bytes]
+        lengths = [values.file.size // max(1, values.row_bytes) for values in self._values]
         self._resize(max(1, min(lengths, default=self.size)))
         for sibling in self._siblings:
             sibling.adopt()
@@ -115,7 +115,8 @@ class MappedRows(Rows):
 
 def _map(values: _Values, rows: int) -> None:
     holder, file, shape, dtype = values
+    content = file.map(rows * max(1, values.row_bytes))  # a file also tells how many rows there are
     if values.row_bytes:
-        holder.data = file.map(rows * values.row_bytes).view(dtype).reshape(rows, *shape)
+        holder.data = content.view(dtype).reshape(rows, *shape)
     else:
         holder.data = np.zeros((rows, *shape), dtype)

@@ -136,11 +136,14 @@ class RecordedColumns(Columns):
 
     def _refuse_objects(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
-            for leaf in structure_of(value)[1]:
+            leaves = structure_of(value)[1]
+            if not leaves:
+                raise ValueError(f"{name}: got {value!r}, which has no values; a persistent buffer stores arrays")
+            for leaf in leaves:
                 if leaf is not None and as_array(leaf) is None:
                     raise ValueError(
-                        f"{name}: got {describe(leaf)}, which is no array of numbers; a persistent buffer stores arrays "
-                        "of one shape: make one of it, or take ReplayBuffer and save(allow_pickle=True)"
+                        f"{name}: got {describe(leaf)}, which is no array of numbers; a persistent buffer stores "
+                        "arrays of one shape: make one of it, or take ReplayBuffer and save(allow_pickle=True)"
                     )
 
     def _refuse_name(self, env_id: Any) -> None:
@@ -172,9 +175,8 @@ class RecordedColumns(Columns):
         rows = [self.obs_row.item(row), self.next_row.item(row)]
         rows += [extra.index.item(row) for extra in self.extras.values() if extra.field is not None]
         for field, place in zip(self._fields_of_a_step(), rows, strict=True):
-            at = np.array([place])
             parts.append(_ROW.pack(place))
-            parts += [leaf.places(at).tobytes() for leaf in field.leaves]
+            parts += [leaf.place(place) for leaf in field.leaves]
         self.records.append(b"".join(parts))
 
     def _fields_of_a_step(self) -> list[Field]:
@@ -237,7 +239,7 @@ class RecordedColumns(Columns):
                 if check and place and leaf.damaged(at):
                     raise ValueError("the value of a step is not what was stored")
         self._link_places(env_id, row, reward, bool(terminal), places)
-        return env_id, int(row[0]), bool(terminal)
+        return env_id, row.item(), bool(terminal)
 
     def _link_places(self, env_id: Any, row: Indices, reward: float, terminal: bool, places: list[int]) -> None:
         at, next_at, *others = places
@@ -255,4 +257,5 @@ class RecordedColumns(Columns):
         assert self.action is not None
         fields = self._fields_of_a_step()
         places = sum(_ROW.size + sum(leaf.place_dtype.itemsize for leaf in field.leaves) for field in fields)
-        return _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + places
+        size: int = _HEAD.size + sum(leaf.data[0].nbytes for leaf in self.action.leaves) + places
+        return size

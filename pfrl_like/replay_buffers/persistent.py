@@ -5,14 +5,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
-from pfrl_like.columns import Columns, Indices, RecordedColumns, dump_places, restore, restore_places, settle
+from pfrl_like.columns import Columns, RecordedColumns, dump_places, restore, restore_places, settle
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
@@ -125,7 +124,7 @@ class PersistentBuffer(ReplayBuffer):
             settle(columns, np.concatenate([items, np.array(waiting, np.int64)]), check=True)
         except CheckpointError:
             raise
-        except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        except (ValueError, TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
             if logged.synced <= done < count:
                 return done
             raise CheckpointError(self.dirname, f"is damaged: {error}") from error
