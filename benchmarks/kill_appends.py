@@ -107,7 +107,7 @@ def run(kills: int, seed: int, folder: Path) -> list[str]:
     while state["kills"] < kills:
         rng = random.Random(f"{seed} {state['kills']}")
         kind = kinds[state["kills"] % len(kinds)]
-        acknowledged = kill_once(folder, kind, state["last"][kind], rng.uniform(0.005, 0.12))
+        acknowledged = kill_once(folder, kind, state["last"][kind], rng.uniform(0.02, 0.3))
         state["kills"] += 1
         try:
             state["last"][kind] = check(folder, kind, acknowledged)

@@ -209,6 +209,7 @@ class RecordedColumns(Columns):
         if id_to_json(env_id) is None:
             raise ValueError("a record names no environment")
         self._names[number] = env_id
+        self._numbers[env_id] = number
         return None
 
     def _name_of(self, number: int) -> Any:

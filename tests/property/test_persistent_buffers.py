@@ -10,13 +10,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer
 from test_replay_buffers import CAPACITY, OBSERVATIONS, STEPS, equal, feed, transitions
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer
-from reference_buffer import ReferenceBuffer, ReferenceEpisodicBuffer
 
 QUICK = settings(max_examples=15, deadline=None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_waiting_for_the_disk():
+    # What a process leaves behind does not depend on it, and it takes nearly all of the time.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        patch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
+        yield
 
 
 def opener(folder: str, capacity: int | None, num_steps: int, episodic: bool, **options: Any) -> Callable[[], Any]:
