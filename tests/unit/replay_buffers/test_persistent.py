@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +134,10 @@ def test_a_refused_ancestor_leaves_no_files(tmp_path):
 
 
 def test_a_second_writer_is_told_who_the_first_is(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 20):
-        with pytest.raises(CheckpointError, match=rf"written by process {os.getpid()} on .+ since 20\d\d-"):
-            PersistentReplayBuffer(tmp_path, 20)
+    first = PersistentReplayBuffer(tmp_path, 20)
+    with pytest.raises(CheckpointError, match=rf"written by process {os.getpid()} on .+ since 20\d\d-"):
+        PersistentReplayBuffer(tmp_path, 20)
+    first.close()
     PersistentReplayBuffer(tmp_path, 20).close()
 
 
@@ -392,75 +392,86 @@ def test_a_file_of_pfrl_fills_the_directory(tmp_path):
 
 AGENT = """
     import sys
-    import numpy as np, torch
     sys.path[:0] = {path!r}
-    from agent_parts import make_agent
-    from pfrl_like.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer
-    torch.manual_seed(0); np.random.seed(0)
-    recurrent = {recurrent}
+    from test_persistent import train
+    print(*train({folder!r}, {recurrent}))
+"""
+
+
+def train(folder: str, recurrent: bool) -> tuple[int, bool]:
+    """Items held at the beginning, and whether an agent has learnt from the buffer during 40 steps."""
+    torch.manual_seed(0)
     make = PersistentEpisodicReplayBuffer if recurrent else PersistentReplayBuffer
-    with make({folder!r}, 100) as buffer:
-        print(len(buffer))
+    with make(folder, 100) as buffer:
+        held = len(buffer)
         agent = make_agent(recurrent=recurrent, replay_buffer=buffer)
         for step in range(40):
             agent.act(np.full(5, step % 8, np.float32))
             agent.observe(np.full(5, step % 8 + 1, np.float32), 1.0, step % 8 == 7, False)
-        print(dict(agent.get_statistics())["n_updates"] > 0)
-"""
+        return held, dict(agent.get_statistics())["n_updates"] > 0
 
 
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_an_agent_goes_on_in_another_process(tmp_path, recurrent):
-    script = textwrap.dedent(AGENT).format(path=sys.path, recurrent=recurrent, folder=str(tmp_path / "b"))
-    told = [
-        subprocess.run([sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=120)
-        for _ in range(2)
-    ]
-    assert [run.stdout.split() for run in told] == [["0", "True"], ["40", "True"]], told[-1].stderr
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        make = PersistentEpisodicReplayBuffer if recurrent else PersistentReplayBuffer
-        with make(tmp_path / "b", 100) as buffer:
-            assert len(buffer) == 80
-            make_agent(recurrent=recurrent, replay_buffer=buffer)
+    folder = str(tmp_path / "b")
+    assert train(folder, recurrent) == (0, True)
+    path = [str(Path(__file__).parent), *sys.path]
+    script = textwrap.dedent(AGENT).format(path=path, recurrent=recurrent, folder=folder)
+    told = subprocess.run([sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=120)
+    assert told.stdout.split() == ["40", "True"], told.stderr
+    make = PersistentEpisodicReplayBuffer if recurrent else PersistentReplayBuffer
+    with make(folder, 100) as buffer:
+        assert len(buffer) == 80
 
 
 RANKS = """
     import sys
     import numpy as np, torch.distributed as dist
     from pfrl_like.replay_buffers import PersistentReplayBuffer
-    rank, size, folder, ancestor = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] or None
-    dist.init_process_group("gloo", init_method="file://" + folder + ".init" + str(size), rank=rank, world_size=size)
-    try:
-        with PersistentReplayBuffer(folder, 50, distributed=True, ancestor=ancestor) as buffer:
+    rank, folder = int(sys.argv[1]), sys.argv[2]
+    dist.init_process_group("gloo", init_method="file://" + folder + ".init", rank=rank, world_size=2)
+    for name, ancestor in (("first", None), ("second", folder + "/first")):
+        with PersistentReplayBuffer(folder + "/" + name, 50, distributed=True, ancestor=ancestor) as buffer:
             for i in range(10):
                 buffer.append(np.full(3, 100 * rank + i, np.float32), 0, 100.0 * rank + i, np.zeros(3, np.float32))
-            print(len(buffer), sorted(int(reward) // 100 for reward in buffer.sample_batch(len(buffer)).reward))
-    except ValueError as error:
-        print(error)
+            print(len(buffer), {int(reward) // 100 for reward in buffer.sample_batch(len(buffer)).reward})
     dist.barrier()
 """
 
 
-def ranks(folder: Path, size: int, ancestor: str = "") -> list[str]:
-    script = textwrap.dedent(RANKS)
-    own = [[sys.executable, "-c", script, str(rank), str(size), str(folder), ancestor] for rank in range(size)]
-    running = [subprocess.Popen(arguments, env=ENVIRON, stdout=subprocess.PIPE, text=True) for arguments in own]
-    told = [process.communicate(timeout=120)[0].strip() for process in running]
-    Path(f"{folder}.init{size}").unlink(missing_ok=True)
-    return told
+@pytest.fixture
+def group_of_one(tmp_path):
+    init = f"file://{tmp_path / 'init'}"
+    torch.distributed.init_process_group("gloo", init_method=init, rank=0, world_size=1)
+    yield torch.distributed.group.WORLD
+    torch.distributed.destroy_process_group()
 
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
 def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
-    folder = tmp_path / "shared"
-    assert ranks(folder, 2) == [f"10 {[0] * 10}", f"10 {[1] * 10}"]
-    assert ranks(tmp_path / "next", 2, str(folder)) == [f"20 {[0] * 20}", f"20 {[1] * 20}"]
-    assert {path.name for path in folder.iterdir()} == {"rank-0-of-2", "rank-1-of-2"}
-    (told,) = ranks(folder, 1)
-    assert "divided among 2 processes, the group has 1; start as many as before" in told
-    with pytest.raises(CheckpointError, match="open it with distributed=True"):
-        PersistentReplayBuffer(folder, 50)
+    script, folder = textwrap.dedent(RANKS), str(tmp_path / "shared")
+    own = [[sys.executable, "-c", script, str(rank), folder] for rank in range(2)]
+    running = [subprocess.Popen(arguments, env=ENVIRON, stdout=subprocess.PIPE, text=True) for arguments in own]
+    told = [process.communicate(timeout=120)[0].splitlines() for process in running]
+    assert told == [["10 {0}", "20 {0}"], ["10 {1}", "20 {1}"]]
+    assert {path.name for path in (tmp_path / "shared" / "first").iterdir()} == {"rank-0-of-2", "rank-1-of-2"}
+
+
+def test_a_group_of_another_size_is_refused(tmp_path, group_of_one):
+    (tmp_path / "rank-1-of-2").mkdir()
+    with pytest.raises(CheckpointError, match="divided among 2 processes, the group has 1; start as many as before"):
+        PersistentReplayBuffer(tmp_path, 50, distributed=True, group=group_of_one)
+    with pytest.raises(CheckpointError, match="divided among 2 processes; open it with distributed=True"):
+        PersistentReplayBuffer(tmp_path, 50)
+
+
+def test_all_processes_may_begin_with_one_ancestor(tmp_path, group_of_one):
+    with PersistentReplayBuffer(tmp_path / "old", 20) as old:
+        fill(old, 5)
+    with PersistentReplayBuffer(tmp_path / "new", 20, distributed=True, ancestor=tmp_path / "old") as buffer:
+        assert len(buffer) == 5
+    with pytest.raises(CheckpointError, match="is the buffer of a single process"):
+        PersistentReplayBuffer(tmp_path / "old", 20, distributed=True)
 
 
 def test_distributed_needs_a_group(tmp_path):
