@@ -269,11 +269,6 @@ class PersistentBuffer(ReplayBuffer):
 
     # State
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the buffer occupies, without those of its files."""
-        return super().nbytes
-
     def state_dict(self) -> dict[str, Any]:
         """The whole content, as of the buffer in memory; it is on the disk of the directory, too."""
         self.sync()

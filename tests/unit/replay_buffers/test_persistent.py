@@ -390,11 +390,11 @@ def test_a_file_of_pfrl_fills_the_directory(tmp_path):
 # In company
 
 
-AGENT = """
+AGENTS = """
     import sys
     sys.path[:0] = {path!r}
     from test_persistent import train
-    print(*train({folder!r}, {recurrent}))
+    print(*train({folder!r} + "False", False), *train({folder!r} + "True", True))
 """
 
 
@@ -411,16 +411,14 @@ def train(folder: str, recurrent: bool) -> tuple[int, bool]:
         return held, dict(agent.get_statistics())["n_updates"] > 0
 
 
-@pytest.mark.parametrize("recurrent", [False, True])
-def test_an_agent_goes_on_in_another_process(tmp_path, recurrent):
+def test_agents_go_on_in_another_process(tmp_path):
     folder = str(tmp_path / "b")
-    assert train(folder, recurrent) == (0, True)
-    path = [str(Path(__file__).parent), *sys.path]
-    script = textwrap.dedent(AGENT).format(path=path, recurrent=recurrent, folder=folder)
+    for recurrent in (False, True):
+        assert train(folder + str(recurrent), recurrent) == (0, True)
+    script = textwrap.dedent(AGENTS).format(path=[str(Path(__file__).parent), *sys.path], folder=folder)
     told = subprocess.run([sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=120)
-    assert told.stdout.split() == ["40", "True"], told.stderr
-    make = PersistentEpisodicReplayBuffer if recurrent else PersistentReplayBuffer
-    with make(folder, 100) as buffer:
+    assert told.stdout.split() == ["40", "True", "40", "True"], told.stderr
+    with PersistentEpisodicReplayBuffer(folder + "True", 100) as buffer:
         assert len(buffer) == 80
 
 
