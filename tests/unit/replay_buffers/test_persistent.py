@@ -341,12 +341,20 @@ def test_values_without_their_meta_file_are_refused(tmp_path):
         PersistentReplayBuffer(tmp_path, 20)
 
 
-def test_a_lost_end_of_the_journal_is_told(tmp_path):
+def test_a_lost_end_of_the_journal_is_told(tmp_path, caplog):
     fill(PersistentReplayBuffer(tmp_path, 20), 8)._directory.close()
     (journal,) = tmp_path.glob("journal-*")
     journal.write_bytes(journal.read_bytes()[:-3])
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
         assert rewards(buffer) == list(range(7))
+    # A record that is cut off in the middle is not even counted; one whose values are wrong is.
+    fill(PersistentReplayBuffer(tmp_path, 20), 1, 7)._directory.close()
+    (values,) = tmp_path.glob("columns-*")
+    stored = values.read_bytes()
+    values.write_bytes(stored.replace(np.full(3, 8, np.float32).tobytes(), np.full(3, -8, np.float32).tobytes()))
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        assert rewards(buffer) == list(range(7))
+    assert "records were not complete and have been left out" in caplog.text
 
 
 # Files of the ordinary form
