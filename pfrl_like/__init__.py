@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pfrl_like import agent as agent
     from pfrl_like import agents as agents
     from pfrl_like import collections as collections
+    from pfrl_like import distributions as distributions
     from pfrl_like import env as env
     from pfrl_like import envs as envs
     from pfrl_like import experiments as experiments
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from pfrl_like import loggers as loggers
     from pfrl_like import nn as nn
     from pfrl_like import optimizers as optimizers
+    from pfrl_like import policies as policies
+    from pfrl_like import policy as policy
     from pfrl_like import q_function as q_function
     from pfrl_like import q_functions as q_functions
     from pfrl_like import replay_buffer as replay_buffer
@@ -35,6 +38,7 @@ _MODULES = frozenset(
         "agent",
         "agents",
         "collections",
+        "distributions",
         "env",
         "envs",
         "experiments",
@@ -45,6 +49,8 @@ _MODULES = frozenset(
         "loggers",
         "nn",
         "optimizers",
+        "policies",
+        "policy",
         "q_function",
         "q_functions",
         "replay_buffer",

@@ -18,13 +18,14 @@ from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorer import Explorer, select_actions
 from pfrl_like.functions.returns import n_step_returns
+from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.burn_in import burn_in
-from pfrl_like.utils.contexts import evaluating
+from pfrl_like.utils.contexts import evaluating, reads_training
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.direct_call import call
@@ -111,6 +112,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         self._compiled = CompiledStep(self.loss, optimizer, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
+        self._has_moments = reads_training(model) or any(isinstance(m, EmpiricalNormalization) for m in model.modules())
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
@@ -331,6 +333,7 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
         if self._updates_left == 0:
             self.sync_target_network()
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
+        moments = [buffer.clone() for buffer in self.model.buffers()] if self._has_moments else []
         try:
             if self._compiled is None:
                 loss, td_error, stats = self.loss(ready)
@@ -338,6 +341,8 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             else:
                 td_error, stats = self._compiled(ready)
         except NonFiniteError as error:
+            for buffer, moment in zip(self.model.buffers(), moments, strict=False):
+                buffer.copy_(moment)  # the forward pass has brought the bad values into the running moments
             if not self.gradient_step.on_gpu:  # there it is not the batch that was bad, but one of the last hundred
                 error.batch = batch
             self.logger.error("update %d was refused: %s", self.optim_t + 1, error)
@@ -502,6 +507,15 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
             raise TypeError(
                 f"replay_buffer is a {type(self.replay_buffer).__name__}, but a recurrent agent learns from sequences: "
                 "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
+            )
+        if (
+            not self.recurrent
+            and isinstance(self.replay_buffer, AbstractEpisodicReplayBuffer)
+            and (self.replay_buffer.prioritized)
+        ):
+            raise TypeError(
+                f"replay_buffer is a {type(self.replay_buffer).__name__}, whose priorities are those of sequences, but "
+                "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
             )
         held = {id(param) for group in self.optimizer.param_groups for param in group["params"]}
         if held.isdisjoint(map(id, self.model.parameters())):

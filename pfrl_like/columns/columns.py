@@ -218,7 +218,7 @@ class Columns(Steps):
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
-            return self._batch_of_fields(rows, last, numbers, index, device, lengths)
+            return self.gather(rows, last, numbers, index, device, lengths)
         return Batch(
             from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),
@@ -249,16 +249,25 @@ class Columns(Steps):
         if lacking.any():
             raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
 
-    def _batch_of_fields(
+    def gather(
         self,
         rows: Indices,
         last: Indices,
         numbers: Mapping[str, NDArray[np.float32]],
         index: Indices,
         device: torch.device | str,
-        lengths: Indices | None,
+        lengths: Indices | None = None,
     ) -> Batch:
-        """A batch of whatever the columns hold; `numbers` are its fields computed already."""
+        """A batch of whatever the columns hold, for who has computed rewards and discounts already.
+
+        Args:
+            rows: First step of each item, shape [N].
+            last: Its last step, shape [N].
+            numbers: Those fields of the batch that are computed, `reward` and `discount` among them, each [N].
+            index: What `Batch.index` will be.
+            device: Where the tensors go.
+            lengths: Lengths of the sequences, if they are such.
+        """
         assert self.obs is not None and self.action is not None
         jobs: list[Job] = [(number, np.arange(len(rows))) for number in numbers.values()]
         parts: dict[str, tuple[Field, slice]] = {}
@@ -292,6 +301,14 @@ class Columns(Steps):
         return Batch(
             **values, index=index, extra=others or None, lengths=None if lengths is None else from_numpy(lengths)
         )
+
+    def further(self, rows: Indices) -> dict[str, Any]:
+        """What the extras hold for these steps, as stacked arrays [N, ...] by name; those that all of them have."""
+        return {
+            name: extra.field.stacked(extra.index.take(rows))
+            for name, extra in self.extras.items()
+            if extra.field is not None and extra.present(rows).all()
+        }
 
     def transitions(self, rows: Indices) -> list[dict[str, Any]]:
         """These steps as PFRL's dicts: state, action, reward, next_state, next_action, is_state_terminal, extras."""

@@ -11,7 +11,15 @@ from pfrl_like.columns.frames import FrameLeaf, frame_leaf
 from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import ArrayLeaf, Job, ObjectLeaf, as_array
 from pfrl_like.columns.rows import Rows
-from pfrl_like.columns.structure import Structure, flatten, from_json, structure_of, to_json, unflatten
+from pfrl_like.columns.structure import (
+    Structure,
+    flatten,
+    from_json,
+    map_structure,
+    structure_of,
+    to_json,
+    unflatten,
+)
 
 
 class Field:
@@ -112,6 +120,21 @@ class Field:
         if self.structure == 0:
             return lists[0]
         return [unflatten(leaves, self.structure) for leaves in zip(*lists, strict=True)]
+
+    def stacked(self, rows: NDArray[np.int64]) -> Any:
+        """The values of these rows as one nest of stacked arrays [N, ...] (lists, where they are objects)."""
+        return map_structure(lambda i: self._stacked(i, rows), self.structure)
+
+    def part(self, key: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """The same for an array under one key of values that are dicts."""
+        assert isinstance(self.structure, dict)
+        array: NDArray[Any] = self._stacked(self.structure[key], rows)
+        return array
+
+    def _stacked(self, i: int, rows: NDArray[np.int64]) -> Any:
+        leaf = self.leaves[i]
+        gathered = leaf.finish(to_tensors([leaf.job(rows)], "cpu")[0])
+        return gathered.numpy() if isinstance(gathered, torch.Tensor) else gathered
 
     def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What `restore` needs to hold the values of these rows again: a JSON header and named arrays."""

@@ -1,3 +1,4 @@
 """How a loss moves parameters."""
 
 from pfrl_like.optimizers.gradient_step import GradientStep as GradientStep
+from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt as RMSpropEpsInsideSqrt

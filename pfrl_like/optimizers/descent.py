@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
+from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt
+
 State = Mapping[str, Any]
 Step = tuple[Tensor, dict[str, Tensor]]
 Descent = Callable[[Tensor, Tensor, State, Tensor, Mapping[str, Any]], Step]
@@ -45,6 +47,17 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
 
 def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Step:
     """RMSprop (Hinton 2012, lecture 6), centred (arXiv:1308.0850, eq. 40) and with momentum on request."""
+    return _rmsprop(param, grad, state, lr, group, lambda variance, eps: variance.sqrt() + eps)
+
+
+def rmsprop_eps_inside_sqrt(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Step:
+    """RMSprop with epsilon added to the variance, not to its root."""
+    return _rmsprop(param, grad, state, lr, group, lambda variance, eps: (variance + eps).sqrt())
+
+
+def _rmsprop(
+    param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any], root: Callable[..., Tensor]
+) -> Step:
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
     alpha = group["alpha"]
@@ -54,7 +67,7 @@ def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mappin
     if group["centered"]:
         mean = new["grad_avg"] = torch.lerp(state["grad_avg"], grad, 1 - alpha)
         variance = square - mean * mean
-    direction = grad / (variance.sqrt() + group["eps"])
+    direction = grad / root(variance, group["eps"])
     if group["momentum"]:
         direction = new["momentum_buffer"] = state["momentum_buffer"] * group["momentum"] + direction
     return param - lr * direction, new
@@ -72,4 +85,10 @@ def sgd(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[st
     return param - lr * direction, {"momentum_buffer": buffer}
 
 
-DESCENTS: dict[type[Optimizer], Descent] = {Adam: adam, AdamW: adamw, RMSprop: rmsprop, SGD: sgd}
+DESCENTS: dict[type[Optimizer], Descent] = {
+    Adam: adam,
+    AdamW: adamw,
+    RMSprop: rmsprop,
+    RMSpropEpsInsideSqrt: rmsprop_eps_inside_sqrt,
+    SGD: sgd,
+}

@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuadraticActionValue
+from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
+from pfrl_like.q_functions.atoms import evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.direct_call import call, stands_for
 
@@ -119,17 +120,14 @@ class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModel
         nonlinearity: Callable[[Tensor], Tensor] = F.relu,
         last_wscale: float = 1.0,
     ) -> None:
-        if n_atoms < 2:
-            raise ValueError(f"n_atoms is {n_atoms!r}, expected at least 2")
-        if not v_min < v_max:
-            raise ValueError(f"v_min is {v_min!r} and v_max is {v_max!r}, expected v_min < v_max")
+        z_values = evenly_spaced_atoms(n_atoms, v_min, v_max)
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
         model = nn.Sequential(
             MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale),
             nn.Unflatten(1, (int(n_actions), n_atoms)),
             nn.Softmax(dim=2),
         )
-        super().__init__(model, np.linspace(v_min, v_max, num=n_atoms, dtype=np.float32))
+        super().__init__(model, z_values)
 
 
 @ignores_training
@@ -192,7 +190,7 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
             x = F.relu(layer(x))
         mu = self.mu(x)
         if self.scale_mu:
-            mu = torch.tanh(mu) * ((self.high - self.low) / 2) + (self.high + self.low) / 2
+            mu = bound_by_tanh(mu, self.low, self.high)
         diag = torch.exp(self.mat_diag(x))
         if self.n_dim_action > 1:
             root = lower_triangular_matrix(diag, self.mat_non_diag(x))

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -11,8 +12,10 @@ from torch import nn
 
 from pfrl_like import agents, q_functions
 from pfrl_like.agent import AttributeSavingMixin
+from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
-from pfrl_like.nn import RecurrentSequential
+from pfrl_like.nn import MLPBN, RecurrentSequential
+from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
 DATA = Path(__file__).parents[1] / "data"
@@ -146,3 +149,52 @@ def test_what_was_loaded_from_pfrl_is_saved_for_pfrl(tmp_path: Path) -> None:
         )
         assert ours.keys() == theirs.keys()
         assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def agent_with_normalisation() -> agents.DQN:
+    """Batch normalisation, learnt by the RMSprop of the paper."""
+    model = nn.Sequential(MLPBN(4, 2, [8]), q_functions.DiscreteActionValueHead())
+    return agents.DQN(model, RMSpropEpsInsideSqrt(model.parameters()), ReplayBuffer(100), 0.9, Greedy(), **SMALL)
+
+
+def agent_of_continuous_actions() -> agents.DQN:
+    """NAF with Double DQN."""
+    bounds = gymnasium.spaces.Box(np.float32([-1, 0]), np.float32([1, 4]))
+    model = q_functions.FCQuadraticStateQFunction(4, 2, 8, 1, bounds)
+    return agents.DoubleDQN(model, torch.optim.Adam(model.parameters()), ReplayBuffer(100), 0.9, Greedy(), **SMALL)
+
+
+SMALL: dict[str, Any] = {"replay_start_size": 10, "minibatch_size": 4}
+WHOLE_AGENTS = {"bn_dqn": agent_with_normalisation, "naf": agent_of_continuous_actions}
+
+
+@pytest.mark.parametrize("case", WHOLE_AGENTS)
+def test_agents_act_and_value_as_pfrls_did(case: str) -> None:
+    expected = json.loads((DATA / f"pfrl_0_4_{case}.json").read_text())
+    agent = WHOLE_AGENTS[case]()
+    agent.load(DATA / f"pfrl_0_4_{case}")
+    with agent.eval_mode():
+        actions = [agent.act(np.float32(obs)) for obs in expected["observations"]]
+    np.testing.assert_allclose(actions, expected["greedy_actions"], rtol=1e-5, atol=1e-6)
+    agent.model.eval()
+    with torch.no_grad():
+        value = agent.model(torch.tensor(expected["observations"]))
+        q = value.evaluate_actions(torch.tensor(expected["actions"])) if case == "naf" else value.q_values
+    np.testing.assert_allclose(q, expected["q_values"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", WHOLE_AGENTS)
+def test_their_learning_goes_on(case: str) -> None:
+    agent = WHOLE_AGENTS[case]()
+    agent.load(DATA / f"pfrl_0_4_{case}")
+    (before,) = {int(state["step"]) for state in agent.optimizer.state.values()}
+    batch = Batch(
+        obs=torch.randn(8, 4),
+        action=torch.rand(8, 2) if case == "naf" else torch.zeros(8, dtype=torch.int64),
+        reward=torch.randn(8),
+        next_obs=torch.randn(8, 4),
+        discount=torch.full((8,), 0.9),
+    )
+    agent.update(batch)
+    assert before > 100
+    assert {int(state["step"]) for state in agent.optimizer.state.values()} == {before + 1}

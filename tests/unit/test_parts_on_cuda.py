@@ -1,5 +1,6 @@
 """The parts compute on a GPU what they compute on the CPU."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,25 @@ from pfrl_like.action_value import (
 )
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
-from pfrl_like.nn import RecurrentSequential
-from pfrl_like.q_functions import DiscreteActionValueHead, DistributionalFCStateQFunctionWithDiscreteAction
+from pfrl_like.nn import (
+    MLPBN,
+    BoundByTanh,
+    EmpiricalNormalization,
+    FactorizedNoisyLinear,
+    LargeAtariCNN,
+    RecurrentSequential,
+    SmallAtariCNN,
+)
+from pfrl_like.optimizers import RMSpropEpsInsideSqrt
+from pfrl_like.q_functions import (
+    DiscreteActionValueHead,
+    DistributionalDuelingDQN,
+    DistributionalFCStateQFunctionWithDiscreteAction,
+    DuelingDQN,
+    FCBNLateActionSAQFunction,
+    FCLSTMSAQFunction,
+    FCSAQFunction,
+)
 from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.copy_param import synchronize_parameters
@@ -86,3 +104,50 @@ def test_sequences_are_the_same() -> None:
     actual = forward(model, rest.obs, rest.recurrent_state, rest.lengths)[0].q_values
     torch.testing.assert_close(actual.cpu(), expected, atol=1e-5, rtol=1e-4)
     assert max_over_sequences(actual[:, 0], LENGTHS - 1 + (LENGTHS == 1)).is_cuda
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes"),
+    [
+        (lambda: MLPBN(3, 2, [4]), [(6, 3)]),
+        (lambda: EmpiricalNormalization(3, until=100, clip_threshold=1.0), [(6, 3)]),
+        (lambda: BoundByTanh(-1.0, 1.0), [(6, 3)]),
+        (lambda: FactorizedNoisyLinear(nn.Linear(3, 2), sigma_scale=0.0), [(6, 3)]),
+        (SmallAtariCNN, [(2, 4, 84, 84)]),
+        (LargeAtariCNN, [(2, 4, 84, 84)]),
+        (lambda: DuelingDQN(3), [(2, 4, 84, 84)]),
+        (lambda: DistributionalDuelingDQN(3, 5, -1, 1), [(2, 4, 84, 84)]),
+        (lambda: FCSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
+        (lambda: FCBNLateActionSAQFunction(3, 2, 4, 1), [(6, 3), (6, 2)]),
+    ],
+)
+def test_networks_give_the_same(make: Any, shapes: list[tuple[int, ...]]) -> None:
+    network, inputs = make(), [torch.randn(shape) for shape in shapes]
+    on_cpu, on_gpu = network(*inputs), copy.deepcopy(network).cuda()(*[x.cuda() for x in inputs])
+    torch.testing.assert_close(
+        getattr(on_gpu, "q_values", on_gpu).cpu(), getattr(on_cpu, "q_values", on_cpu), atol=1e-2, rtol=1e-2
+    )
+
+
+def test_noise_is_drawn_on_the_device() -> None:
+    layer = FactorizedNoisyLinear(nn.Linear(3, 2).cuda())
+    x = torch.ones(1, 3).cuda()
+    assert layer(x).is_cuda
+    assert not torch.equal(layer(x), layer(x))
+
+
+def test_recurrent_q_function_of_state_and_action_gives_the_same() -> None:
+    q_function, inputs = FCLSTMSAQFunction(3, 2, 4, 1), (torch.randn(4, 3), torch.randn(4, 2))
+    on_cpu = forward(q_function, inputs, None, LENGTHS)[0]
+    on_gpu = forward(q_function.cuda(), tuple(x.cuda() for x in inputs), None, LENGTHS)[0]
+    torch.testing.assert_close(on_gpu.cpu(), on_cpu, atol=1e-5, rtol=1e-4)
+
+
+def test_rmsprop_moves_alike() -> None:
+    params = [nn.Parameter(torch.ones(3, device=device)) for device in ("cpu", "cuda")]
+    for param in params:
+        optimizer = RMSpropEpsInsideSqrt([param], lr=0.1, centered=True, momentum=0.5)
+        for gradient in (1.0, -2.0, 3.0):
+            param.grad = torch.full_like(param, gradient)
+            optimizer.step()
+    torch.testing.assert_close(params[1].cpu(), params[0])

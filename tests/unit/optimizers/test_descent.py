@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
+from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 from pfrl_like.optimizers.descent import DESCENTS
 
 CASES: list[tuple[type[Optimizer], dict[str, Any]]] = [
@@ -20,6 +21,8 @@ CASES: list[tuple[type[Optimizer], dict[str, Any]]] = [
     (RMSprop, {"momentum": 0.9}),
     (RMSprop, {"centered": True}),
     (RMSprop, {"centered": True, "momentum": 0.9, "alpha": 0.9}),
+    (RMSpropEpsInsideSqrt, {"eps": 1e-2}),
+    (RMSpropEpsInsideSqrt, {"centered": True, "momentum": 0.9, "alpha": 0.9, "weight_decay": 0.1}),
     (SGD, {}),
     (SGD, {"weight_decay": 0.1}),
     (SGD, {"momentum": 0.9}),

@@ -1,0 +1,75 @@
+"""All probability at one point."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+from torch.distributions.utils import broadcast_all
+
+
+class Delta(Distribution):
+    """Distribution of numbers that are always `loc`; what a deterministic policy gives.
+
+    Args:
+        loc: Where the probability is, a tensor or number; samples by `rsample` carry its gradient.
+        validate_args: As in torch.
+    """
+
+    arg_constraints = {"loc": constraints.real}  # noqa: RUF012 - as in torch
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc: Tensor | float, validate_args: bool | None = None) -> None:
+        (self.loc,) = broadcast_all(loc)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """`loc`."""
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        """`loc`."""
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        """Zeros."""
+        return torch.zeros_like(self.loc)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "Delta":
+        """The same distribution for a larger batch shape."""
+        new: Delta = self._get_checked_instance(Delta, _instance)  # type: ignore[no-untyped-call]
+        new.loc = self.loc.expand(torch.Size(batch_shape))
+        super(Delta, new).__init__(new.loc.shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return new
+
+    def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - as in torch
+        """`loc`, [*sample_shape, *batch_shape]."""
+        return self.loc.expand(self._extended_shape(sample_shape))
+
+    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - as in torch
+        """`rsample` without its gradient."""
+        return self.rsample(sample_shape).detach()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Not defined.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError(_NO_DENSITY)
+
+    def entropy(self) -> Tensor:
+        """Not defined.
+
+        Raises:
+            RuntimeError: Always.
+        """
+        raise RuntimeError(_NO_DENSITY)
+
+
+_NO_DENSITY = "a Delta distribution has no density, hence neither log-probabilities nor an entropy: use a Gaussian head"

@@ -1,0 +1,76 @@
+"""`BitFlipping`: a goal environment in which a reward is hardly ever met by chance."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
+
+Bits = NDArray[np.float32]
+
+
+class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
+    """Flip bits until they are the desired ones (Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1).
+
+    Action i flips bit i. Initial and desired bits are drawn uniformly. A step earns 0 if it leads to the desired bits,
+    else -1, so the best return of an episode is 1 minus the number of bits that differ at first. Of 2**n_bits states
+    one is rewarded: beyond some 13 bits an agent that explores at random never meets it.
+
+    An observation is a dict with the keys `observation`, `achieved_goal` (both the bits) and `desired_goal`, each a
+    float32 vector [n_bits] of zeros and ones.
+
+    Args:
+        n_bits: Number of bits and of actions.
+        max_steps: Steps after which an episode is cut off (truncated); None for `n_bits`.
+        terminates: Whether the desired bits end the episode. Otherwise it goes on, and leaving them costs again.
+
+    Raises:
+        ValueError: If `n_bits` or `max_steps` is less than 1.
+    """
+
+    def __init__(self, n_bits: int = 10, max_steps: int | None = None, terminates: bool = True) -> None:
+        self.n_bits = n_bits
+        self.max_steps = n_bits if max_steps is None else max_steps
+        self.terminates = terminates
+        for name in ("n_bits", "max_steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
+        bits = spaces.Box(0.0, 1.0, (n_bits,), np.float32)
+        self.observation_space: spaces.Space[Any] = spaces.Dict(
+            {OBSERVATION: bits, ACHIEVED_GOAL: bits, DESIRED_GOAL: bits}
+        )
+        self.action_space = spaces.Discrete(n_bits)
+        self._bits = self._goal = np.zeros(n_bits, np.float32)
+        self._steps = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Bits], dict[str, Any]]:
+        """Start an episode; returns (obs, info)."""
+        super().reset(seed=seed)
+        self._bits, self._goal = self.np_random.integers(2, size=(2, self.n_bits)).astype(np.float32)
+        self._steps = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[dict[str, Bits], float, bool, bool, dict[str, Any]]:
+        """Flip a bit; returns (obs, reward, terminated, truncated, info)."""
+        self._bits[action] = 1.0 - self._bits[action]
+        self._steps += 1
+        info = {"is_success": bool((self._bits == self._goal).all())}
+        reward = float(self.compute_reward(self._bits, self._goal, info))
+        terminated = bool(self.compute_terminated(self._bits, self._goal, info))
+        return self._observe(), reward, terminated, self._steps >= self.max_steps, info
+
+    def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """0 where the goals are equal, else -1; of single goals [n_bits] a number, of stacks [B, n_bits] shape [B]."""
+        return (achieved_goal == desired_goal).all(axis=-1) - np.float32(1.0)
+
+    def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
+        """Whether the episode ends there; shapes as for `compute_reward`."""
+        return (achieved_goal == desired_goal).all(axis=-1) & self.terminates
+
+    def _observe(self) -> dict[str, Bits]:
+        return {OBSERVATION: self._bits.copy(), ACHIEVED_GOAL: self._bits.copy(), DESIRED_GOAL: self._goal.copy()}

@@ -1,0 +1,92 @@
+"""The convolutional networks of the DQN papers, for stacks of 84x84 frames."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfrl_like.initializers import init_chainer_default
+from pfrl_like.utils.contexts import ignores_training
+
+Activation = Callable[[Tensor], Tensor]
+Layer = nn.Conv2d | nn.Linear
+
+
+def small_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
+    """The two convolutions of 2013, [B, n_input_channels, 84, 84] to [B, 32, 9, 9], with all biases alike."""
+    return nn.ModuleList(
+        _initialized(layer, bias) for layer in (nn.Conv2d(n_input_channels, 16, 8, stride=4), nn.Conv2d(16, 32, 4, 2))
+    )
+
+
+def large_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
+    """The three convolutions of 2015, [B, n_input_channels, 84, 84] to [B, 64, 7, 7], with all biases alike."""
+    first = nn.Conv2d(n_input_channels, 32, 8, stride=4)
+    return nn.ModuleList(_initialized(layer, bias) for layer in (first, nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3)))
+
+
+def features(convolutions: nn.ModuleList, activation: Activation, frames: Tensor) -> Tensor:
+    """The flat output, [B, ...], of convolutions with an activation after each."""
+    for layer in convolutions:
+        frames = activation(layer(frames))
+    return frames.flatten(1)
+
+
+@ignores_training
+class _AtariCNN(nn.Module):
+    def __init__(
+        self, layers: nn.ModuleList, n_features: int, n_output_channels: int, activation: Activation, bias: float
+    ) -> None:
+        super().__init__()
+        self.n_input_channels = layers[0].in_channels
+        self.n_output_channels = n_output_channels
+        self.activation = activation
+        self.layers = layers
+        self.output = _initialized(nn.Linear(n_features, n_output_channels), bias)
+
+    def forward(self, state: Tensor) -> Tensor:
+        """[B, n_input_channels, 84, 84] to [B, n_output_channels]."""
+        return self.activation(self.output(features(self.layers, self.activation, state)))
+
+
+class SmallAtariCNN(_AtariCNN):
+    """Two convolutions and a linear layer (Mnih et al. 2013, arXiv:1312.5602, section 4.1).
+
+    Args:
+        n_input_channels: Number of frames in the stack.
+        n_output_channels: Number of features.
+        activation: Applied after each layer, the last one included.
+        bias: Initial value of all biases.
+    """
+
+    def __init__(
+        self,
+        n_input_channels: int = 4,
+        n_output_channels: int = 256,
+        activation: Activation = F.relu,
+        bias: float = 0.1,
+    ) -> None:
+        super().__init__(small_convolutions(n_input_channels, bias), 2592, n_output_channels, activation, bias)
+
+
+class LargeAtariCNN(_AtariCNN):
+    """Three convolutions and a linear layer (Mnih et al. 2015, doi:10.1038/nature14236, Methods).
+
+    Arguments as of `SmallAtariCNN`.
+    """
+
+    def __init__(
+        self,
+        n_input_channels: int = 4,
+        n_output_channels: int = 512,
+        activation: Activation = F.relu,
+        bias: float = 0.1,
+    ) -> None:
+        super().__init__(large_convolutions(n_input_channels, bias), 3136, n_output_channels, activation, bias)
+
+
+def _initialized(layer: Layer, bias: float) -> Layer:
+    init_chainer_default(layer)
+    assert layer.bias is not None
+    nn.init.constant_(layer.bias, bias)
+    return layer

@@ -1,0 +1,15 @@
+"""Observation and action as one vector."""
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class ConcatObsAndAction(nn.Module):
+    """First layer of a Q-function of state and action that is made of layers for vectors."""
+
+    def forward(self, obs_and_action: tuple[Tensor, Tensor]) -> Tensor:
+        """A pair of [..., n_dim_obs] and [..., n_dim_action] to [..., n_dim_obs + n_dim_action]."""
+        return torch.cat(obs_and_action, dim=-1)

@@ -1,0 +1,125 @@
+"""Normalisation by the mean and variance of what has been seen."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class EmpiricalNormalization(nn.Module):
+    """Shifts and scales values to mean 0 and variance 1, as measured on all values so far.
+
+    The moments of batches are merged exactly (Chan et al. 1983, doi:10.1080/00031305.1983.10483115, eq. 2.1). They are
+    learnt in training and in evaluation mode alike, unless `update=False` is said.
+
+    Args:
+        shape: Shape of a value without the batch axis, an integer for vectors.
+        batch_axis: Which axis of a batch counts its values.
+        eps: Added to the variance before its root is taken.
+        dtype: Floating-point dtype of NumPy or torch that the moments are kept in.
+        until: Learn no more once this many values have been seen; a batch is never split. None for no end. On a GPU
+            the host then waits for the count at each update.
+        clip_threshold: Largest absolute value of the result; None for no clipping.
+
+    Raises:
+        ValueError: On values outside those named here.
+    """
+
+    _mean: Tensor
+    _var: Tensor
+    count: Tensor
+
+    def __init__(
+        self,
+        shape: int | tuple[int, ...],
+        batch_axis: int = 0,
+        eps: float = 1e-2,
+        dtype: Any = np.float32,
+        until: int | None = None,
+        clip_threshold: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        dtype = dtype if isinstance(dtype, torch.dtype) else torch.from_numpy(np.empty(0, dtype)).dtype
+        checks = [
+            ("batch_axis", batch_axis, 0 <= batch_axis <= len(self.shape), f"an axis from 0 to {len(self.shape)}"),
+            ("eps", eps, eps >= 0, "a number of at least 0"),
+            ("dtype", dtype, dtype.is_floating_point, "a floating-point dtype"),
+            ("until", until, until is None or until >= 0, "a number of values, or None"),
+            ("clip_threshold", clip_threshold, clip_threshold is None or clip_threshold > 0, "above 0, or None"),
+        ]
+        for name, value, fits, expected in checks:
+            if not fits:
+                raise ValueError(f"{name} is {value!r}, expected {expected}")
+        self.batch_axis = batch_axis
+        self.eps = eps
+        self.until = until
+        self.clip_threshold = clip_threshold
+        moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
+        self.register_buffer("_mean", moment)
+        self.register_buffer("_var", torch.ones_like(moment))
+        self.register_buffer("count", torch.tensor(0))
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the values so far, a copy of shape `shape`; 0 before the first."""
+        return self._mean.squeeze(self.batch_axis).clone()
+
+    @property
+    def std(self) -> Tensor:
+        """Standard deviation (of the population) of the values so far, shape `shape`; 1 before the first."""
+        return self._var.squeeze(self.batch_axis).sqrt()
+
+    @torch.no_grad()
+    def experience(self, x: Tensor) -> None:
+        """Learn from a batch of values without normalising them.
+
+        Raises:
+            ValueError: If the values have another shape.
+        """
+        self._check(x)
+        n = x.shape[self.batch_axis]
+        if n == 0 or (self.until is not None and self.count >= self.until):
+            return
+        var, mean = torch.var_mean(x.to(self._mean.dtype), dim=self.batch_axis, correction=0, keepdim=True)
+        self.count += n
+        share = (n / self.count).to(mean.dtype)
+        delta = mean - self._mean
+        self._mean += share * delta
+        self._var += share * (var - self._var + delta * (mean - self._mean))
+
+    def forward(self, x: Tensor, update: bool = True) -> Tensor:
+        """Normalise a batch of values.
+
+        Args:
+            x: Values, with any number of them along `batch_axis`.
+            update: Learn from them first.
+
+        Raises:
+            ValueError: If the values have another shape.
+        """
+        if update:
+            self.experience(x)
+        else:
+            self._check(x)
+        y = (x - self._mean) * (self._var + self.eps).rsqrt()
+        return y if self.clip_threshold is None else y.clamp(-self.clip_threshold, self.clip_threshold)
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """The values that are normalised to `y`, if they were not clipped."""
+        self._check(y)
+        return y * (self._var + self.eps).sqrt() + self._mean
+
+    def extra_repr(self) -> str:
+        """Shape and options."""
+        names = ("shape", "batch_axis", "eps", "until", "clip_threshold")
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+
+    def _check(self, x: Tensor) -> None:
+        axis = self.batch_axis
+        if x.shape[:axis] + x.shape[axis + 1 :] != self.shape or x.ndim != len(self.shape) + 1:
+            raise ValueError(f"x has shape {tuple(x.shape)}, expected {self.shape} with the batch at axis {axis}")

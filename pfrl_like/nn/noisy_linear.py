@@ -1,0 +1,52 @@
+"""Linear layer that explores by noise in its weights."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class FactorizedNoisyLinear(nn.Module):
+    """Linear layer with factorised Gaussian noise (NoisyNet, Fortunato et al. 2017, arXiv:1706.10295, eq. 9 to 11).
+
+    y = (mu_w + sigma_w * f(e_out) f(e_in)^T) x + mu_b + sigma_b * f(e_out), with f(e) = sign(e) sqrt(|e|). Every call
+    draws new noise from torch's global stream, in training and in evaluation mode alike (as PFRL does); all rows of a
+    batch share it. mu begins uniform within 1 / sqrt(in_features), sigma_w at sigma_scale / sqrt(in_features) and
+    sigma_b at sigma_scale / sqrt(out_features).
+
+    Args:
+        mu_link: Layer whose sizes, bias, device and dtype are taken over; its weights are not.
+        sigma_scale: The paper's sigma_0.
+
+    Raises:
+        TypeError: If `mu_link` is no linear layer.
+        ValueError: If it does not know its sizes yet.
+    """
+
+    def __init__(self, mu_link: nn.Linear, sigma_scale: float = 0.4) -> None:
+        super().__init__()
+        if not isinstance(mu_link, nn.Linear):
+            raise TypeError(f"mu_link is a {type(mu_link).__name__}, expected a torch.nn.Linear")
+        in_size, out_size = mu_link.in_features, mu_link.out_features
+        if in_size < 1:
+            raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once before")
+        weight = mu_link.weight
+        self.in_features, self.out_features = in_size, out_size
+        self.mu, self.sigma = (
+            nn.Linear(in_size, out_size, mu_link.bias is not None, weight.device, weight.dtype) for _ in range(2)
+        )
+        # mu keeps what every nn.Linear begins with, which is the paper's choice
+        nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)
+        if self.sigma.bias is not None:
+            nn.init.constant_(self.sigma.bias, sigma_scale * out_size**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] to [..., out_features]."""
+        mu, sigma = self.mu, self.sigma
+        noise = torch.randn(self.in_features + self.out_features, dtype=mu.weight.dtype, device=mu.weight.device)
+        noise_in, noise_out = torch.split(noise.sign() * noise.abs().sqrt(), [self.in_features, self.out_features])
+        weight = torch.addcmul(mu.weight, sigma.weight, torch.outer(noise_out, noise_in))
+        bias = None if mu.bias is None else torch.addcmul(mu.bias, sigma.bias, noise_out)
+        return F.linear(x, weight, bias)

@@ -1,0 +1,16 @@
+"""Policies that always act alike."""
+
+from torch import Tensor, nn
+from torch.distributions import Independent
+
+from pfrl_like.distributions.delta import Delta
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class DeterministicHead(nn.Module):
+    """Last layer of a network that makes actions [B, n] a distribution of no spread."""
+
+    def forward(self, loc: Tensor) -> Independent[Delta]:
+        """The distribution, of batch shape [B] and event shape [n], whose samples carry the gradient of `loc`."""
+        return Independent(Delta(loc=loc), 1)

@@ -1,0 +1,107 @@
+"""Dueling networks for stacks of 84x84 frames: a stream for the state's value, one for the actions' advantages."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue
+from pfrl_like.initializers import init_chainer_default
+from pfrl_like.nn.atari_cnn import Activation, features, large_convolutions
+from pfrl_like.nn.mlp import MLP
+from pfrl_like.q_function import StateQFunction
+from pfrl_like.q_functions.atoms import evenly_spaced_atoms
+from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.direct_call import call
+
+
+def dueling(value: Tensor, advantage: Tensor) -> Tensor:
+    """Q = V + A - mean_a A (Wang et al. 2016, arXiv:1511.06581, eq. 9).
+
+    Args:
+        value: V(s), [B, 1] or, for each atom, [B, 1, n_atoms].
+        advantage: A(s, a), [B, n_actions] or [B, n_actions, n_atoms].
+
+    Returns:
+        Q(s, a), of the shape of `advantage`.
+    """
+    return value + advantage - advantage.mean(1, keepdim=True)
+
+
+@ignores_training
+class DuelingDQN(nn.Module, StateQFunction):
+    """Dueling network (Wang et al. 2016, arXiv:1511.06581, section 4.2).
+
+    Args:
+        n_actions: Number of actions.
+        n_input_channels: Number of frames in the stack.
+        activation: Applied after each convolution.
+        bias: Initial value of the convolutions' biases.
+    """
+
+    def __init__(
+        self, n_actions: int, n_input_channels: int = 4, activation: Activation = F.relu, bias: float = 0.1
+    ) -> None:
+        super().__init__()
+        self.n_actions = n_actions
+        self.n_input_channels = n_input_channels
+        self.activation = activation
+        self.conv_layers = large_convolutions(n_input_channels, bias)
+        self.a_stream = MLP(3136, n_actions, [512])
+        self.v_stream = MLP(3136, 1, [512])
+
+    def forward(self, x: Tensor) -> DiscreteActionValue:
+        """The values of B states, from frames [B, n_input_channels, 84, 84]."""
+        hidden = features(self.conv_layers, self.activation, x)
+        advantage = self.a_stream(hidden)
+        return DiscreteActionValue(dueling(self.v_stream(hidden), advantage))
+
+
+@ignores_training
+class DistributionalDuelingDQN(nn.Module, StateQFunction):
+    """Dueling network over the atoms of the return, as in Rainbow (Hessel et al. 2017, arXiv:1710.02298, section 3).
+
+    Args:
+        n_actions: Number of actions.
+        n_atoms: Number of atoms, at least 2.
+        v_min: Return that the first atom stands for.
+        v_max: Return that the last atom stands for.
+        n_input_channels: Number of frames in the stack.
+        activation: Applied after each hidden layer.
+        bias: Initial value of the convolutions' biases.
+
+    Raises:
+        ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
+    """
+
+    z_values: Tensor
+
+    def __init__(
+        self,
+        n_actions: int,
+        n_atoms: int,
+        v_min: float,
+        v_max: float,
+        n_input_channels: int = 4,
+        activation: Activation = torch.relu,
+        bias: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
+        self.n_actions = n_actions
+        self.n_atoms = n_atoms
+        self.n_input_channels = n_input_channels
+        self.activation = activation
+        self.conv_layers = large_convolutions(n_input_channels, bias)
+        self.main_stream = init_chainer_default(nn.Linear(3136, 1024))
+        self.a_stream = init_chainer_default(nn.Linear(512, n_actions * n_atoms))
+        self.v_stream = init_chainer_default(nn.Linear(512, n_atoms))
+
+    def forward(self, x: Any) -> DistributionalDiscreteActionValue:
+        """The return distributions of B states, from frames [B, n_input_channels, 84, 84]."""
+        hidden = self.activation(call(self.main_stream, features(self.conv_layers, self.activation, x)))
+        for_advantage, for_value = hidden.chunk(2, dim=1)
+        advantage = call(self.a_stream, for_advantage).unflatten(1, (self.n_actions, self.n_atoms))
+        logits = dueling(call(self.v_stream, for_value).unsqueeze(1), advantage)
+        return DistributionalDiscreteActionValue(logits.softmax(2), self.z_values)

@@ -1,0 +1,246 @@
+"""Q-functions of state and action, which give numbers [B, 1].
+
+All of them are called as `q_function(obs, action)`, and as `q_function((obs, action))`, which is how one calls a module
+that may be recurrent.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
+from pfrl_like.nn.lmbda import Lambda
+from pfrl_like.nn.mlp import MLP
+from pfrl_like.nn.mlp_bn import MLPBN
+from pfrl_like.nn.recurrent_sequential import RecurrentSequential
+from pfrl_like.q_function import StateActionQFunction
+from pfrl_like.utils.contexts import ignores_training
+
+Nonlinearity = Callable[[Tensor], Tensor]
+
+
+@ignores_training
+class SingleModelStateActionQFunction(nn.Module, StateActionQFunction):
+    """Q-function made of any model.
+
+    Args:
+        model: Module called as `model(obs, action)` that gives Q(s, a), [B, 1].
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Any, a: Any = None) -> Tensor:
+        """Q(s, a), [B, 1]."""
+        out: Tensor = self.model(*_pair(x, a))
+        return out
+
+
+@ignores_training
+class FCSAQFunction(MLP, StateActionQFunction):
+    """Fully connected Q-function of observation and action side by side.
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, nonlinearity, last_wscale)
+        self.n_input_channels = n_dim_obs + n_dim_action
+        self.n_hidden_channels = n_hidden_channels
+        self.n_hidden_layers = n_hidden_layers
+
+    def forward(self, x: Any, a: Any = None) -> Tensor:
+        """Q(s, a), [B, 1]."""
+        return super().forward(torch.cat(_pair(x, a), dim=-1))
+
+
+@ignores_training
+class FCBNSAQFunction(MLPBN, StateActionQFunction):
+    """`FCSAQFunction` with batch normalisation.
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        normalize_input: Normalise observations and actions as well.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        normalize_input: bool = True,
+        nonlinearity: Nonlinearity = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, normalize_input, False, nonlinearity, last_wscale)
+        self.n_input_channels = n_dim_obs + n_dim_action
+        self.n_hidden_channels = n_hidden_channels
+        self.n_hidden_layers = n_hidden_layers
+
+    def forward(self, x: Any, a: Any = None) -> Tensor:
+        """Q(s, a), [B, 1]."""
+        return super().forward(torch.cat(_pair(x, a), dim=-1))
+
+
+@ignores_training
+class _LateAction(nn.Module, StateActionQFunction):
+    """A layer for the observation, then the action beside its output."""
+
+    def __init__(
+        self,
+        obs_mlp: nn.Module,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity,
+        last_wscale: float,
+    ) -> None:
+        super().__init__()
+        if n_hidden_layers < 1:
+            raise ValueError(f"n_hidden_layers is {n_hidden_layers!r}, expected at least 1")
+        self.n_input_channels = n_dim_obs + n_dim_action
+        self.n_hidden_channels = n_hidden_channels
+        self.n_hidden_layers = n_hidden_layers
+        self.nonlinearity = nonlinearity
+        self.obs_mlp = obs_mlp
+        hidden_sizes = [n_hidden_channels] * (n_hidden_layers - 1)
+        self.mlp = MLP(n_hidden_channels + n_dim_action, 1, hidden_sizes, nonlinearity, last_wscale)
+        self.output = self.mlp.output  # PFRL saves the layer under both names
+
+    def forward(self, x: Any, a: Any = None) -> Tensor:
+        """Q(s, a), [B, 1]."""
+        obs, action = _pair(x, a)
+        out: Tensor = self.mlp(torch.cat((self.nonlinearity(self.obs_mlp(obs)), action), dim=-1))
+        return out
+
+
+class FCLateActionSAQFunction(_LateAction):
+    """Fully connected Q-function whose action joins at the second layer (DDPG, arXiv:1509.02971, section 7).
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers, at least 1.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+
+    Raises:
+        ValueError: If there is no hidden layer.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        obs_mlp = MLP(n_dim_obs, n_hidden_channels, [])
+        super().__init__(
+            obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale
+        )
+
+
+class FCBNLateActionSAQFunction(_LateAction):
+    """`FCLateActionSAQFunction` with batch normalisation of the first layer's output (arXiv:1509.02971, section 7).
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers, at least 1.
+        normalize_input: Normalise observations as well; actions never are.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+
+    Raises:
+        ValueError: If there is no hidden layer.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        normalize_input: bool = True,
+        nonlinearity: Nonlinearity = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        obs_mlp = MLPBN(n_dim_obs, n_hidden_channels, [], normalize_input, normalize_output=True)
+        super().__init__(
+            obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale
+        )
+        self.normalize_input = normalize_input
+
+
+class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
+    """Recurrent Q-function of observation and action side by side: fully connected layers, an LSTM, a linear layer.
+
+    As every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, as in
+    `q_function((obs, action), state)`, and gives Q(s, a) of every step, packed, [N, 1], and the new state.
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer and of the LSTM.
+        n_hidden_layers: Number of hidden layers before the LSTM.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        size = n_dim_obs + n_dim_action
+        layers: list[nn.Module] = [ConcatObsAndAction()]
+        if n_hidden_layers:
+            hidden_sizes = [n_hidden_channels] * (n_hidden_layers - 1)
+            layers += [MLP(size, n_hidden_channels, hidden_sizes, nonlinearity), Lambda(nonlinearity)]
+            size = n_hidden_channels
+        layers += [nn.LSTM(size, n_hidden_channels), MLP(n_hidden_channels, 1, [], last_wscale=last_wscale)]
+        super().__init__(*layers)
+
+
+def _pair(x: Any, a: Any) -> tuple[Any, Any]:
+    if a is not None:
+        return x, a
+    if isinstance(x, tuple) and len(x) == 2:
+        return x
+    raise TypeError(f"expected an observation and an action, or a pair of both, got one {type(x).__name__}")

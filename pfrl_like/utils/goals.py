@@ -1,0 +1,33 @@
+"""Observations of goal environments: dicts that tell what is wanted beside what is seen.
+
+The form is that of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (what the state amounts to) and
+`desired_goal`, and `compute_reward(achieved_goal, desired_goal, info)` tells the reward of any pair of goals.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+OBSERVATION = "observation"
+ACHIEVED_GOAL = "achieved_goal"
+DESIRED_GOAL = "desired_goal"
+
+
+def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
+    """Observation and desired goal as one vector: a `phi` for agents that pursue goals (arXiv:1707.01495, section 4.1).
+
+    Args:
+        obs: Dict with `observation` [..., m] and `desired_goal` [..., n]; what else it holds is left out.
+
+    Returns:
+        Shape [..., m + n], float32.
+
+    Raises:
+        ValueError: If a key is missing, or the two do not fit together.
+    """
+    if not isinstance(obs, Mapping) or OBSERVATION not in obs or DESIRED_GOAL not in obs:
+        came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else f"a {type(obs).__name__}"
+        raise ValueError(f"obs: got {came}, expected a dict with {OBSERVATION!r} and {DESIRED_GOAL!r}")
+    return np.concatenate([obs[OBSERVATION], obs[DESIRED_GOAL]], axis=-1, dtype=np.float32)

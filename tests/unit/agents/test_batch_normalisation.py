@@ -1,0 +1,96 @@
+"""Agents whose Q-function has batch normalisation: which network is in which mode when."""
+
+import copy
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent, make_batch
+from torch import nn
+
+from pfrl_like.agents import DQN
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.nn import MLPBN, EmpiricalNormalization
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.testing import check_agent
+
+
+def make_normalised(agent: str = "DQN", **options: Any) -> DQN:
+    return make_agent(agent, q_function=nn.Sequential(MLPBN(5, 2, [8]), DiscreteActionValueHead()), **options)
+
+
+def batches_seen(model: nn.Module) -> int:
+    return int(model.get_submodule("0.input_bn").num_batches_tracked)
+
+
+@pytest.mark.parametrize("agent", ["DQN", "DoubleDQN", "PAL"])
+def test_only_the_online_network_learns_moments_once_an_update(agent: str) -> None:
+    one = make_normalised(agent, target_update_interval=100)
+    before = one.target_model[0].input_bn.running_mean.clone()
+    for seed in range(3):
+        one.update(make_batch(seed))
+    assert batches_seen(one.model) == 3
+    assert batches_seen(one.target_model) == 0
+    assert torch.equal(one.target_model[0].input_bn.running_mean, before)
+
+
+def test_moments_come_from_the_current_observations() -> None:
+    one, batch = make_normalised(), make_batch(0)
+    one.update(batch)
+    bn = one.model[0].input_bn  # its momentum is 0.1
+    torch.testing.assert_close(bn.running_mean, 0.1 * batch.obs.mean(0))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_acting_is_in_evaluation_mode_and_learns_nothing(training: bool) -> None:
+    one = make_normalised()
+    one.update(make_batch(0))
+    one.training = training
+    for _ in range(3):
+        one.batch_act(list(np.random.randn(2, 5).astype(np.float32)))
+        one.act(np.zeros(5, dtype=np.float32))
+    assert batches_seen(one.model) == 1
+    assert one.model.training
+
+
+@pytest.mark.parametrize("method", ["hard", "soft"])
+def test_the_target_gets_the_moments_with_the_parameters(method: str) -> None:
+    one = make_normalised(target_update_method=method, soft_update_tau=0.5, target_update_interval=100)
+    one.update(make_batch(0))
+    online, target = one.model[0].input_bn, one.target_model[0].input_bn
+    one.sync_target_network()
+    share = 1.0 if method == "hard" else 0.5
+    torch.testing.assert_close(target.running_mean, share * online.running_mean)
+    assert target.num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("normalisation", [lambda: nn.BatchNorm1d(5), lambda: EmpiricalNormalization(5)])
+def test_a_refused_update_leaves_the_moments_alone(normalisation: Any) -> None:
+    one = make_agent(q_function=nn.Sequential(normalisation(), nn.Linear(5, 2), DiscreteActionValueHead()))
+    one.update(make_batch(0))
+    before = copy.deepcopy(one.model.state_dict())
+    batch = make_batch(1)
+    with pytest.raises(NonFiniteError):
+        one.update(batch.replace(obs=batch.obs * torch.nan))
+    assert all(torch.equal(value, before[name]) for name, value in one.model.state_dict().items())
+
+
+@pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
+def test_it_keeps_the_contracts(agent: str) -> None:
+    check_agent(functools.partial(make_normalised, agent))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
+def test_compiled_updates_learn_the_same_moments(agent: str) -> None:
+    # Not Adam: shifts before a normalisation have no gradient but rounding errors, which it would magnify.
+    optimizer = functools.partial(torch.optim.SGD, lr=0.1)
+    eager, compiled = (make_normalised(agent, compile=compile, optimizer=optimizer) for compile in (False, True))
+    compiled.load_state_dict(eager.state_dict())
+    for seed in range(5):
+        error, other = (one.update(make_batch(seed))[0] for one in (eager, compiled))
+        torch.testing.assert_close(other, error, atol=1e-4, rtol=1e-3)
+    for name, value in eager.model.state_dict().items():
+        torch.testing.assert_close(compiled.model.state_dict()[name], value, atol=1e-4, rtol=1e-3)

@@ -1,0 +1,143 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.agents.off_policy_agent import frozen_copy
+from pfrl_like.nn import MLP, FactorizedNoisyLinear, to_factorized_noisy
+from pfrl_like.q_functions import FCLateActionSAQFunction
+from pfrl_like.utils.contexts import reads_training
+from pfrl_like.utils.direct_call import call
+
+
+def test_initial_weights_are_the_papers() -> None:
+    layer = FactorizedNoisyLinear(nn.Linear(400, 100), sigma_scale=0.5)
+    assert layer.mu.weight.abs().max().item() == pytest.approx(0.05, rel=0.01)
+    assert layer.mu.weight.std().item() == pytest.approx(0.05 / 3**0.5, rel=0.02)
+    torch.testing.assert_close(layer.sigma.weight, torch.full((100, 400), 0.5 / 20))
+    torch.testing.assert_close(layer.sigma.bias, torch.full((100,), 0.5 / 10))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_every_call_draws_new_noise_that_the_rows_share(training: bool) -> None:
+    layer = FactorizedNoisyLinear(nn.Linear(3, 2)).train(training)
+    x = torch.ones(2, 3)
+    first, second = layer(x), layer(x)
+    assert torch.equal(first[0], first[1])
+    assert not torch.equal(first, second)
+
+
+def test_the_same_seed_gives_the_same_noise() -> None:
+    layer, x = FactorizedNoisyLinear(nn.Linear(3, 2)), torch.ones(1, 3)
+    outputs = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        outputs.append(layer(x))
+    assert torch.equal(*outputs)
+
+
+def test_without_noise_it_is_the_layer_of_the_means() -> None:
+    layer, x = FactorizedNoisyLinear(nn.Linear(3, 2), sigma_scale=0.0), torch.randn(4, 3)
+    torch.testing.assert_close(layer(x), layer.mu(x))
+
+
+def test_the_mean_over_the_noise_is_the_layer_of_the_means() -> None:
+    torch.manual_seed(0)
+    layer, x = FactorizedNoisyLinear(nn.Linear(3, 2)), torch.randn(1, 3)
+    with torch.no_grad():
+        outputs = torch.stack([layer(x) for _ in range(4_000)])
+    torch.testing.assert_close(outputs.mean(0), layer.mu(x), atol=0.05, rtol=0)
+
+
+def test_gradients_reach_means_and_scales() -> None:
+    layer = FactorizedNoisyLinear(nn.Linear(3, 2))
+    layer(torch.ones(4, 3)).sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in layer.parameters())
+
+
+def test_a_layer_without_bias_stays_without() -> None:
+    layer = FactorizedNoisyLinear(nn.Linear(3, 2, bias=False))
+    assert list(layer.state_dict()) == ["mu.weight", "sigma.weight"]
+    assert layer(torch.zeros(1, 3)).tolist() == [[0.0, 0.0]]
+
+
+def test_dtype_is_that_of_the_layer() -> None:
+    layer = FactorizedNoisyLinear(nn.Linear(3, 2, dtype=torch.float64))
+    assert layer(torch.zeros(1, 3, dtype=torch.float64)).dtype is torch.float64
+
+
+def test_anything_but_a_linear_layer_with_inputs_is_refused() -> None:
+    with pytest.raises(TypeError, match="mu_link is a Conv2d, expected a torch.nn.Linear"):
+        FactorizedNoisyLinear(nn.Conv2d(1, 1, 1))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="expected at least one input"):
+        FactorizedNoisyLinear(nn.LazyLinear(2))
+
+
+def test_linear_layers_at_any_depth_become_noisy_and_others_stay() -> None:
+    network = nn.Sequential(
+        nn.Conv2d(1, 1, 1), nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU()), nn.ModuleList([nn.Linear(2, 2)])
+    )
+    assert to_factorized_noisy(network, sigma_scale=0.7) is None
+    kinds = [type(part).__name__ for part in (network[0], network[1][0], network[1][1], network[2][0])]
+    assert kinds == ["Conv2d", "FactorizedNoisyLinear", "ReLU", "FactorizedNoisyLinear"]
+    assert network[1][0].sigma.weight[0, 0].item() == pytest.approx(0.7 / 2**0.5)
+    assert network[1][0].mu.bias is None
+
+
+def test_arguments_may_be_positional() -> None:
+    network = nn.Sequential(nn.Linear(4, 2))
+    to_factorized_noisy(network, 0.7)
+    assert network[0].sigma.weight[0, 0].item() == pytest.approx(0.35)
+
+
+def test_noisy_layers_are_not_made_noisy_again() -> None:
+    network = nn.Sequential(nn.Linear(2, 2))
+    to_factorized_noisy(network)
+    names, layer = list(network.state_dict()), network[0]
+    to_factorized_noisy(network)
+    to_factorized_noisy(layer)
+    assert network[0] is layer
+    assert list(network.state_dict()) == names
+
+
+def test_a_layer_in_two_places_stays_one_layer() -> None:
+    linear = nn.Linear(2, 2)
+    network = nn.Sequential(linear, nn.Sequential(linear))
+    to_factorized_noisy(network)
+    assert network[0] is network[1][0]
+    q_function = FCLateActionSAQFunction(3, 2, 4, 1)
+    to_factorized_noisy(q_function)
+    assert q_function.output is q_function.mlp.output
+
+
+def test_a_linear_layer_itself_cannot_be_replaced() -> None:
+    with pytest.raises(TypeError, match="module is itself a Linear"):
+        to_factorized_noisy(nn.Linear(2, 2))
+
+
+def test_the_direct_call_path_draws_noise_too() -> None:
+    network, x = MLP(3, 2, [4]), torch.ones(1, 3)
+    to_factorized_noisy(network)
+    assert not torch.equal(call(network, x), call(network, x))
+    torch.manual_seed(0)
+    direct = call(network, x)
+    torch.manual_seed(0)
+    assert torch.equal(direct, network(x))
+
+
+def test_no_mode_is_switched_for_noisy_layers() -> None:
+    network = MLP(3, 2, [4])
+    to_factorized_noisy(network)
+    assert not reads_training(network)
+
+
+def test_copies_draw_noise_of_their_own() -> None:
+    network, x = MLP(3, 2, [4]), torch.ones(1, 3)
+    to_factorized_noisy(network)
+    for other in (frozen_copy(network), copy.deepcopy(network)):
+        assert not torch.equal(other(x), other(x))
+        torch.manual_seed(0)
+        expected = network(x)
+        torch.manual_seed(0)
+        torch.testing.assert_close(other(x), expected)
