@@ -1,7 +1,22 @@
 """The columnar store under replay buffers and datasets."""
 
 from pfrl_like.columns.columns import Columns, rows_of
+from pfrl_like.columns.places import dump_places, restore_places, settle
+from pfrl_like.columns.recorded import RecordedColumns
 from pfrl_like.columns.state import dump, restore
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
 
-__all__ = ["ENDED", "RUNNING", "Columns", "Indices", "Running", "dump", "restore", "rows_of"]
+__all__ = [
+    "ENDED",
+    "RUNNING",
+    "Columns",
+    "Indices",
+    "RecordedColumns",
+    "Running",
+    "dump",
+    "dump_places",
+    "restore",
+    "restore_places",
+    "rows_of",
+    "settle",
+]

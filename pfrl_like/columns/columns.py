@@ -72,10 +72,12 @@ class Columns(Steps):
             free = self.obs_rows.free
             if len(free) < 2:
                 self.obs_rows.reserve(2)
+                plain = self.plain  # rows in a file move when it grows
+                assert plain is not None
             at = run.pending
             if not at or plain[at].tobytes() != obs.tobytes():
                 if at and not run.tail:
-                    free.append(at)
+                    self.obs_rows.released.append(at)
                 at = free.pop()
                 plain[at] = obs
             if next_obs is None:
@@ -157,17 +159,9 @@ class Columns(Steps):
         at, next_at = self._put_many_observations(runs, leaves, next_leaves)
         rows = self.steps.take(k)
         self.action.put_many(rows, actions, rows)
-        self.reward[rows] = reward
-        self.terminal[rows] = terminal
-        self.lookahead[rows] = ~terminal
-        self.obs_row[rows] = at
-        self.next_row[rows] = next_at
-        self.successor[rows] = RUNNING
-        for i, (run, row, pending) in enumerate(zip(runs, rows.tolist(), next_at.tolist(), strict=True)):
-            if run.tail:
-                self.successor[run.tail] = row
-            run.tail, run.pending = row, pending
-            if extra or self.extras:
+        self._link(runs, rows, reward, terminal, at, next_at)
+        if extra or self.extras:
+            for i, row in enumerate(rows.tolist()):
                 self._put_extras(row, {name: values[i] for name, values in checked.items()})
         return rows
 
@@ -178,8 +172,8 @@ class Columns(Steps):
         if successor == RUNNING:  # its next observation waits for the step to come
             next(run for run in self.running.values() if run.tail == row).tail = 0
         elif next_at != at and self.obs_row.item(successor) != next_at:
-            self.obs_rows.free.append(next_at) if plain else self._free_observation(next_at)
-        self.obs_rows.free.append(at) if plain else self._free_observation(at)
+            self.obs_rows.released.append(next_at) if plain else self._free_observation(next_at)
+        self.obs_rows.released.append(at) if plain else self._free_observation(at)
         if self.plain_action is None and self.action is not None:
             self.action.drop(row)
         for extra in self.extras.values():

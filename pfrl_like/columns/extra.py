@@ -20,10 +20,10 @@ class Extra:
             True in an action mask.
     """
 
-    def __init__(self, steps: Rows, name: str) -> None:
+    def __init__(self, steps: Rows, name: str, rows: Rows | None = None) -> None:
         self.name = name
         self.index: NDArray[np.int64] = steps.array((), np.int64)
-        self.rows = Rows()
+        self.rows = Rows() if rows is None else rows
         self.field: Field | None = None
 
     def check(self, value: Any) -> Any:
@@ -41,7 +41,7 @@ class Extra:
             first = Field.like(Rows(), held[0], strict=False)
             for value in held:
                 first.check(value, self.name)
-            self._set_field(Field.like(self.rows, held[0], strict=False))
+            self.set_field(Field.like(self.rows, held[0], strict=False))
         return [self.check(value) for value in values]
 
     def put(self, step: int, checked: Any) -> None:
@@ -50,7 +50,7 @@ class Extra:
             self.index[step] = 0
             return
         if self.field is None:
-            self._set_field(Field.like(self.rows, checked, strict=False))
+            self.set_field(Field.like(self.rows, checked, strict=False))
             checked = self.check(checked)
         assert self.field is not None
         self.rows.reserve(1)
@@ -62,7 +62,7 @@ class Extra:
         """Free what a step holds."""
         row = self.index.item(step)
         if row:
-            self.rows.free.append(row)
+            self.rows.released.append(row)
             assert self.field is not None
             self.field.drop(row)
 
@@ -106,12 +106,18 @@ class Extra:
         rows = np.concatenate([[0], self.rows.take(count)])
         self.index[at] = rows[index]
         if header["field"]:
-            self._set_field(Field.restore(self.rows, header["field"], arrays, prefix, rows[1:]))
+            self.set_field(Field.restore(self.rows, header["field"], arrays, prefix, rows[1:]))
 
-    def _set_field(self, field: Field) -> None:
+    def set_field(self, field: Field) -> None:
+        """Say what the values are made of."""
         self.field = field
-        if self.name.endswith("action_mask") and field.plain is not None:
-            field.plain[0] = 1
+        self.mark_missing()
+
+    def mark_missing(self) -> None:
+        """Fill the row that stands for a missing value."""
+        plain = None if self.field is None else self.field.plain
+        if self.name.endswith("action_mask") and plain is not None:
+            plain[0] = 1
 
     @property
     def nbytes(self) -> int:

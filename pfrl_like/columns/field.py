@@ -28,15 +28,18 @@ class Field:
     Attributes:
         structure: The nest.
         leaves: Its columns.
-        plain: The one column's array if the values are plain arrays or numbers, else None.
     """
 
     def __init__(self, rows: Rows, structure: Structure, leaves: Sequence[ArrayLeaf]) -> None:
         self.rows = rows
         self.structure = structure
         self.leaves = list(leaves)
-        single = structure == 0 and type(self.leaves[0]) is ArrayLeaf
-        self.plain: NDArray[Any] | None = self.leaves[0].data if single else None
+
+    @property
+    def plain(self) -> NDArray[Any] | None:
+        """The one column's array if the values are plain arrays or numbers, else None."""
+        single = self.structure == 0 and type(self.leaves[0]) is ArrayLeaf
+        return self.leaves[0].data if single else None
 
     @classmethod
     def like(cls, rows: Rows, value: Any, *, strict: bool, frames: bool = False) -> "Field":
@@ -140,7 +143,16 @@ class Field:
             for i, leaf in enumerate(self.leaves)
             for name, array in leaf.dump(rows).items()
         }
-        return {"structure": to_json(self.structure), "leaves": [leaf.spec() for leaf in self.leaves]}, arrays
+        return self.spec(), arrays
+
+    def spec(self) -> dict[str, Any]:
+        """How to make this field again, without its values, in JSON."""
+        return {"structure": to_json(self.structure), "leaves": [leaf.spec() for leaf in self.leaves]}
+
+    @classmethod
+    def from_spec(cls, rows: Rows, spec: Mapping[str, Any]) -> "Field":
+        """The field that `spec` described, its rows still to be filled."""
+        return cls(rows, from_json(spec["structure"]), [_leaf_from_spec(rows, leaf) for leaf in spec["leaves"]])
 
     @classmethod
     def restore(
@@ -156,13 +168,11 @@ class Field:
         Raises:
             ValueError: If an array is missing or does not fit.
         """
-        leaves = []
-        for i, spec in enumerate(header["leaves"]):
-            leaf = _leaf_from_spec(rows, spec)
+        field = cls.from_spec(rows, header)
+        for i, leaf in enumerate(field.leaves):
             start = f"{prefix}/{i}/"
             leaf.restore(at, {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)})
-            leaves.append(leaf)
-        return cls(rows, from_json(header["structure"]), leaves)
+        return field
 
     @property
     def nbytes(self) -> int:

@@ -14,6 +14,13 @@ _LARGE_BLOCK = 24 << 20
 _OWN_MAPPING = 1 << 20
 
 
+class _Numbers:
+    """Holds the frame numbers of rows."""
+
+    data: NDArray[np.int64]
+    sums: NDArray[np.uint32] | None
+
+
 class FrameLeaf(ArrayLeaf):
     """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
 
@@ -36,17 +43,23 @@ class FrameLeaf(ArrayLeaf):
         self.frame_shape = tuple(frame_shape)
         self.depth = depth
         self.axis = axis
-        self.frames = Rows()
-        self.data = self.frames.array(self.frame_shape, self.dtype)
+        self.frames = rows.sibling()
+        self.frames.values(self, self.frame_shape, self.dtype)
         # A block of this size is mapped on its own, and grows by being mapped anew: it leaves no hole in the heap.
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
-        self.index = rows.array((depth,), np.int64)
+        self._numbers = _Numbers()
+        rows.values(self._numbers, (depth,), np.int64)
         self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0] * self.frames.size  # how many stacks show a frame
         _keep_freed_memory()
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
+
+    @property
+    def index(self) -> NDArray[np.int64]:
+        """The frame numbers of each row."""
+        return self._numbers.data
 
     def check(self, value: Any, name: str) -> Any:
         """The stack, as an array or as it is if it keeps its frames."""
@@ -102,7 +115,7 @@ class FrameLeaf(ArrayLeaf):
         for number in self.index[row].tolist():
             self._uses[number] -= 1
             if not self._uses[number]:
-                self.frames.free.append(number)
+                self.frames.released.append(number)
         self._objects.pop(row, None)
 
     def forget(self, row: int) -> None:
@@ -127,7 +140,45 @@ class FrameLeaf(ArrayLeaf):
             self._uses.extend([0] * (self.frames.size - len(self._uses)))
         number = self.frames.free.pop()
         self.data[number] = frame
+        if self.sums is not None:
+            self.seal(number)
         return number
+
+    @property
+    def place_dtype(self) -> np.dtype[Any]:
+        """Frame numbers and the frames' checksums."""
+        return np.dtype([("frames", "<i8", (self.depth,)), ("sums", "<u4", (self.depth,))])
+
+    def place(self, row: int) -> bytes:
+        """`places` of one row, as bytes."""
+        return self.places(np.array([row])).tobytes()
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """Where the stacks in these rows lie."""
+        assert self.sums is not None
+        places = np.empty(len(rows), self.place_dtype)
+        places["frames"] = self.index.take(rows, 0)
+        places["sums"] = self.sums.take(places["frames"])
+        return places
+
+    def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
+        """Say where the stacks in these rows lie; `settle` has to follow."""
+        assert self.sums is not None
+        frames = places["frames"]
+        if frames.size and not (frames.min() > 0 and frames.max() < self.frames.size):
+            raise ValueError("frame numbers out of range")
+        self.index[rows] = frames
+        self.sums[frames] = places["sums"]
+
+    def damaged(self, rows: NDArray[np.int64]) -> bool:
+        """Whether a frame of the stacks in these rows is not what was stored."""
+        return super().damaged(np.unique(self.index.take(rows, 0)))
+
+    def settle(self, rows: NDArray[np.int64]) -> None:
+        """Count how many of the stacks in these rows, the only ones, show each frame."""
+        uses = np.bincount(self.index.take(rows, 0).ravel(), minlength=self.frames.size)
+        self._uses = uses.tolist()
+        self.frames.settle(np.flatnonzero(uses))
 
     def job(self, rows: NDArray[np.int64]) -> Job:
         """The frames of the stacks in these rows."""
@@ -157,6 +208,7 @@ class FrameLeaf(ArrayLeaf):
         numbers = self.frames.take(count)
         self._uses.extend([0] * (self.frames.size - len(self._uses)))
         self.data[numbers] = frames
+        self.seal_many(numbers)
         self.index[rows] = numbers[index] if count else index
         for number, uses in zip(*np.unique(self.index[rows], return_counts=True), strict=True):
             self._uses[number] = int(uses)

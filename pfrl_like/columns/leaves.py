@@ -1,5 +1,7 @@
 """Columns of single values: arrays of one shape and dtype, and Python objects."""
 
+import struct
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ from pfrl_like.columns.rows import Rows
 #: What a leaf hands out for some rows: an array and the rows to take of it, or a finished list of objects.
 Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
 
+_SUM = struct.Struct("<I")
 _TORCH_KINDS = "biufc"
 _NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 
@@ -41,13 +44,20 @@ class ArrayLeaf:
         shape: Shape of one value.
         dtype: Its dtype.
         strict: Refuse arrays of another dtype, even where a cast would be harmless.
+
+    Attributes:
+        data: The values.
+        sums: Checksum of each row of `data`, where these are kept in files; else None.
     """
+
+    data: NDArray[Any]
+    sums: NDArray[np.uint32] | None = None
 
     def __init__(self, rows: Rows, shape: tuple[int, ...], dtype: DTypeLike, strict: bool) -> None:
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype)
         self.strict = strict
-        self.data = rows.array(self.shape, self.dtype)
+        rows.values(self, self.shape, self.dtype)
 
     def check(self, value: Any, name: str) -> NDArray[Any]:
         """The value as an array of the column's shape and dtype.
@@ -78,10 +88,13 @@ class ArrayLeaf:
     def put(self, row: int, value: NDArray[Any], like: int) -> None:
         """Store a checked value; `like` is the row of the value before it in its episode (0: there is none)."""
         self.data[row] = value
+        if self.sums is not None:
+            self.seal(row)
 
     def put_many(self, rows: NDArray[np.int64], values: NDArray[Any], like: NDArray[np.int64]) -> None:
         """Store checked, stacked values."""
         self.data[rows] = values
+        self.seal_many(rows)
 
     def same(self, row: int, value: NDArray[Any]) -> bool:
         """Whether a row holds exactly this value, bit for bit."""
@@ -101,6 +114,54 @@ class ArrayLeaf:
 
     def forget(self, row: int) -> None:
         """Say that no value follows this row's in its episode."""
+
+    # What a store in files asks for
+
+    def seal(self, row: int) -> None:
+        """Note the checksum of a row of `data`, which has just been filled."""
+        assert self.sums is not None
+        self.sums[row] = _checksum(self.data[row : row + 1])
+
+    def seal_many(self, rows: NDArray[np.int64]) -> None:
+        """The same for several rows; nothing where no checksums are kept."""
+        if self.sums is not None:
+            for row in rows.tolist():
+                self.seal(row)
+
+    @property
+    def place_dtype(self) -> np.dtype[Any]:
+        """What has to be known of a row to find its value again and to know it for the same: here its checksum."""
+        return np.dtype([("sum", "<u4")])
+
+    def place(self, row: int) -> bytes:
+        """`places` of one row, as bytes."""
+        assert self.sums is not None
+        return _SUM.pack(self.sums.item(row))
+
+    def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
+        """What `take_places` needs to find the values of these rows in the files again, shape [n]."""
+        assert self.sums is not None
+        places = np.empty(len(rows), self.place_dtype)
+        places["sum"] = self.sums.take(rows)
+        return places
+
+    def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
+        """Say that the values of these rows lie in the files already.
+
+        Raises:
+            ValueError: If they cannot.
+        """
+        assert self.sums is not None
+        self.sums[rows] = places["sum"]
+
+    def damaged(self, rows: NDArray[np.int64]) -> bool:
+        """Whether the value of one of these rows is not what was stored."""
+        assert self.sums is not None
+        sums = self.sums.take(rows).tolist()
+        return any(_checksum(self.data[row : row + 1]) != sum_ for row, sum_ in zip(rows.tolist(), sums, strict=True))
+
+    def settle(self, rows: NDArray[np.int64]) -> None:
+        """Say that these rows, and no others, are in use."""
 
     def job(self, rows: NDArray[np.int64]) -> Job:
         """What to gather for these rows."""
@@ -125,6 +186,7 @@ class ArrayLeaf:
             ValueError: If the arrays do not fit.
         """
         self.data[rows] = expect(arrays, "data", (len(rows), *self.shape), self.dtype)
+        self.seal_many(rows)
 
     @property
     def nbytes(self) -> int:
@@ -187,6 +249,10 @@ def expect(arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...], d
             f"the array {name!r} has shape {array.shape}, {array.dtype}, expected {shape}, {np.dtype(dtype)}"
         )
     return array
+
+
+def _checksum(values: Any) -> int:
+    return zlib.crc32(values)
 
 
 def _holds_arrays(value: Any) -> bool:

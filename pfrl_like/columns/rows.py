@@ -1,6 +1,6 @@
 """Row numbers, and the arrays that have a row for each of them."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -8,6 +8,13 @@ from numpy.typing import DTypeLike, NDArray
 _CHUNK_BYTES = 1 << 16
 _LARGEST_CHUNK = 1 << 16  # rows
 _LARGE_ROW_BYTES = 1 << 10
+
+
+class Holder(Protocol):
+    """What has values in a row each."""
+
+    data: NDArray[Any]
+    sums: NDArray[np.uint32] | None
 
 
 class Rows:
@@ -18,11 +25,13 @@ class Rows:
 
     Attributes:
         free: Unused row numbers; take one with `free.pop()` after `reserve(1)`.
+        released: Where row numbers go that are not used any more; here the same list, so they are taken again at once.
         size: Length of the arrays.
     """
 
     def __init__(self) -> None:
         self.free: list[int] = []
+        self.released = self.free
         self.size = 1
         self._arrays: list[NDArray[Any]] = []
 
@@ -34,15 +43,27 @@ class Rows:
         self._arrays.append(array)
         return array
 
+    def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        """Give `holder.data` an array for values, as `array`."""
+        holder.data = self.array(shape, dtype)
+
+    def sibling(self) -> "Rows":
+        """Other rows, whose values lie where those of these lie."""
+        return Rows()
+
     def reserve(self, count: int) -> None:
         """Make sure that at least `count` rows are free."""
         while len(self.free) < count:
-            old, self.size = self.size, self.size + max(self._chunk(), count - len(self.free))
-            for array in self._arrays:
-                array.resize((self.size, *array.shape[1:]), refcheck=False)
-                if array.dtype == object:
-                    array[old:] = None
+            old = self.size
+            self._resize(old + max(self._chunk(), count - len(self.free)))
             self.free[:0] = range(self.size - 1, old - 1, -1)
+
+    def _resize(self, size: int) -> None:
+        old, self.size = self.size, size
+        for array in self._arrays:
+            array.resize((size, *array.shape[1:]), refcheck=False)
+            if array.dtype == object:
+                array[old:] = None
 
     def take(self, count: int) -> NDArray[np.int64]:
         """Take `count` rows at once."""
@@ -53,11 +74,21 @@ class Rows:
         del self.free[-count:]
         return np.array(taken, np.int64)
 
+    def settle(self, used: NDArray[np.int64]) -> None:
+        """Say that these rows, and no others, are in use."""
+        unused = np.ones(self.size, np.bool_)
+        unused[0] = False
+        unused[used] = False
+        self.free[:] = np.flatnonzero(unused)[::-1].tolist()
+
     def _chunk(self) -> int:
         # Growing may copy, so small rows grow by an eighth; of large ones, such as images, less should lie unused.
-        row_bytes = sum(array.itemsize * int(np.prod(array.shape[1:])) for array in self._arrays)
+        row_bytes = self._row_bytes()
         part = self.size // (128 if row_bytes >= _LARGE_ROW_BYTES else 8)
         return min(max(part, _CHUNK_BYTES // max(row_bytes, 1), 4), _LARGEST_CHUNK)
+
+    def _row_bytes(self) -> int:
+        return sum(array.itemsize * int(np.prod(array.shape[1:])) for array in self._arrays)
 
     @property
     def nbytes(self) -> int:

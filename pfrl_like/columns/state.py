@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns.columns import Columns
-from pfrl_like.columns.extra import Extra
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import expect
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
@@ -20,22 +19,11 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
         columns: The store.
         rows: All its steps, in the order in which they are to be numbered (from 1) in the copy.
     """
-    new_step = np.zeros(columns.steps.size, np.int64)
-    new_step[rows] = np.arange(1, len(rows) + 1)
-    pending = [run.pending for run in columns.running.values()]
-    used = np.unique(np.concatenate([columns.obs_row[rows], columns.next_row[rows], np.array(pending, np.int64)]))
-    used = used[used != 0]
+    used = used_observations(columns, rows)
     new_obs = np.zeros(columns.obs_rows.size, np.int64)
     new_obs[used] = np.arange(1, len(used) + 1)
-    successor = columns.successor[rows]
-    arrays: dict[str, NDArray[Any]] = {
-        "reward": columns.reward[rows],
-        "terminal": columns.terminal[rows],
-        "obs_row": new_obs[columns.obs_row[rows]],
-        "next_row": new_obs[columns.next_row[rows]],
-        "successor": np.where(successor == RUNNING, RUNNING, new_step[np.maximum(successor, ENDED)]),
-    }
-    header: dict[str, Any] = {"n_steps": len(rows), "n_obs": len(used), "obs": None, "action": None}
+    header, arrays = dump_steps(columns, rows, new_obs)
+    header |= {"n_obs": len(used), "obs": None, "action": None}
     if columns.obs is not None and columns.action is not None:
         header["obs"], obs = columns.obs.dump(used, "obs")
         header["action"], action = columns.action.dump(rows, "action")
@@ -45,13 +33,37 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
         part, extra_arrays = extra.dump(rows, f"extra/{i}")
         header["extras"].append(part)
         arrays |= extra_arrays
+    return header, arrays
+
+
+def used_observations(columns: Columns, rows: Indices) -> Indices:
+    """The rows of the observations of these steps, which are all there are, in ascending order."""
+    pending = [run.pending for run in columns.running.values()]
+    used = np.unique(np.concatenate([columns.obs_row[rows], columns.next_row[rows], np.array(pending, np.int64)]))
+    rows_in_use: Indices = used[used != 0]
+    return rows_in_use
+
+
+def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The part of `dump` that tells of the steps; `new_obs` are the numbers that observations have in the copy."""
+    new_step = np.zeros(columns.steps.size, np.int64)
+    new_step[rows] = np.arange(1, len(rows) + 1)
+    successor = columns.successor[rows]
+    arrays: dict[str, NDArray[Any]] = {
+        "reward": columns.reward[rows],
+        "terminal": columns.terminal[rows],
+        "obs_row": new_obs[columns.obs_row[rows]],
+        "next_row": new_obs[columns.next_row[rows]],
+        "successor": np.where(successor == RUNNING, RUNNING, new_step[np.maximum(successor, ENDED)]),
+    }
+    header: dict[str, Any] = {"n_steps": len(rows)}
     header["names"] = None if columns.names is None else sorted(columns.names)
     header["lacks_next"] = columns.lacks_next
     header["running"] = [
         [int(new_step[run.tail]), int(new_obs[run.pending]), new_step[run.waiting].tolist() if run.waiting else []]
         for run in columns.running.values()
     ]
-    ids = [_id_to_json(env_id) for env_id in columns.running]
+    ids = [id_to_json(env_id) for env_id in columns.running]
     if any(env_id is None for env_id in ids):
         arrays["env_ids"] = np.empty(len(ids), object)
         for i, env_id in enumerate(columns.running):
@@ -61,31 +73,28 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
     return header, arrays
 
 
-def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Columns:
+def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns | None = None) -> Columns:
     """The store that `dump` described, its steps in rows 1, 2, ...
+
+    Args:
+        header: From `dump`.
+        arrays: From `dump`.
+        columns: An empty store to be filled; None makes one.
 
     Raises:
         ValueError: If an array is missing or does not fit.
     """
     try:
-        return _restore(header, dict(arrays))
+        return _restore(header, dict(arrays), Columns() if columns is None else columns)
     except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
         raise ValueError(f"the header does not fit: {error!r}") from error
 
 
-def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Columns:
-    columns = Columns()
+def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns: Columns) -> Columns:
     n_steps, n_obs = int(header["n_steps"]), int(header["n_obs"])
     if not 0 <= n_obs <= 2 * n_steps + len(header["running"]):
         raise ValueError(f"there are {n_obs} observations for {n_steps} steps")
-    obs_row = _numbers(arrays, "obs_row", n_steps, 1, n_obs)
-    next_row = _numbers(arrays, "next_row", n_steps, 1, n_obs)
-    successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)
-    steps, obs = columns.steps.take(n_steps), columns.obs_rows.take(n_obs)
-    columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
-    columns.terminal[steps] = expect(arrays, "terminal", (n_steps,), np.bool_)
-    columns.lookahead[steps] = ~columns.terminal[steps]
-    columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
+    steps, obs = restore_steps(header, arrays, columns, n_obs), columns.obs_rows.take(n_obs)
     if header["obs"] is not None:
         columns.set_fields(
             Field.restore(columns.obs_rows, header["obs"], arrays, "obs", obs),
@@ -94,8 +103,25 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Colu
     elif n_steps:
         raise ValueError("there are steps, but no observations")
     for i, part in enumerate(header["extras"]):
-        extra = columns.extras[part["name"]] = Extra(columns.steps, part["name"])
-        extra.restore(part, arrays, f"extra/{i}", steps)
+        columns.add_extra(part["name"]).restore(part, arrays, f"extra/{i}", steps)
+    return columns
+
+
+def restore_steps(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns: Columns, n_obs: int) -> Indices:
+    """Take up what `dump_steps` gave, for observations in rows 1 to `n_obs`; returns the rows of the steps.
+
+    Raises:
+        ValueError: If an array is missing or does not fit.
+    """
+    n_steps = int(header["n_steps"])
+    obs_row = _numbers(arrays, "obs_row", n_steps, 1, n_obs)
+    next_row = _numbers(arrays, "next_row", n_steps, 1, n_obs)
+    successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)
+    steps = columns.steps.take(n_steps)
+    columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
+    columns.terminal[steps] = expect(arrays, "terminal", (n_steps,), np.bool_)
+    columns.lookahead[steps] = ~columns.terminal[steps]
+    columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
     columns.names = None if header["names"] is None else set(header["names"])
     columns.lacks_next = bool(header["lacks_next"])
     columns.running = dict(zip(_env_ids(header, arrays), map(_running, header["running"]), strict=True))
@@ -105,7 +131,7 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Colu
     for run in columns.running.values():
         if not 0 <= run.pending <= n_obs or not all(1 <= row <= n_steps for row in run.waiting):
             raise ValueError("a running episode names a row that is not there")
-    return columns
+    return steps
 
 
 def _numbers(arrays: dict[str, NDArray[Any]], name: str, count: int, low: int, high: int) -> Indices:
@@ -121,7 +147,7 @@ def _running(parts: Sequence[Any]) -> Running:
     return run
 
 
-def _id_to_json(env_id: Any) -> list[Any] | None:
+def id_to_json(env_id: Any) -> list[Any] | None:
     """An environment's name as JSON, None if it is neither integer nor string nor a tuple of such."""
     if isinstance(env_id, int | np.integer) and not isinstance(env_id, bool):
         return ["one", int(env_id)]
@@ -132,7 +158,13 @@ def _id_to_json(env_id: Any) -> list[Any] | None:
     return None
 
 
+def id_from_json(value: Any) -> Any:
+    """The name that `id_to_json` wrote."""
+    kind, name = value
+    return tuple(name) if kind == "tuple" else name
+
+
 def _env_ids(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
     if "env_ids" in header:
-        return [tuple(value) if kind == "tuple" else value for kind, value in header["env_ids"]]
+        return [id_from_json(value) for value in header["env_ids"]]
     return list(expect(dict(arrays), "env_ids", (len(header["running"]),), object))

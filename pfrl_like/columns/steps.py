@@ -62,7 +62,7 @@ class Steps:
 
     def __init__(self) -> None:
         self.steps = Rows()
-        self.obs_rows = Rows()
+        self.obs_rows = self.new_rows("obs")
         self.reward: NDArray[np.float64] = self.steps.array((), np.float64)
         self.terminal: NDArray[np.bool_] = self.steps.array((), np.bool_)
         self.lookahead: Indices = self.steps.array((), np.int64)
@@ -75,6 +75,15 @@ class Steps:
         self.names: set[str] | None = None
         self.lacks_next = False  # whether a step without next observation and without end was ever stored
         self.set_fields(None, None)
+
+    def new_rows(self, name: str) -> Rows:
+        """Rows for the values of a field."""
+        return Rows()
+
+    def add_extra(self, name: str) -> Extra:
+        """A further column."""
+        extra = self.extras[name] = Extra(self.steps, name, self.new_rows(f"extra{len(self.extras)}"))
+        return extra
 
     def set_fields(self, obs: Field | None, action: Field | None) -> None:
         """Say what observations and actions are made of."""
@@ -91,7 +100,7 @@ class Steps:
         self._check_names(extra)
         obs_field, action_field = self.obs, self.action
         if obs_field is None:
-            obs_field = Field.like(Rows(), obs, strict=True, frames=True)
+            obs_field = Field.like(self.new_rows("obs"), obs, strict=True, frames=True)
         leaves = obs_field.check(obs, "obs")
         next_leaves = None if next_obs is None else obs_field.check(next_obs, "next_obs")
         if action_field is None:
@@ -123,13 +132,14 @@ class Steps:
         new = [name for name in extra if name not in self.extras]
         for name in new:
             Extra(Rows(), name).check_many(extra[name])  # refuses before there is a column
-        self.extras.update((name, Extra(self.steps, name)) for name in new)
+        for name in new:
+            self.add_extra(name)
         return {name: self.extras[name].check_many(values) for name, values in extra.items()}
 
     def _put_extras(self, row: int, checked: Mapping[str, Any]) -> None:
         for name, value in checked.items():
             if name not in self.extras:
-                self.extras[name] = Extra(self.steps, name)
+                self.add_extra(name)
             self.extras[name].put(row, value)
         if len(checked) < len(self.extras):
             for name in (_OPTIONAL & self.extras.keys()) - checked.keys():
@@ -171,6 +181,27 @@ class Steps:
         self.obs.put_many(next_at, next_leaves, at)
         return at, next_at
 
+    def _link(
+        self,
+        runs: Sequence[Running],
+        rows: Indices,
+        reward: NDArray[Any],
+        terminal: NDArray[np.bool_],
+        at: Indices,
+        next_at: Indices,
+    ) -> None:
+        """Make these rows the newest steps of so many running episodes."""
+        self.reward[rows] = reward
+        self.terminal[rows] = terminal
+        self.lookahead[rows] = ~terminal
+        self.obs_row[rows] = at
+        self.next_row[rows] = next_at
+        self.successor[rows] = RUNNING
+        for run, row, pending in zip(runs, rows.tolist(), next_at.tolist(), strict=True):
+            if run.tail:
+                self.successor[run.tail] = row
+            run.tail, run.pending = row, pending
+
     def set_windows(self, rows: int | Sequence[int] | Indices, end: Any, length: Any) -> None:
         """Say where the n-step items that begin in these rows end, and how many steps they have."""
         if not len(self.window_end):
@@ -210,4 +241,4 @@ class Steps:
     def _free_observation(self, row: int) -> None:
         assert self.obs is not None
         self.obs.drop(row)
-        self.obs_rows.free.append(row)
+        self.obs_rows.released.append(row)

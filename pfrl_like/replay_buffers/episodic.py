@@ -1,7 +1,7 @@
 """Replay of episodes and of parts of them, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
-from pfrl_like.columns import Indices
+from pfrl_like.columns import Columns, Indices
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import Item, ReplayBuffer
 from pfrl_like.replay_buffers.samplers import subsequences
@@ -152,8 +152,8 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
     # State
 
-    def state_dict(self) -> dict[str, Any]:
-        state = super().state_dict()
+    def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+        state = super()._state(dump)
         state["header"]["first_episode"] = self._first_episode
         state["arrays"]["episode_lengths"] = np.array([length for _, length in self._episodes], np.int64)
         return state

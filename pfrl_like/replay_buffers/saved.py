@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,10 @@ class SavedBuffer(AbstractReplayBuffer):
         Running episodes are part of it. An environment whose next step does not begin with the observation that its
         running episode waits for begins a new episode.
         """
+        return self._state(dump)
+
+    def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
+        """`state_dict`, with the columns in the form that a function gives them."""
         waiting = [row for run in self._columns.running.values() for row in run.waiting]
         items = self._rows(np.arange(self._first, self._next))
         columns, arrays = dump(self._columns, np.concatenate([items, np.array(waiting, np.int64)]))
@@ -57,6 +61,10 @@ class SavedBuffer(AbstractReplayBuffer):
         Raises:
             ValueError: If it is of another kind of buffer or of `rng`, or does not fit together; the old content stays.
         """
+        self._load_state(state, restore)
+
+    def _load_state(self, state: Mapping[str, Any], restore: Callable[[Any, Any], Columns]) -> None:
+        """`load_state_dict`, with columns that a function makes."""
         header, arrays = state["header"], state["arrays"]
         for name, mine in (("kind", self._kind), ("num_steps", self.num_steps)):
             if header.get(name) != mine:

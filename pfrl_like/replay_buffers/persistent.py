@@ -1,0 +1,450 @@
+"""Replay buffers that live in a directory and outlast their process."""
+
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from pfrl_like.collections.random_access_queue import RandomAccessQueue
+from pfrl_like.columns import Columns, RecordedColumns, dump_places, restore, restore_places, settle
+from pfrl_like.errors import CheckpointError
+from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
+from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
+from pfrl_like.storage.journal import SYNCED
+from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged
+from pfrl_like.utils.random import RandomSource
+
+_LOGGER = logging.getLogger(__name__)
+_FORMAT = "pfrl_like persistent replay buffer"
+_STEP_BYTES = 160  # beside the values: at most so much in the states and the journal, for actions of a few numbers
+_SPARE = 1.25  # rows that files have beyond those in use
+_SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
+_ATTEMPTS = 3
+
+
+class PersistentBuffer(ReplayBuffer):
+    """What a buffer does to keep its content in a directory; to be mixed in before the buffer whose content it is.
+
+    Every step is on its way to the disk when `append` returns: it survives the end of the process, however that ends.
+    A lost machine costs what came after the last `sync`, which happens every `sync_every` steps, every `sync_seconds`
+    (at the next step), at `close` and in `state_dict`.
+    """
+
+    _columns: Columns
+    _refusal: str | None = None  # why nothing can be stored any more
+
+    def _open(
+        self,
+        dirname: str | os.PathLike[str],
+        ancestor: str | os.PathLike[str] | None,
+        logger: logging.Logger | None,
+        shard: str | None,
+        sync_every: int,
+        sync_seconds: float,
+        journal_length: int,
+    ) -> None:
+        for name, value, least in (("sync_every", sync_every, 1), ("journal_length", journal_length, 1)):
+            if value < least:
+                raise ValueError(f"{name}: got {value}, expected at least {least}")
+        if not sync_seconds >= 0:
+            raise ValueError(f"sync_seconds: got {sync_seconds}, expected at least 0 seconds")
+        self.dirname = os.fspath(dirname) if shard is None else os.path.join(os.fspath(dirname), shard)
+        self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
+        self.logger = _LOGGER if logger is None else logger
+        self._appending = False
+        self._unsynced, self._last_sync = 0, time.monotonic()
+        self._process = os.getpid()
+        marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
+        _refuse_shards(os.fspath(dirname), shard)
+        self._directory = LogDirectory(self.dirname, marks)
+        try:
+            if ancestor is not None:
+                self._descend(_ancestor_of(os.fspath(ancestor), shard))
+            elif self._directory.is_new:
+                self._directory.refuse_orphans()
+                self._use(ColumnFiles(self.dirname))
+            else:
+                self._restore()
+            self._write_state()
+        except BaseException:
+            self._directory.close()
+            raise
+
+    # Opening
+
+    def _use(self, files: ColumnFiles) -> RecordedColumns:
+        """Go on with an empty store over these files."""
+        self._files = files
+        self._columns = columns = RecordedColumns(files.open, self._announce)
+        return columns
+
+    def _descend(self, ancestor: str) -> None:
+        if not self._directory.is_new:
+            raise CheckpointError(
+                self.dirname, f"holds a buffer already; leave ancestor={ancestor!r} out to go on with it"
+            )
+        self._directory.refuse_orphans()
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._directory.copy(ancestor)
+                return self._restore()
+            except BaseException as error:
+                self._directory.clear()
+                if attempt + 1 == _ATTEMPTS or not isinstance(error, CheckpointError) or error.path == ancestor:
+                    raise  # else a writer of the ancestor may have used rows again while they were copied
+
+    def _restore(self) -> None:
+        logged, files = self._directory.read()
+        whole = self._replay(logged, files, len(logged.records))
+        if whole < len(logged.records):
+            self._use(files)
+            self._replay(logged, files, whole)
+        lost = len(logged.records) - whole
+        if lost:
+            self.logger.warning("%s: the last %d records were not complete and have been left out", self.dirname, lost)
+
+    def _replay(self, logged: Logged, files: ColumnFiles, count: int) -> int:
+        """Make the state of the first `count` records; returns how many of them are whole."""
+        done = 0
+        try:
+            columns = self._use(files)
+            self._load_state(logged._asdict(), lambda header, arrays: restore_places(header, arrays, columns))
+            self._columns = columns
+            for done, record in enumerate(logged.records[:count]):
+                if record != SYNCED:
+                    self._replay_one(columns.replay(record, check=done >= logged.synced))
+            waiting = [row for run in columns.running.values() for row in run.waiting]
+            items = self._rows(np.arange(self._first, self._next))
+            done = -1
+            settle(columns, np.concatenate([items, np.array(waiting, np.int64)]), check=True)
+        except CheckpointError:
+            raise
+        except (ValueError, TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
+            if logged.synced <= done < count:
+                return done
+            raise CheckpointError(self.dirname, f"is damaged: {error}") from error
+        columns.records.clear()
+        self._resumed = set(columns.running)
+        return count
+
+    def _replay_one(self, told: tuple[Any, int, bool] | None) -> None:
+        if told is None:
+            return
+        env_id, row, terminal = told
+        if row:
+            if self._horizon != 1:
+                self._wait(env_id, row)
+            else:
+                self._add_items([row])
+        if terminal or not row:
+            super().stop_current_episode(env_id)
+
+    def _announce(self, row_bytes: int) -> None:
+        """Say how large the directory will be, and refuse if the disk is too small for that."""
+        if self._capacity is None:
+            return
+        size = int(self._capacity * (_SPARE * row_bytes + _STEP_BYTES))
+        self.logger.info("%s: %d transitions will take about %.1f MB", self.dirname, self._capacity, size / 1e6)
+        there = sum(entry.stat().st_size for entry in os.scandir(self.dirname))
+        free = shutil.disk_usage(self.dirname).free
+        if size - there > free:
+            raise CheckpointError(
+                self.dirname,
+                f"is on a disk with {free / 1e6:.1f} MB left, but capacity={self._capacity} transitions need about "
+                f"{size / 1e6:.1f} MB: make room or take a smaller capacity",
+            )
+
+    # Storing
+
+    def append_batch(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        env_ids: Sequence[Any] | None = None,
+        **extra: Any,
+    ) -> None:
+        """As in the buffer in memory.
+
+        Raises:
+            ValueError: Also if something is no array of numbers, or the buffer is closed; nothing is stored.
+            CheckpointError: If the disk is full or broken; nothing can be stored from then on.
+        """
+        self._check_open()
+        self._appending = True
+        try:
+            super().append_batch(obs, action, reward, next_obs, terminated, truncated, env_ids, **extra)
+        except (CheckpointError, OSError) as error:
+            self._refusal = f"cannot store any more since {error}"
+            raise
+        finally:
+            self._appending = False
+            if self._refusal is None:
+                self._commit()
+
+    def stop_current_episode(self, env_id: Any = 0) -> None:
+        """Say that the running episode of `env_id` was cut off, so that the next step starts a new one."""
+        if self._appending:
+            super().stop_current_episode(env_id)
+        else:
+            self._check_open()
+            super().stop_current_episode(env_id)
+            self._commit()
+
+    def _check_open(self) -> None:
+        if self._refusal is not None:
+            raise CheckpointError(self.dirname, self._refusal)
+        if os.getpid() != self._process:
+            raise CheckpointError(
+                self.dirname, f"is written by process {self._process}, which started this one; a buffer has one writer"
+            )
+
+    def _commit(self) -> None:
+        columns = self._columns
+        assert isinstance(columns, RecordedColumns)
+        if not columns.records:
+            return
+        try:
+            if columns.schema != self._schema or self._directory.count > max(self.journal_length, len(self) // 2):
+                self._write_state()
+                return
+            self._directory.append(columns.records)
+            self._unsynced += len(columns.records)
+            columns.records.clear()
+            if self._unsynced >= self.sync_every or time.monotonic() - self._last_sync >= self.sync_seconds:
+                self.sync()
+        except BaseException as error:
+            self._refusal = f"cannot store any more since {error!r}"
+            raise
+
+    def _write_state(self) -> None:
+        """Write the whole state, on the disk when this returns, and begin a new journal."""
+        columns = self._columns
+        assert isinstance(columns, RecordedColumns)
+        columns.forget_names()
+        columns.records.clear()
+        state = self._state(dump_places)
+        self._directory.begin(state["header"], state["arrays"], self._files)
+        self._schema = columns.schema
+        self._synced()
+
+    def sync(self) -> None:
+        """Wait until everything stored so far would survive a power cut.
+
+        Raises:
+            CheckpointError: If the disk reports an error, or the buffer is closed.
+        """
+        self._check_open()
+        self._directory.sync()
+        self._synced()
+
+    def _synced(self) -> None:
+        assert isinstance(self._columns, RecordedColumns)
+        self._columns.recycle()
+        self._unsynced, self._last_sync = 0, time.monotonic()
+
+    def close(self) -> None:
+        """Write everything and let others write; the buffer is empty afterwards. May be called again."""
+        if self._refusal is None and os.getpid() == self._process:
+            self._write_state()
+        if self._refusal != "is closed":
+            self._refusal = "is closed"
+            self._columns = Columns()
+            self._first = self._next
+            self._directory.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole content, as of the buffer in memory; it is on the disk of the directory, too."""
+        self.sync()
+        return super().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Replace the content, in memory and in the directory, by what `state_dict` gave.
+
+        Raises:
+            ValueError: If it does not fit; the old content stays.
+        """
+        self._check_open()
+        files, before = ColumnFiles(self.dirname), self._files
+        columns = RecordedColumns(files.open, self._announce)
+        try:
+            self._load_state(state, lambda header, arrays: restore(header, arrays, columns))
+        except BaseException:
+            files.close()
+            self._directory.clean(f"columns-{before.token}-")
+            raise
+        self._files = files
+        try:
+            self._write_state()
+        except BaseException as error:
+            self._refusal = f"cannot store any more since {error!r}"
+            raise
+
+    def _load_pfrl(self, content: Any) -> None:
+        other = self._in_memory()
+        other._load_pfrl(content)
+        self.load_state_dict(other.state_dict())
+
+    def _in_memory(self) -> ReplayBuffer:
+        return ReplayBuffer(self._capacity, self.num_steps)
+
+
+class PersistentReplayBuffer(PersistentBuffer):
+    """A `ReplayBuffer` in a directory: opened again, it goes on where it was.
+
+    Observations and further columns lie in files that are mapped into memory, so they may be larger than it; some 100
+    bytes a transition and the actions lie in memory. What is no array of numbers is refused, and environments are named
+    by integers, strings or tuples of such. `save` writes the content to one ordinary file, which `ReplayBuffer` loads,
+    too; `load` replaces the content of the directory by that of such a file. Call `close` in the end, or use it as a
+    context manager: opening is faster then.
+
+    A directory has one writer; a second one is refused, and the lock of a process that is gone counts for nothing. Old
+    NFS servers do not keep locks: there, nothing holds two machines apart.
+
+    Args:
+        dirname: The directory; made if it does not exist.
+        capacity: Largest number of items, beyond which the oldest leave, also of a directory that holds more; None if
+            unbounded.
+        ancestor: Directory of another such buffer whose content this one begins with; only read. `dirname` has to be
+            new then.
+        logger: Where it tells how large the directory will be, and what a crash has cost; None is this module's.
+        distributed: Give each process of a `torch.distributed` group a part of its own, `dirname/rank-<i>-of-<n>`, from
+            which alone it samples. The group has to be as large whenever the directory is opened. An `ancestor` is
+            either divided in the same way, or the same for all.
+        group: The group; None is the default group.
+        num_steps: Transitions per item, as in `ReplayBuffer`; the same whenever the directory is opened.
+        rng: Source of randomness; None is the global NumPy stream.
+        sync_every: Steps and ends of episodes after which a lost machine costs nothing of what came before.
+        sync_seconds: The same in seconds, looked at whenever something is stored.
+        journal_length: Steps and ends of episodes after which the whole state is written and the journal of them begins
+            anew; a larger buffer waits for half as many as it has items.
+
+    Raises:
+        ValueError: If an argument is out of range.
+        CheckpointError: If the directory is in use, not one of such a buffer, damaged, or its disk too small.
+    """
+
+    def __init__(
+        self,
+        dirname: str | os.PathLike[str],
+        capacity: int | None,
+        *,
+        ancestor: str | os.PathLike[str] | None = None,
+        logger: logging.Logger | None = None,
+        distributed: bool = False,
+        group: Any = None,
+        num_steps: int = 1,
+        rng: RandomSource = None,
+        sync_every: int = 1_000,
+        sync_seconds: float = 1.0,
+        journal_length: int = 20_000,
+    ) -> None:
+        super().__init__(capacity, num_steps, rng=rng)
+        shard = _shard(distributed, group)
+        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
+
+
+class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
+    """An `EpisodicReplayBuffer` in a directory; everything else is as in `PersistentReplayBuffer`.
+
+    Args:
+        dirname: The directory; made if it does not exist.
+        capacity: Largest number of transitions, None if unbounded. Running episodes come on top of it.
+        ancestor: Directory of another such buffer whose content this one begins with.
+        logger: Where it tells how large the directory will be, and what a crash has cost.
+        distributed: Give each process of a `torch.distributed` group a part of its own.
+        group: The group; None is the default group.
+        by_length: Draw episodes in proportion to their length, as in `EpisodicReplayBuffer`.
+        rng: Source of randomness; None is the global NumPy stream.
+        sync_every: Steps and ends of episodes after which a lost machine costs nothing of what came before.
+        sync_seconds: The same in seconds.
+        journal_length: Steps and ends of episodes after which the whole state is written.
+
+    Raises:
+        ValueError: If an argument is out of range.
+        CheckpointError: If the directory is in use, not one of such a buffer, damaged, or its disk too small.
+    """
+
+    def __init__(
+        self,
+        dirname: str | os.PathLike[str],
+        capacity: int | None,
+        *,
+        ancestor: str | os.PathLike[str] | None = None,
+        logger: logging.Logger | None = None,
+        distributed: bool = False,
+        group: Any = None,
+        by_length: bool = False,
+        rng: RandomSource = None,
+        sync_every: int = 1_000,
+        sync_seconds: float = 1.0,
+        journal_length: int = 20_000,
+    ) -> None:
+        EpisodicReplayBuffer.__init__(self, capacity, by_length=by_length, rng=rng)
+        shard = _shard(distributed, group)
+        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
+
+    def close(self) -> None:
+        super().close()
+        self._episodes = RandomAccessQueue()
+        self._first_episode = self._next_episode
+
+    def _in_memory(self) -> ReplayBuffer:
+        return EpisodicReplayBuffer(self._capacity)
+
+
+def _shard(distributed: bool, group: Any) -> str | None:
+    """Name of the part of this process, None if there are no parts."""
+    if not distributed:
+        if group is not None:
+            raise ValueError(f"group: got {group!r}, expected None without distributed=True")
+        return None
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        raise ValueError(
+            "distributed: got True, but torch.distributed is not running; start the script with torchrun and call "
+            'torch.distributed.init_process_group("gloo") first'
+        )
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    if rank < 0:
+        raise ValueError("group: this process does not belong to it")
+    return f"rank-{rank}-of-{size}"
+
+
+def _refuse_shards(dirname: str, shard: str | None) -> None:
+    """Refuse a directory that is divided in another way."""
+    if not os.path.isdir(dirname):
+        return
+    parts = [match for match in map(_SHARD.fullmatch, sorted(os.listdir(dirname))) if match]
+    size = None if shard is None else shard.rpartition("-")[2]
+    if parts and size is None:
+        raise CheckpointError(dirname, f"is divided among {parts[0][2]} processes; open it with distributed=True")
+    if other := [part[2] for part in parts if part[2] != size]:
+        raise CheckpointError(
+            dirname, f"is divided among {other[0]} processes, the group has {size}; start as many as before"
+        )
+    if size is not None and os.path.lexists(os.path.join(dirname, META)):
+        raise CheckpointError(dirname, "is the buffer of a single process; give distributed buffers another directory")
+
+
+def _ancestor_of(ancestor: str, shard: str | None) -> str:
+    if shard is None or os.path.lexists(os.path.join(ancestor, META)):
+        return ancestor
+    return os.path.join(ancestor, shard)

@@ -1,0 +1,123 @@
+"""A file of records, each whole or absent.
+
+    8 bytes   b"PFRLJRN1"
+    records   8 bytes number of the record, from 0; 4 bytes length; 4 bytes CRC-32 of number, length and content;
+              content; all little-endian
+
+A record whose content is `SYNCED` says that whatever the records before it tell of has reached the disk.
+"""
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import open_regular
+
+SYNCED = b"Y\x9d\x1f\xc3synced\x00\x17"
+MAGIC = b"PFRLJRN1"
+
+_HEAD = struct.Struct("<QI")
+_SUM = struct.Struct("<I")
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+class Journal:
+    """A new file of records, being written.
+
+    Args:
+        path: The file; an old one of this name is emptied.
+
+    Raises:
+        CheckpointError: If it cannot be made.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.count = 0
+        self.size = len(MAGIC)
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | _FLAGS, 0o666)
+        except OSError as error:
+            raise CheckpointError(path, f"cannot be written: {error.strerror or error}") from error
+        self._write(MAGIC)
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Write records; when this returns they survive the end of the process.
+
+        Raises:
+            CheckpointError: If they cannot be written, some or all of them.
+        """
+        parts = []
+        for content in records:
+            head = _HEAD.pack(self.count, len(content))
+            parts += [head, _SUM.pack(zlib.crc32(content, zlib.crc32(head))), content]
+            self.count += 1
+        joined = b"".join(parts)
+        self._write(joined)
+        self.size += len(joined)
+
+    def sync(self) -> None:
+        """Wait until the records would survive a power cut.
+
+        Raises:
+            CheckpointError: If the disk reports an error.
+        """
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise CheckpointError(self.path, f"cannot be written: {error.strerror or error}") from error
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, content: bytes) -> None:
+        done = 0
+        try:
+            while done < len(content):
+                done += os.write(self._descriptor, content[done:])
+        except OSError as error:
+            raise CheckpointError(self.path, f"cannot be written: {error.strerror or error}") from error
+
+
+def read_journal(path: str) -> tuple[list[bytes], int]:
+    """The records of a journal up to the first that is not whole, and how many of them are known to be on the disk.
+
+    Raises:
+        CheckpointError: If it cannot be read, begins otherwise, or is damaged before a record that was synced.
+    """
+    with open_regular(path) as file:
+        content = file.read()
+    if not content.startswith(MAGIC):
+        raise CheckpointError(path, "is no journal, or is damaged: it begins otherwise")
+    records: list[bytes] = []
+    synced, at = 0, len(MAGIC)
+    while (record := _record(content, at, len(records))) is not None:
+        records.append(record)
+        at += _HEAD.size + _SUM.size + len(record)
+        if record == SYNCED:
+            synced = len(records)
+    found = content.find(SYNCED, at)
+    while found >= 0:  # what was cut off at its end has no such record behind the cut
+        begin = found - _HEAD.size - _SUM.size
+        if begin >= at and _record(content, begin, None) is not None:
+            raise CheckpointError(path, f"is damaged behind byte {at}, where record {len(records)} begins")
+        found = content.find(SYNCED, found + 1)
+    return records, synced
+
+
+def _record(content: bytes, at: int, number: int | None) -> bytes | None:
+    """The record that begins at this byte, if it is whole and has this number (None: any)."""
+    begin = at + _HEAD.size + _SUM.size
+    if begin > len(content):
+        return None
+    found, length = _HEAD.unpack_from(content, at)
+    record = content[begin : begin + length]
+    if len(record) < length or (number is not None and found != number):
+        return None
+    (expected,) = _SUM.unpack_from(content, at + _HEAD.size)
+    return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None

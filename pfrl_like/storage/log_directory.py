@@ -1,0 +1,265 @@
+"""A directory that holds a growing state: values in mapped files, a state that names their rows, and a journal.
+
+    LOCK, owner.json           who writes
+    meta.json                  the only commit point: which of the files below belong together
+    state-<n>.bin              the state when generation n began, a file of arrays
+    journal-<n>.bin            what has happened since
+    columns-<token>-*.bin      the values, mapped
+
+A generation begins with the values and its state on the disk, then `meta.json` is replaced, then what it does not name
+is removed. A row of values is written before the record that names it, and not written again before a state on the
+disk no longer names it; that is up to the user of this class, who is told when by `sync`.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.arrays import read_arrays, write_arrays
+from pfrl_like.storage.atomic import atomic_write, sync_directory
+from pfrl_like.storage.journal import SYNCED, Journal, read_journal
+from pfrl_like.storage.json_file import dump_json, read_json
+from pfrl_like.storage.mapped_file import MappedFile
+from pfrl_like.storage.writer_lock import LOCK_FILES, WriterLock
+
+META = "meta.json"
+_VERSION = 1
+_MAX_META = 1 << 16
+_OWN = re.compile(r"(state|journal)-[0-9]{1,18}\.bin|columns-[0-9a-f]{8}-[a-z0-9-]{1,64}\.bin|\.tmp-.*")
+_TOKEN = re.compile(r"[0-9a-f]{8}")
+_ATTEMPTS = 3
+
+
+class Logged(NamedTuple):
+    """What a directory holds: a state, the records after it, and how many of these are known to be on the disk."""
+
+    header: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+    records: list[bytes]
+    synced: int
+
+
+class ColumnFiles:
+    """The files of values that belong together."""
+
+    def __init__(self, directory: str, token: str | None = None) -> None:
+        self.token = token or secrets.token_hex(4)
+        self._directory = directory
+        self._files: dict[str, MappedFile] = {}
+
+    def open(self, name: str) -> MappedFile:
+        """The file of a name, which is made if there is none."""
+        if name not in self._files:
+            path = os.path.join(self._directory, f"columns-{self.token}-{name}.bin")
+            self._files[name] = MappedFile(path)
+        return self._files[name]
+
+    def sync(self) -> None:
+        """Wait until the values would survive a power cut."""
+        for file in self._files.values():
+            file.sync()
+
+    def close(self) -> None:
+        """Let go of the files; arrays over them stay valid."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+class LogDirectory:
+    """The directory, held for writing until `close`.
+
+    Args:
+        path: The directory; made if it does not exist.
+        marks: What has to be the same whenever it is opened, as JSON; stored in `meta.json`.
+
+    Raises:
+        CheckpointError: If it is none of this kind, has other marks, or has a writer.
+    """
+
+    def __init__(self, path: str, marks: Mapping[str, Any]) -> None:
+        self.path = path
+        self.marks = dict(marks)
+        self.count = 0  # records in the journal
+        self._journal: Journal | None = None
+        self._generation = 0
+        self._files: ColumnFiles | None = None
+        try:
+            os.makedirs(path, exist_ok=True)
+            strange = strange_names(path)
+        except OSError as error:
+            raise CheckpointError(path, f"cannot be used as a directory: {error.strerror or error}") from error
+        if strange:
+            raise CheckpointError(
+                path, f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
+            )
+        self._lock = WriterLock(path)
+
+    # Reading
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has been committed here yet."""
+        return not os.path.lexists(os.path.join(self.path, META))
+
+    def read(self) -> tuple[Logged, ColumnFiles]:
+        """What was committed last, and its files of values.
+
+        Raises:
+            CheckpointError: If it is damaged, or has other marks.
+        """
+        meta = read_meta(self.path, self.marks)
+        self._generation = meta["generation"]
+        header, arrays = read_arrays(self._name("state", self._generation))
+        records, synced = read_journal(self._name("journal", self._generation))
+        return Logged(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
+
+    def refuse_orphans(self) -> None:
+        """Refuse values without a `meta.json` that names them.
+
+        Raises:
+            CheckpointError: If there are such.
+        """
+        if any(name.startswith("columns-") for name in os.listdir(self.path)):
+            raise CheckpointError(self.path, f"has no {META}, which says what its files are; give another directory")
+
+    def copy(self, source: str) -> tuple[int, ...]:
+        """Copy what another directory holds into this one, which is new; the other one is only read.
+
+        Returns:
+            A mark of what was copied, other than before if the source has been written to meanwhile.
+
+        Raises:
+            CheckpointError: If the source is no such directory, has other marks, or cannot be copied.
+        """
+        for attempt in range(_ATTEMPTS):
+            meta = read_meta(source, self.marks)
+            names = [f"state-{meta['generation']}.bin", f"journal-{meta['generation']}.bin"]
+            names += sorted(n for n in os.listdir(source) if n.startswith(f"columns-{meta['columns']}-"))
+            try:
+                for name in names:
+                    shutil.copyfile(os.path.join(source, name), os.path.join(self.path, name), follow_symlinks=False)
+            except FileNotFoundError as error:  # a writer has begun a new generation
+                if attempt + 1 < _ATTEMPTS:
+                    continue
+                raise CheckpointError(source, f"cannot be copied: {error.strerror}: {error.filename}") from error
+            except OSError as error:
+                raise CheckpointError(source, f"cannot be copied: {error}") from error
+            break
+        self._write_meta(meta["generation"], meta["columns"])
+        return meta["generation"], os.path.getsize(os.path.join(self.path, names[1]))
+
+    # Writing
+
+    def begin(self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], files: ColumnFiles) -> None:
+        """Begin a generation with this state, and remove what belongs to earlier ones.
+
+        Raises:
+            CheckpointError: If something cannot be written; the generation before is then still in place.
+        """
+        generation = self._generation + 1
+        files.sync()
+        write_arrays(self._name("state", generation), header, arrays)
+        journal = Journal(self._name("journal", generation))
+        try:
+            journal.append([SYNCED])
+            journal.sync()
+            sync_directory(self.path)
+            self._write_meta(generation, files.token)
+        except BaseException:
+            journal.close()
+            raise
+        if self._journal is not None:
+            self._journal.close()
+        if self._files is not None and self._files is not files:
+            self._files.close()
+        self._journal, self._files, self._generation, self.count = journal, files, generation, 0
+        self.clean(f"columns-{files.token}-")
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Write records; when this returns they survive the end of the process.
+
+        Raises:
+            CheckpointError: If they cannot be written.
+        """
+        assert self._journal is not None
+        self._journal.append(records)
+        self.count += len(records)
+
+    def sync(self) -> None:
+        """Wait until values and records would survive a power cut.
+
+        Raises:
+            CheckpointError: If the disk reports an error.
+        """
+        assert self._journal is not None and self._files is not None
+        self._files.sync()
+        self._journal.sync()
+        self._journal.append([SYNCED])  # only now, so that it is never there without what it speaks of
+        self._journal.sync()
+
+    def clean(self, columns: str) -> None:
+        """Remove files of ours that belong to no generation; values of this prefix stay."""
+        keep = {f"state-{self._generation}.bin", f"journal-{self._generation}.bin"}
+        for name in os.listdir(self.path):
+            if _OWN.fullmatch(name) and name not in keep and not name.startswith(columns):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self.path, name))
+
+    def clear(self) -> None:
+        """Remove what `copy` brought."""
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self.path, META))
+        self._generation = -1
+        self.clean("no column")
+        self._generation = 0
+
+    def close(self) -> None:
+        """Let go of the files and of the lock."""
+        for part in (self._journal, self._files):
+            if part is not None:
+                part.close()
+        self._journal = self._files = None
+        self._lock.release()
+
+    def _name(self, kind: str, generation: int) -> str:
+        return os.path.join(self.path, f"{kind}-{generation}.bin")
+
+    def _write_meta(self, generation: int, token: str) -> None:
+        meta = {"format_version": _VERSION, **self.marks, "generation": generation, "columns": token}
+        target = os.path.join(self.path, META)
+        atomic_write(target, dump_json(meta, target))
+
+
+def strange_names(path: str) -> list[str]:
+    """Names in a directory that a `LogDirectory` does not give."""
+    known = {META, *LOCK_FILES}
+    return sorted(name for name in os.listdir(path) if name not in known and not _OWN.fullmatch(name))
+
+
+def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+    """`meta.json` of a directory.
+
+    Raises:
+        CheckpointError: If there is none, it is damaged, of another version, or has other marks.
+    """
+    name = os.path.join(path, META)
+    meta = read_json(name, _MAX_META)
+    if meta.get("format_version") != _VERSION:
+        raise CheckpointError(name, f"has format version {meta.get('format_version')!r}, expected {_VERSION}")
+    for key, mine in marks.items():
+        if meta.get(key) != mine:
+            raise CheckpointError(path, f"has {key} {meta.get(key)!r}, expected {mine!r} as asked for here")
+    generation, token = meta.get("generation"), meta.get("columns")
+    if type(generation) is not int or not 0 <= generation < 1 << 60:
+        raise CheckpointError(name, f"is damaged: its generation is {generation!r}")
+    if type(token) is not str or not _TOKEN.fullmatch(token):
+        raise CheckpointError(name, f"is damaged: its columns are {token!r}")
+    return meta

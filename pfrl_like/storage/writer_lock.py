@@ -1,0 +1,60 @@
+"""A directory with one writer."""
+
+import datetime
+import os
+import socket
+from typing import Any
+
+import filelock
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import atomic_write
+from pfrl_like.storage.json_file import dump_json, read_json
+
+LOCK_FILES = ("LOCK", "owner.json")
+_MAX_BYTES = 1 << 12
+
+
+class WriterLock:
+    """Held by the process that writes into a directory; ends with it, however it ends.
+
+    The lock is one of the operating system, on the file `LOCK`; `owner.json` tells people whose it is. Old NFS servers
+    do not keep such locks, so that two machines there are not kept apart.
+
+    Args:
+        directory: The directory.
+
+    Raises:
+        CheckpointError: If another process, or another object of this one, holds it.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._lock = filelock.FileLock(os.path.join(directory, LOCK_FILES[0]), timeout=0, thread_local=False)
+        owner = os.path.join(directory, LOCK_FILES[1])
+        try:
+            self._lock.acquire()
+        except (filelock.Timeout, RuntimeError):
+            raise CheckpointError(directory, f"is being written by {_owner(owner)}; it has one writer") from None
+        except (OSError, NotImplementedError) as error:
+            raise CheckpointError(
+                directory, f"cannot be locked: {getattr(error, 'strerror', None) or error}"
+            ) from error
+        try:
+            now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+            owned = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+            atomic_write(owner, dump_json(owned, owner), durable=False)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def release(self) -> None:
+        """Let others write; may be called again."""
+        self._lock.release()
+
+
+def _owner(path: str) -> str:
+    try:
+        owner: dict[str, Any] = read_json(path, _MAX_BYTES)
+    except CheckpointError:  # it has the lock and has not said yet who it is
+        return "another process"
+    return f"process {owner.get('pid')} on {owner.get('host')} since {owner.get('since')}"

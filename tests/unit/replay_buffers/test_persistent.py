@@ -1,0 +1,512 @@
+"""Persistent buffers: opening again, ancestors, locks, limits, damage, agents that go on in a new process."""
+
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent
+from numpy.testing import assert_array_equal
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.replay_buffers import (
+    EpisodicReplayBuffer,
+    PersistentEpisodicReplayBuffer,
+    PersistentReplayBuffer,
+    ReplayBuffer,
+)
+
+ENVIRON = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+BOTH = pytest.mark.parametrize("make", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
+
+
+def fill(buffer: Any, n: int, begin: int = 0, **extra: Any) -> Any:
+    for i in range(begin, begin + n):
+        obs, next_obs = np.full(3, i, np.float32), np.full(3, i + 1, np.float32)
+        buffer.append(obs, i % 3, float(i), next_obs, is_state_terminal=i % 5 == 4, **extra)
+    return buffer
+
+
+def rewards(buffer: Any) -> list[float]:
+    return [item[0]["reward"] for item in buffer.memory]
+
+
+def disk(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@BOTH
+def test_an_opened_directory_goes_on_where_it_was(tmp_path, make):
+    with make(tmp_path / "b", 20) as buffer:
+        fill(buffer, 30)
+    with make(tmp_path / "b", 20) as buffer:
+        assert rewards(buffer) == list(range(10, 30))
+        fill(buffer, 5, 30)
+        assert rewards(buffer) == list(range(15, 35))
+        assert_array_equal(sorted(buffer.sample_batch(20).index), np.arange(15, 35))
+
+
+def test_a_running_episode_goes_on_if_the_next_step_fits(tmp_path):
+    with PersistentReplayBuffer(tmp_path, 20, num_steps=3) as buffer:
+        fill(buffer, 3)
+    with PersistentReplayBuffer(tmp_path, 20, num_steps=3) as buffer:
+        fill(buffer, 2, 3)
+        assert [len(item) for item in buffer.memory] == [3, 3, 3, 2, 1]
+
+
+def test_a_running_episode_ends_if_the_next_step_does_not_fit(tmp_path):
+    with PersistentEpisodicReplayBuffer(tmp_path, 20) as buffer:
+        fill(buffer, 3)
+        assert buffer.n_episodes == 0
+    with PersistentEpisodicReplayBuffer(tmp_path, 20) as buffer:
+        fill(buffer, 5, 10)
+        assert [len(episode) for episode in buffer.episodic_memory] == [3, 5]
+
+
+def test_a_smaller_capacity_keeps_the_newest(tmp_path):
+    with PersistentReplayBuffer(tmp_path, 50) as buffer:
+        fill(buffer, 40)
+    with PersistentReplayBuffer(tmp_path, 10) as buffer:
+        assert rewards(buffer) == list(range(30, 40))
+
+
+def test_recurrent_states_and_masks_come_back(tmp_path):
+    state = (torch.full((2, 4), 0.5), torch.full((2, 4), 2.0))
+    with PersistentEpisodicReplayBuffer(tmp_path, 20) as buffer:
+        fill(buffer, 5, recurrent_state=state, action_mask=np.array([True, False]))
+    with PersistentEpisodicReplayBuffer(tmp_path, 20) as buffer:
+        fill(buffer, 5, 5, recurrent_state=None)
+        batch = buffer.sample_sequences(2)
+        steps = buffer.sample_batch(10)
+    assert batch.recurrent_state[1].unique().tolist() == [0.0, 2.0]
+    masks = {int(i): mask.tolist() for i, mask in zip(steps.index, steps.action_mask, strict=True)}
+    assert masks[0] == [True, False] and masks[9] == [True, True]
+
+
+def test_ancestor_is_copied_and_stays_as_it_was(tmp_path):
+    with PersistentReplayBuffer(tmp_path / "old", 20) as old:
+        fill(old, 20)
+    before = content(tmp_path / "old")
+    with PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old") as buffer:
+        assert rewards(buffer) == list(range(20))
+        fill(buffer, 7, 20)
+    assert content(tmp_path / "old") == before
+    with PersistentReplayBuffer(tmp_path / "new", 20) as buffer:
+        assert rewards(buffer) == list(range(7, 27))
+
+
+def test_ancestor_may_be_in_use(tmp_path):
+    with PersistentReplayBuffer(tmp_path / "old", 20) as old:
+        fill(old, 12)
+        with PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old") as buffer:
+            assert rewards(buffer) == list(range(12))
+        fill(old, 3, 12)
+        assert len(old) == 15
+
+
+def test_ancestor_excludes_a_filled_directory(tmp_path):
+    for name in ("old", "new"):
+        PersistentReplayBuffer(tmp_path / name, 20).close()
+    with pytest.raises(CheckpointError, match="holds a buffer already; leave ancestor"):
+        PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old")
+
+
+def test_a_refused_ancestor_leaves_no_files(tmp_path):
+    with PersistentEpisodicReplayBuffer(tmp_path / "old", 20) as old:
+        fill(old, 5)
+    with pytest.raises(CheckpointError, match="has kind 'episodic replay buffer', expected 'replay buffer'"):
+        PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old")
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"LOCK", "owner.json"}
+    PersistentReplayBuffer(tmp_path / "new", 20).close()
+
+
+def test_a_second_writer_is_told_who_the_first_is(tmp_path):
+    first = PersistentReplayBuffer(tmp_path, 20)
+    with pytest.raises(CheckpointError, match=rf"written by process {os.getpid()} on .+ since 20\d\d-"):
+        PersistentReplayBuffer(tmp_path, 20)
+    first.close()
+    PersistentReplayBuffer(tmp_path, 20).close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_process_leaves_its_steps_and_no_lock(tmp_path):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        fill(PersistentReplayBuffer(tmp_path, 20), 13)
+        os.write(write, b"!")
+        signal.pause()
+    os.read(read, 1)
+    with pytest.raises(CheckpointError, match=f"process {child} "):
+        PersistentReplayBuffer(tmp_path, 20)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(read), os.close(write)
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        assert rewards(buffer) == list(range(13))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_process_cannot_write_with_the_buffer_of_its_parent(tmp_path):
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        fill(buffer, 3)
+        child = os.fork()
+        if child == 0:
+            try:
+                fill(buffer, 1, 3)
+            except CheckpointError as error:
+                os._exit(0 if "has one writer" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert len(buffer) == 3
+
+
+def test_a_closed_buffer_is_empty_and_refuses(tmp_path):
+    buffer = fill(PersistentEpisodicReplayBuffer(tmp_path, 20), 5)
+    buffer.close()
+    buffer.close()
+    assert (len(buffer), buffer.n_episodes) == (0, 0)
+    with pytest.raises(CheckpointError, match="is closed"):
+        fill(buffer, 1)
+    with pytest.raises(CheckpointError, match="is closed"):
+        buffer.sync()
+
+
+# Size
+
+
+@pytest.mark.parametrize("shape", [(17,), (4, 32, 32)])
+def test_the_disk_holds_at_most_two_and_a_half_times_the_capacity(tmp_path, shape):
+    buffer = PersistentReplayBuffer(tmp_path / "b", 1_000, journal_length=100)
+    frames = len(shape) == 3
+    rng = np.random.default_rng(0)
+    frame = [rng.integers(0, 256, shape[1:], np.uint8) for _ in range(4)] if frames else []
+    largest = 0
+    for i in range(4_000 if frames else 10_000):
+        if frames:
+            obs, frame = np.stack(frame), [*frame[1:], rng.integers(0, 256, shape[1:], np.uint8)]
+            next_obs = np.stack(frame)
+        else:
+            obs, next_obs = np.full(shape, i, np.float32), np.full(shape, i + 1, np.float32)
+        buffer.append(obs, np.zeros(6, np.float32), 1.0, next_obs, is_state_terminal=False)
+        if i % 50 == 0:
+            largest = max(largest, disk(tmp_path / "b"))
+    buffer.save(tmp_path / "file")
+    buffer.close()
+    assert largest <= 2.5 * (tmp_path / "file").stat().st_size
+
+
+def test_journal_length_says_when_the_state_is_written_anew(tmp_path):
+    buffer = PersistentReplayBuffer(tmp_path, 1_000, journal_length=20)
+    lengths = []
+    for i in range(60):
+        fill(buffer, 1, i)
+        lengths.append(buffer._directory.count)
+    assert 15 <= max(lengths) <= 50
+    assert lengths[-1] < sum(b > a for a, b in zip(lengths, lengths[1:], strict=False))
+    buffer.close()
+
+
+def test_the_size_is_told_once_before_it_is_taken(tmp_path):
+    logger = logging.getLogger("told")
+    logger.setLevel(logging.INFO)
+    told: list[str] = []
+    logger.addFilter(lambda record: told.append(record.getMessage()) or True)
+    buffer = PersistentReplayBuffer(tmp_path, 1_000_000, logger=logger)
+    assert not told
+    fill(buffer, 3)
+    # 1,000,000 * (1.25 * 12 bytes of an observation + 160) = 175 MB
+    assert told == [f"{tmp_path}: 1000000 transitions will take about 175.0 MB"]
+    buffer.close()
+
+
+def test_a_disk_that_is_too_small_is_refused_at_the_first_step(tmp_path):
+    buffer = PersistentReplayBuffer(tmp_path, 10**15)
+    with pytest.raises(CheckpointError, match="make room or take a smaller capacity"):
+        fill(buffer, 1)
+    assert len(buffer) == 0
+
+
+def test_a_disk_that_fills_up_stops_the_buffer_and_keeps_what_was_stored(tmp_path, monkeypatch):
+    buffer = fill(PersistentReplayBuffer(tmp_path, 20), 5)
+
+    def full(*arguments: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pfrl_like.storage.journal.os.write", full)
+        with pytest.raises(CheckpointError, match="No space left"):
+            fill(buffer, 1, 5)
+    with pytest.raises(CheckpointError, match="cannot store any more since .*No space left"):
+        fill(buffer, 1, 5)
+    buffer.close()
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        assert rewards(buffer) == list(range(5))
+
+
+# Syncing
+
+
+@pytest.mark.parametrize("options, expected", [({"sync_every": 4}, 3), ({"sync_seconds": 0.0}, 11), ({}, 0)])
+def test_rows_are_synced_as_often_as_asked_for(tmp_path, monkeypatch, options, expected):
+    buffer = PersistentReplayBuffer(tmp_path, 20, **({"sync_seconds": 1e9} | options))
+    fill(buffer, 1)
+    synced: list[None] = []
+    sync = buffer._directory.sync
+    monkeypatch.setattr(buffer._directory, "sync", lambda: (synced.append(None), sync()))
+    buffer.append_batch([np.zeros(3, np.float32)], [0], [0.0], [np.ones(3, np.float32)], [False], [False])
+    for i in range(10):
+        here, there = np.full(3, i + 1, np.float32), np.full(3, i + 2, np.float32)
+        buffer.append(here, 0, 0.0, there)
+    assert len(synced) == expected
+    buffer.state_dict()
+    assert len(synced) == expected + 1
+    buffer.close()
+
+
+# What is refused
+
+
+def test_what_is_no_array_is_refused(tmp_path):
+    buffer = PersistentReplayBuffer(tmp_path, 20)
+    with pytest.raises(ValueError, match="obs: got str, which is no array of numbers; .*take ReplayBuffer"):
+        buffer.append("text", 0, 0.0, "more")
+    with pytest.raises(ValueError, match="action: got str"):
+        buffer.append(1.0, "left", 0.0, 2.0)
+    with pytest.raises(ValueError, match="note: got dict|note: got str"):
+        buffer.append(1.0, 0, 0.0, 2.0, note="seen")
+    with pytest.raises(ValueError, match="env_id: got 0.5, expected an integer, a string or a tuple"):
+        buffer.append(1.0, 0, 0.0, 2.0, env_id=0.5)
+    assert len(buffer) == 0
+    buffer.append_batch([1.0, 2.0], [0, 1], [0.0, 0.0], [2.0, 3.0], [False, False], [False, True], ["a", ("b", 1)])
+    with pytest.raises(ValueError, match="obs: got ndarray of shape"):
+        buffer.append(np.zeros(3), 0, 0.0, np.zeros(3))
+    assert len(buffer) == 2
+    buffer.close()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"sync_every": 0}, {"sync_seconds": -1.0}, {"sync_seconds": float("nan")}, {"journal_length": 0}, {"group": 1}],
+)
+def test_arguments_out_of_range_are_refused(tmp_path, options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        PersistentReplayBuffer(tmp_path / "b", 20, **options)
+
+
+def test_a_directory_that_is_something_else_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(CheckpointError, match="cannot be used as a directory"):
+        PersistentReplayBuffer(tmp_path / "file", 20)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("x")
+    with pytest.raises(CheckpointError, match="holds 'thesis.tex'"):
+        PersistentReplayBuffer(tmp_path / "other", 20)
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
+
+
+def test_a_directory_of_another_kind_is_refused(tmp_path):
+    PersistentEpisodicReplayBuffer(tmp_path, 20).close()
+    with pytest.raises(CheckpointError, match="has kind 'episodic replay buffer', expected 'replay buffer'"):
+        PersistentReplayBuffer(tmp_path, 20)
+    with pytest.raises(CheckpointError, match="has num_steps 1, expected 3"):
+        PersistentReplayBuffer(tmp_path.with_name("n"), 20).close()
+        PersistentReplayBuffer(tmp_path.with_name("n"), 20, num_steps=3)
+
+
+def test_a_read_only_directory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("filelock.FileLock.acquire", lambda lock: (_ for _ in ()).throw(PermissionError(13, "denied")))
+    with pytest.raises(CheckpointError, match="cannot be locked: denied"):
+        PersistentReplayBuffer(tmp_path, 20)
+
+
+def test_values_without_their_meta_file_are_refused(tmp_path):
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        fill(buffer, 5)
+    (tmp_path / "meta.json").unlink()
+    with pytest.raises(CheckpointError, match=r"has no meta\.json"):
+        PersistentReplayBuffer(tmp_path, 20)
+
+
+def test_a_lost_end_of_the_journal_is_told(tmp_path, caplog):
+    fill(PersistentReplayBuffer(tmp_path, 20), 8)._directory.close()
+    (journal,) = tmp_path.glob("journal-*")
+    journal.write_bytes(journal.read_bytes()[:-3])
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        assert rewards(buffer) == list(range(7))
+    # A record that is cut off in the middle is not even counted; one whose values are wrong is.
+    fill(PersistentReplayBuffer(tmp_path, 20), 1, 7)._directory.close()
+    (values,) = tmp_path.glob("columns-*")
+    stored = values.read_bytes()
+    values.write_bytes(stored.replace(np.full(3, 8, np.float32).tobytes(), np.full(3, -8, np.float32).tobytes()))
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        assert rewards(buffer) == list(range(7))
+    assert "records were not complete and have been left out" in caplog.text
+
+
+# Files of the ordinary form
+
+
+@BOTH
+def test_save_writes_a_file_for_the_buffer_in_memory(tmp_path, make):
+    with make(tmp_path / "b", 20) as buffer:
+        fill(buffer, 30).save(tmp_path / "file")
+    plain = EpisodicReplayBuffer(20) if make is PersistentEpisodicReplayBuffer else ReplayBuffer(20)
+    plain.load(tmp_path / "file")
+    assert rewards(plain) == list(range(10, 30))
+
+
+@BOTH
+def test_load_replaces_the_directory(tmp_path, make):
+    plain = EpisodicReplayBuffer(20) if make is PersistentEpisodicReplayBuffer else ReplayBuffer(20)
+    fill(plain, 10, 100).save(tmp_path / "file")
+    with make(tmp_path / "b", 20) as buffer:
+        fill(buffer, 15).load(tmp_path / "file")
+        assert rewards(buffer) == list(range(100, 110))
+        with pytest.raises(CheckpointError):
+            buffer.load(__file__)
+        fill(buffer, 5, 110)
+    with make(tmp_path / "b", 20) as buffer:
+        assert rewards(buffer) == list(range(100, 115))
+    assert len(list((tmp_path / "b").glob("columns-*"))) == 1
+
+
+def test_a_file_of_pfrl_fills_the_directory(tmp_path):
+    source = Path(__file__).parents[2] / "data" / "pfrl_0_4_replay_buffer.pkl"
+    plain = ReplayBuffer(100)
+    plain.load(str(source), allow_pickle=True)
+    with PersistentReplayBuffer(tmp_path, 100) as buffer:
+        buffer.load(str(source), allow_pickle=True)
+        assert rewards(buffer) == rewards(plain)
+    with PersistentReplayBuffer(tmp_path, 100) as buffer:
+        assert rewards(buffer) == rewards(plain)
+
+
+# In company
+
+
+AGENTS = """
+    import sys
+    sys.path[:0] = {path!r}
+    from test_persistent import train
+    print(*train({folder!r} + "False", False), *train({folder!r} + "True", True))
+"""
+
+
+def train(folder: str, recurrent: bool) -> tuple[int, bool]:
+    """Items held at the beginning, and whether an agent has learnt from the buffer during 40 steps."""
+    torch.manual_seed(0)
+    make = PersistentEpisodicReplayBuffer if recurrent else PersistentReplayBuffer
+    with make(folder, 100) as buffer:
+        held = len(buffer)
+        agent = make_agent(recurrent=recurrent, replay_buffer=buffer)
+        for step in range(40):
+            agent.act(np.full(5, step % 8, np.float32))
+            agent.observe(np.full(5, step % 8 + 1, np.float32), 1.0, step % 8 == 7, False)
+        return held, dict(agent.get_statistics())["n_updates"] > 0
+
+
+def test_agents_go_on_in_another_process(tmp_path):
+    folder = str(tmp_path / "b")
+    for recurrent in (False, True):
+        assert train(folder + str(recurrent), recurrent) == (0, True)
+    script = textwrap.dedent(AGENTS).format(path=[str(Path(__file__).parent), *sys.path], folder=folder)
+    told = subprocess.run([sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=120)
+    assert told.stdout.split() == ["40", "True", "40", "True"], told.stderr
+    with PersistentEpisodicReplayBuffer(folder + "True", 100) as buffer:
+        assert len(buffer) == 80
+
+
+RANKS = """
+    import sys
+    import numpy as np, torch.distributed as dist
+    from pfrl_like.replay_buffers import PersistentReplayBuffer
+    rank, folder = int(sys.argv[1]), sys.argv[2]
+    dist.init_process_group("gloo", init_method="file://" + folder + ".init", rank=rank, world_size=2)
+    for name, ancestor in (("first", None), ("second", folder + "/first")):
+        with PersistentReplayBuffer(folder + "/" + name, 50, distributed=True, ancestor=ancestor) as buffer:
+            for i in range(10):
+                buffer.append(np.full(3, 100 * rank + i, np.float32), 0, 100.0 * rank + i, np.zeros(3, np.float32))
+            print(len(buffer), {int(reward) // 100 for reward in buffer.sample_batch(len(buffer)).reward})
+    dist.barrier()
+"""
+
+
+@pytest.fixture
+def group_of_one(tmp_path):
+    init = f"file://{tmp_path / 'init'}"
+    torch.distributed.init_process_group("gloo", init_method=init, rank=0, world_size=1)
+    yield torch.distributed.group.WORLD
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
+def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
+    script, folder = textwrap.dedent(RANKS), str(tmp_path / "shared")
+    own = [[sys.executable, "-c", script, str(rank), folder] for rank in range(2)]
+    running = [subprocess.Popen(arguments, env=ENVIRON, stdout=subprocess.PIPE, text=True) for arguments in own]
+    told = [process.communicate(timeout=120)[0].splitlines() for process in running]
+    assert told == [["10 {0}", "20 {0}"], ["10 {1}", "20 {1}"]]
+    assert {path.name for path in (tmp_path / "shared" / "first").iterdir()} == {"rank-0-of-2", "rank-1-of-2"}
+
+
+def test_a_group_of_another_size_is_refused(tmp_path, group_of_one):
+    (tmp_path / "rank-1-of-2").mkdir()
+    with pytest.raises(CheckpointError, match="divided among 2 processes, the group has 1; start as many as before"):
+        PersistentReplayBuffer(tmp_path, 50, distributed=True, group=group_of_one)
+    with pytest.raises(CheckpointError, match="divided among 2 processes; open it with distributed=True"):
+        PersistentReplayBuffer(tmp_path, 50)
+
+
+def test_all_processes_may_begin_with_one_ancestor(tmp_path, group_of_one):
+    with PersistentReplayBuffer(tmp_path / "old", 20) as old:
+        fill(old, 5)
+    with PersistentReplayBuffer(tmp_path / "new", 20, distributed=True, ancestor=tmp_path / "old") as buffer:
+        assert len(buffer) == 5
+    with pytest.raises(CheckpointError, match="is the buffer of a single process"):
+        PersistentReplayBuffer(tmp_path / "old", 20, distributed=True)
+
+
+def test_distributed_needs_a_group(tmp_path):
+    with pytest.raises(ValueError, match=r"torch.distributed is not running; .*torchrun.*init_process_group"):
+        PersistentEpisodicReplayBuffer(tmp_path, 20, distributed=True)
+
+
+def kills(tmp_path: Path, count: int) -> str:
+    arguments = [sys.executable, str(BENCHMARKS / "kill_appends.py"), "--kills", str(count)]
+    result = subprocess.run(arguments, cwd=tmp_path, env=ENVIRON, capture_output=True, text=True, timeout=290)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_eight_kills_lose_nothing_that_was_acknowledged(tmp_path):
+    assert kills(tmp_path, 8).strip().endswith(": 0 faults")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_a_hundred_kills_lose_nothing_that_was_acknowledged(tmp_path):
+    assert kills(tmp_path, 100).strip().endswith(": 0 faults")
+
+
+def test_a_copied_directory_is_a_buffer_of_its_own(tmp_path):
+    with PersistentReplayBuffer(tmp_path / "a", 20) as buffer:
+        fill(buffer, 5)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    with PersistentReplayBuffer(tmp_path / "a", 20) as one, PersistentReplayBuffer(tmp_path / "b", 20) as other:
+        fill(one, 1, 5)
+        assert (len(one), len(other)) == (6, 5)
