@@ -1,5 +1,15 @@
 """Q-functions."""
 
+from pfrl_like.q_functions.implicit_quantile_q_functions import (
+    CosineBasisLinear,
+    FullyParametrizedQFunction,
+    ImplicitQuantileQFunction,
+    RecurrentImplicitQuantileQFunction,
+)
+from pfrl_like.q_functions.quantile_q_functions import (
+    QuantileFCStateQFunctionWithDiscreteAction,
+    QuantileSingleModelStateQFunctionWithDiscreteAction,
+)
 from pfrl_like.q_functions.state_q_functions import (
     DiscreteActionValueHead,
     DistributionalFCStateQFunctionWithDiscreteAction,
@@ -10,10 +20,16 @@ from pfrl_like.q_functions.state_q_functions import (
 )
 
 __all__ = [
+    "CosineBasisLinear",
     "DiscreteActionValueHead",
     "DistributionalFCStateQFunctionWithDiscreteAction",
     "DistributionalSingleModelStateQFunctionWithDiscreteAction",
     "FCQuadraticStateQFunction",
     "FCStateQFunctionWithDiscreteAction",
+    "FullyParametrizedQFunction",
+    "ImplicitQuantileQFunction",
+    "QuantileFCStateQFunctionWithDiscreteAction",
+    "QuantileSingleModelStateQFunctionWithDiscreteAction",
+    "RecurrentImplicitQuantileQFunction",
     "SingleModelStateQFunctionWithDiscreteAction",
 ]
