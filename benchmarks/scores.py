@@ -66,11 +66,14 @@ class Task:
     agents: tuple[str, ...]
 
 
-VARIANTS = ("DQN", "DoubleDQN", "CategoricalDQN", "AL", "PAL", "DoublePAL", "DPP")
+VARIANTS = ("DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN", "AL", "PAL", "DoublePAL", "DPP")
 
 TASKS = {
     "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, VARIANTS),
     "cartpole-po": Task(lambda: HideVelocities(gymnasium.make("CartPole-v1")), 100_000, 450.0, 5, ("DQN",)),
+    "acrobot": Task(lambda: gymnasium.make("Acrobot-v1"), 100_000, -85.0, 5, ("DQN",)),
+    "mountaincar": Task(lambda: gymnasium.make("MountainCar-v0"), 120_000, -110.0, 5, ("DQN",)),
+    "lunarlander": Task(lambda: gymnasium.make("LunarLander-v3"), 300_000, 240.0, 5, ("DoubleDQN",)),
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
@@ -113,15 +116,73 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "max_grad_norm": 10.0,
         },
     },
+    "acrobot": {
+        "hidden": 256,
+        "lr": 6.3e-4,
+        "gamma": 0.99,
+        "capacity": 50_000,
+        "num_steps": 3,
+        "end_epsilon": 0.1,
+        "exploration_steps": 12_000,
+        "agent": {
+            "replay_start_size": 1_000,
+            "minibatch_size": 64,
+            "update_interval": 4,
+            "n_times_update": 2,
+            "target_update_interval": 252,
+            "max_grad_norm": 10.0,
+        },
+    },
+    "mountaincar": {
+        "hidden": 256,
+        "lr": 4e-3,
+        "gamma": 0.98,
+        "capacity": 10_000,
+        "num_steps": 1,
+        "end_epsilon": 0.07,
+        "exploration_steps": 24_000,
+        "agent": {
+            "replay_start_size": 1_000,
+            "minibatch_size": 128,
+            "update_interval": 16,
+            "n_times_update": 8,
+            "target_update_interval": 608,
+            "max_grad_norm": 10.0,
+        },
+    },
+    "lunarlander": {
+        "hidden": 256,
+        "lr": 6.3e-4,
+        "gamma": 0.99,
+        "capacity": 100_000,
+        "num_steps": 3,
+        "prioritized": {"alpha": 0.6, "beta0": 0.4, "betasteps": 75_000},
+        "end_epsilon": 0.05,
+        "exploration_steps": 36_000,
+        "agent": {
+            "replay_start_size": 1_000,
+            "minibatch_size": 64,
+            "update_interval": 4,
+            "n_times_update": 1,
+            "target_update_interval": 1_000,
+            "max_grad_norm": 10.0,
+        },
+    },
 }
 
-#: What single agents have of their own: (task, agent) to arguments of the agent.
+#: What single agents have in place of that.
 OWN: dict[tuple[str, str], dict[str, Any]] = {}
+
+
+def settings_of(task: str, name: str) -> dict[str, Any]:
+    """The hyperparameters of one agent on one task."""
+    common, own = SETTINGS[task], OWN.get((task, name), {})
+    return {**common, **own, "agent": {**common["agent"], **own.get("agent", {})}}
 
 
 def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     """The parts of one run, as a user would put them together."""
-    settings = SETTINGS[task]
+    settings = settings_of(task, name)
     n_inputs, n_actions, hidden = env.observation_space.shape[0], env.action_space.n, settings["hidden"]
     recurrent = task == "cartpole-po"
     head: nn.Module = (
@@ -134,15 +195,20 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
         buffer: Any = replay_buffers.EpisodicReplayBuffer(settings["capacity"], by_length=settings["by_length"])
     else:
         q_function = nn.Sequential(nn.Linear(n_inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), head)
-        buffer = replay_buffers.ReplayBuffer(settings["capacity"], num_steps=settings["num_steps"])
+        shape = {"capacity": settings["capacity"], "num_steps": settings["num_steps"]}
+        prioritized = settings.get("prioritized")
+        buffer = (
+            replay_buffers.PrioritizedReplayBuffer(**shape, **prioritized)
+            if prioritized
+            else replay_buffers.ReplayBuffer(**shape)
+        )
     explorer = explorers.LinearDecayEpsilonGreedy(
         1.0, settings["end_epsilon"], settings["exploration_steps"], env.action_space.sample
     )
     optimizer = torch.optim.Adam(q_function.parameters(), lr=settings["lr"])
     return getattr(agents, name)(
-        q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent,
-        **settings["agent"], **OWN.get((task, name), {}),
-    )  # fmt: skip
+        q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent, **settings["agent"]
+    )
 
 
 def run(job: tuple[str, str, int]) -> dict[str, Any]:
@@ -162,7 +228,7 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     def set_epsilon(env: Any, agent: Any, value: float) -> None:
         agent.explorer.end_epsilon = value
 
-    settings, steps, start = SETTINGS[task], TASKS[task].steps, time.perf_counter()
+    settings, steps, start = settings_of(task, name), TASKS[task].steps, time.perf_counter()
     hooks = [experiments.LinearInterpolationHook(steps, settings["lr"], 0.0, set_lr)]
     if "reward_scale" in settings:
         env = wrappers.ScaleReward(env, settings["reward_scale"])
@@ -207,8 +273,7 @@ def greedy_returns(agent: Any, env: gymnasium.Env) -> list[float]:
 
 def fingerprint(task: str, name: str) -> str:
     """Tells results of other hyperparameters apart."""
-    own = [OWN[task, name]] if (task, name) in OWN else []
-    text = json.dumps([SETTINGS[task], TASKS[task].steps, EPISODES, *own], sort_keys=True)
+    text = json.dumps([settings_of(task, name), TASKS[task].steps, EPISODES], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -503,6 +503,15 @@ class OffPolicyAgent(AttributeSavingMixin, BatchAgent):
                 f"replay_buffer is a {type(self.replay_buffer).__name__}, but a recurrent agent learns from sequences: "
                 "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
             )
+        if (
+            not self.recurrent
+            and isinstance(self.replay_buffer, AbstractEpisodicReplayBuffer)
+            and (self.replay_buffer.prioritized)
+        ):
+            raise TypeError(
+                f"replay_buffer is a {type(self.replay_buffer).__name__}, whose priorities are those of sequences, but "
+                "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
+            )
         held = {id(param) for group in self.optimizer.param_groups for param in group["params"]}
         if held.isdisjoint(map(id, self.model.parameters())):
             raise ValueError(
