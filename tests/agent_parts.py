@@ -117,9 +117,8 @@ def make_implicit_q_function(agent: str, recurrent: bool, obs_size: int, n_actio
     psi = nn.Sequential(nn.Linear(obs_size, 8), nn.Tanh())
     counts = {"quantile_thresholds_N": 6, "quantile_thresholds_N_prime": 5, "quantile_thresholds_K": 4}
     if agent == "FQF" and recurrent:
-        return RecurrentSequential(
-            *psi, nn.LSTM(8, 8), FullyParametrizedQFunction(nn.Identity(), phi, f, nn.Linear(8, 4))
-        )
+        head = FullyParametrizedQFunction(nn.Identity(), phi, f, nn.Linear(8, 4))
+        return RecurrentSequential(*psi, nn.LSTM(8, 8), head)
     if agent == "FQF":
         return FullyParametrizedQFunction(psi, phi, f, nn.Linear(8, 4))
     if recurrent:

@@ -8,7 +8,7 @@ class FQF(DQN):
     """DQN with a Q-function that gives a `FullyParametrizedActionValue`.
 
     Arguments as `DQN`; `clip_delta` is without effect. The optimiser holds the fraction proposal as well, best with a
-    learning rate of its own: `FullyParametrizedQFunction.parameter_groups`. What the class adds to `DQN` is the check
+    learning rate of its own: `pfrl_like.q_functions.fqf_parameter_groups`. What the class adds to `DQN` is the check
     that the Q-function is of that kind.
 
     Raises:

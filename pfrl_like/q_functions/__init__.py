@@ -5,6 +5,8 @@ from pfrl_like.q_functions.implicit_quantile_q_functions import (
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,
     RecurrentImplicitQuantileQFunction,
+    cosine_basis_functions,
+    fqf_parameter_groups,
 )
 from pfrl_like.q_functions.quantile_q_functions import (
     QuantileFCStateQFunctionWithDiscreteAction,
@@ -32,4 +34,6 @@ __all__ = [
     "QuantileSingleModelStateQFunctionWithDiscreteAction",
     "RecurrentImplicitQuantileQFunction",
     "SingleModelStateQFunctionWithDiscreteAction",
+    "cosine_basis_functions",
+    "fqf_parameter_groups",
 ]

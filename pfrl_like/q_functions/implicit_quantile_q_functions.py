@@ -161,7 +161,7 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
     """Quantile Q-function that also proposes at which fractions (arXiv:1911.02140, section 3).
 
     One loss teaches all of it: the quantiles do not feel the loss of the proposal, nor does the proposal feel theirs,
-    and `psi` feels theirs only. One optimiser serves both; `parameter_groups` gives the proposal a rate of its own.
+    and `psi` feels theirs only. One optimiser serves both; `fqf_parameter_groups` gives the proposal a rate of its own.
 
     Args:
         psi: As `ImplicitQuantileQFunction`.
@@ -183,18 +183,32 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
         self.proposal = proposal
         self.entropy_coeff = entropy_coeff
 
-    def parameter_groups(self, **proposal: Any) -> list[dict[str, Any]]:
-        """Groups for an optimiser: what is not of the proposal, and the proposal with options of its own.
-
-        For instance `Adam(q_function.parameter_groups(lr=2.5e-9), lr=5e-5)`; the paper's rate is that small because
-        RMSprop and Adam make steps of the same size of gradients of any size.
-        """
-        own = list(self.proposal.parameters())
-        others = [param for param in self.parameters() if all(param is not each for each in own)]
-        return [{"params": others}, {"params": own, **proposal}]
-
     def forward(self, x: Any) -> FullyParametrizedActionValue:
         """The quantiles of B states at the fractions that are proposed for them."""
         features = call(self.psi, x)
         masses = call(self.proposal, features.detach()).softmax(1)
         return FullyParametrizedActionValue(features, self.quantiles, masses, self.entropy_coeff)
+
+
+def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str, Any]]:
+    """The parameters for an optimiser that treats fraction proposals in another way than the rest.
+
+    For instance `Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)`. The paper's rate is that small because
+    steps of RMSprop and Adam do not shrink with the gradient.
+
+    Args:
+        q_function: A `FullyParametrizedQFunction`, or a network that holds one.
+        options: Of the optimiser, for the proposal.
+
+    Returns:
+        The group of all other parameters, and that of the proposal.
+
+    Raises:
+        ValueError: If there is no fraction proposal.
+    """
+    proposals = [part.proposal for part in q_function.modules() if isinstance(part, FullyParametrizedQFunction)]
+    if not proposals:
+        raise ValueError(f"q_function is a {type(q_function).__name__}, which holds no FullyParametrizedQFunction")
+    own = {param: None for proposal in proposals for param in proposal.parameters()}
+    others = [param for param in q_function.parameters() if param not in own]
+    return [{"params": others}, {"params": list(own), **options}]
