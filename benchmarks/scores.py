@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import multiprocessing
 import platform
 import tempfile
@@ -200,8 +201,8 @@ def make_head(name: str, n_actions: int, settings: dict[str, Any]) -> nn.Module:
     if name.startswith("Categorical"):
         return AtomsHead(hidden, n_actions, **settings["atoms"])
     if name == "QRDQN":
-        shape = settings["n_quantiles"], n_actions
-        layers = nn.Sequential(nn.Linear(hidden, int(np.prod(shape))), nn.Unflatten(1, shape))
+        shape = settings["n_quantiles"], int(n_actions)
+        layers = nn.Sequential(nn.Linear(hidden, math.prod(shape)), nn.Unflatten(1, shape))
         return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
     if name in ("IQN", "DoubleIQN", "FQF"):
         embedding = nn.Sequential(q_functions.CosineBasisLinear(settings["n_cosines"], hidden), nn.ReLU())
