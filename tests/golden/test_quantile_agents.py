@@ -148,7 +148,8 @@ def test_parametrized_loss_weights_the_next_quantiles_with_their_masses() -> Non
     loss, error, mean = value.td_loss(torch.tensor([1]), torch.tensor([0.1]), torch.tensor([0.25]), next_value)
     # errors of 0.5: 0.7, 1.2 with huber 0.245, 0.7, weight 0.125; of 2.5: -1.3, -0.8 with huber 0.8, 0.32, weight 0.375
     quantile_loss = 0.125 * (0.2 * 0.245 + 0.8 * 0.7) + 0.375 * (0.2 * 0.8 + 0.8 * 0.32)
-    close(loss, [quantile_loss])  # a straight line has no slope of the distance at any fraction
+    # the fraction 0.25, where F is 1, feels the slope 2 * 1 - 0.5 - 2.5 = -1
+    close(loss, [quantile_loss - 0.25])
     close(mean, [2.0])
     close(error, [2.0 - 1.6])  # 0.1 + 0.25 * 6
 
