@@ -4,7 +4,6 @@ Each form also says how it is learnt: `td_loss` compares the values of the actio
 next states' values. Everything works on a batch.
 """
 
-import functools
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from torch import Tensor
 from pfrl_like.functions.distributional import categorical_projection, even_fractions
 from pfrl_like.functions.losses import huber, quantile_huber
 from pfrl_like.functions.td import td_target
+from pfrl_like.utils.once import once
 
 Formatter = Callable[[Any], Any]
 
@@ -322,8 +322,8 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         self.taus = taus
         self.masses = masses
 
-    @functools.cached_property
-    def q_values(self) -> Tensor:  # type: ignore[override]
+    @once
+    def q_values(self) -> Tensor:
         """Means of the returns, [B, n_actions]."""
         return self.mean_of(self.quantiles)
 

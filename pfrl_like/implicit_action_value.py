@@ -1,6 +1,5 @@
 """Action values whose returns have quantiles at any fraction: drawn at random (IQN) or proposed by a network (FQF)."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -10,6 +9,7 @@ from torch import Tensor
 from pfrl_like.action_value import DiscreteActionValue, QuantileDiscreteActionValue
 from pfrl_like.functions.distributional import even_fractions
 from pfrl_like.functions.losses import huber
+from pfrl_like.utils.once import once
 
 QuantileFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -70,22 +70,22 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
         quantiles = self.quantile_function(self.features, taus)
         return QuantileDiscreteActionValue(quantiles, action_mask=self.action_mask, taus=taus)
 
-    @functools.cached_property
+    @once
     def taus(self) -> Tensor:
         """The fractions of which means are made, [B, K]."""
         return self.draw(self.thresholds.K)
 
-    @functools.cached_property
+    @once
     def quantile_value(self) -> QuantileDiscreteActionValue:
         """The quantiles of which means are made."""
         return self(self.taus)
 
-    @functools.cached_property
-    def q_values(self) -> Tensor:  # type: ignore[override]
+    @once
+    def q_values(self) -> Tensor:
         """Means of the returns, [B, n_actions]."""
         return self.quantile_value.q_values
 
-    @functools.cached_property
+    @once
     def n_actions(self) -> int:
         """Number of actions."""
         with torch.no_grad():  # one quantile of one state is enough to tell
@@ -165,17 +165,17 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         self.masses = masses
         self.entropy_coeff = entropy_coeff
 
-    @functools.cached_property
+    @once
     def edges(self) -> Tensor:
         """Where one part ends and the next begins, tau_1 to tau_n = 1, [B, n]."""
         return self.masses.cumsum(1)
 
-    @functools.cached_property
+    @once
     def taus(self) -> Tensor:
         """The middles of the parts, [B, n], without gradient."""
         return (self.edges - self.masses / 2).detach()
 
-    @functools.cached_property
+    @once
     def quantile_value(self) -> QuantileDiscreteActionValue:
         """The quantiles in the middles of the parts."""
         value = self(self.taus)
