@@ -1,7 +1,7 @@
 """`once`: an attribute that is computed when it is first asked for."""
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 Value = TypeVar("Value")
 
@@ -20,15 +20,9 @@ class once(Generic[Value]):
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> "once[Value]": ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> Value: ...
-
-    def __get__(self, instance: Any, owner: type) -> Any:
+    def __get__(self, instance: Any, owner: type) -> Value:
         if instance is None:
-            return self
+            return self  # type: ignore[return-value]  # the class itself has no such attribute
         value = self.function(instance)
         setattr(instance, self.name, value)  # which is found before this
         return value
