@@ -23,6 +23,7 @@ from pfrl_like.q_functions import (
     DiscreteActionValueHead,
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,
+    fqf_parameter_groups,
 )
 from pfrl_like.testing import Chain
 from pfrl_like.testing.chain import STAY
@@ -100,11 +101,12 @@ def make_agent(agent: str, buffer: str = "uniform", **options: Any) -> DQN:
     """An agent that acts at random and learns fast."""
     distributional = agent.startswith("Categorical")
     q_function = make_table(agent)
+    params: Any = fqf_parameter_groups(q_function, lr=1e-3) if agent == "FQF" else q_function.parameters()
     if agent in GAP_INCREASING:
         options["alpha"] = ALPHA
     return AGENTS[agent](
         q_function,
-        torch.optim.Adam(q_function.parameters(), lr=0.2 if distributional else 0.1),
+        torch.optim.Adam(params, lr=0.2 if distributional else 0.1),
         MAKE_BUFFER[buffer](capacity=None),
         GAMMA,
         ConstantEpsilonGreedy(1.0, lambda: np.random.randint(2)),
@@ -267,8 +269,7 @@ def test_quantiles_of_a_random_return_are_learnt(agent: str) -> None:
     one = make_agent(agent)
     states = torch.eye(SIZE + 1)
     for step in range(1_500):
-        for group in one.optimizer.param_groups:
-            group["lr"] = 0.3 * (1 - step / 1_500)
+        one.optimizer.param_groups[0]["lr"] = 0.3 * (1 - step / 1_500)
         last, row = torch.rand(64) < 0.5, torch.arange(64)
         reward, discount = torch.where(last, 40 * torch.rand(64), 0.0), torch.where(last, 0.0, GAMMA)
         obs, next_obs = states[torch.where(last, 1, 0)], states[torch.where(last, SIZE, 1)]
