@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import multiprocessing
 import platform
 import tempfile
@@ -66,7 +67,10 @@ class Task:
     agents: tuple[str, ...]
 
 
-VARIANTS = ("DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN", "AL", "PAL", "DoublePAL", "DPP")
+VARIANTS = (
+    *("DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN", "QRDQN", "IQN", "DoubleIQN", "FQF"),
+    *("AL", "PAL", "DoublePAL", "DPP"),
+)
 
 TASKS = {
     "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, VARIANTS),
@@ -170,8 +174,19 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 
-#: What single agents have in place of that.
-OWN: dict[tuple[str, str], dict[str, Any]] = {}
+_IQN = {
+    "n_cosines": 64,
+    "agent": {"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 32},
+}
+
+#: What single agents have in place of that, or beside it.
+OWN: dict[tuple[str, str], dict[str, Any]] = {
+    ("cartpole", "QRDQN"): {"n_quantiles": 51},
+    ("cartpole", "IQN"): _IQN,
+    ("cartpole", "DoubleIQN"): _IQN,
+    # The learning rate of the fractions is that of the rest times `fraction_lr`.
+    ("cartpole", "FQF"): {"n_cosines": 64, "n_fractions": 8, "entropy_coeff": 1e-3, "fraction_lr": 1e-3},
+}
 
 
 def settings_of(task: str, name: str) -> dict[str, Any]:
@@ -180,16 +195,31 @@ def settings_of(task: str, name: str) -> dict[str, Any]:
     return {**common, **own, "agent": {**common["agent"], **own.get("agent", {})}}
 
 
+def make_head(name: str, n_actions: int, settings: dict[str, Any]) -> nn.Module:
+    """The last layer of a Q-function, of the form that the agent learns."""
+    hidden = settings["hidden"]
+    if name.startswith("Categorical"):
+        return AtomsHead(hidden, n_actions, **settings["atoms"])
+    if name == "QRDQN":
+        shape = settings["n_quantiles"], int(n_actions)
+        layers = nn.Sequential(nn.Linear(hidden, math.prod(shape)), nn.Unflatten(1, shape))
+        return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
+    if name in ("IQN", "DoubleIQN", "FQF"):
+        embedding = nn.Sequential(q_functions.CosineBasisLinear(settings["n_cosines"], hidden), nn.ReLU())
+        parts = nn.Identity(), embedding, nn.Linear(hidden, n_actions)
+        if name != "FQF":
+            return q_functions.ImplicitQuantileQFunction(*parts)
+        proposal = nn.Linear(hidden, settings["n_fractions"])
+        return q_functions.FullyParametrizedQFunction(*parts, proposal, settings["entropy_coeff"])
+    return nn.Sequential(nn.Linear(hidden, n_actions), q_functions.DiscreteActionValueHead())
+
+
 def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     """The parts of one run, as a user would put them together."""
     settings = settings_of(task, name)
     n_inputs, n_actions, hidden = env.observation_space.shape[0], env.action_space.n, settings["hidden"]
     recurrent = task == "cartpole-po"
-    head: nn.Module = (
-        AtomsHead(hidden, n_actions, **settings["atoms"])
-        if name.startswith("Categorical")
-        else nn.Sequential(nn.Linear(hidden, n_actions), q_functions.DiscreteActionValueHead())
-    )
+    head = make_head(name, n_actions, settings)
     if recurrent:
         q_function: nn.Module = RecurrentSequential(nn.GRU(n_inputs, hidden), *head)
         buffer: Any = replay_buffers.EpisodicReplayBuffer(settings["capacity"], by_length=settings["by_length"])
@@ -205,7 +235,10 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     explorer = explorers.LinearDecayEpsilonGreedy(
         1.0, settings["end_epsilon"], settings["exploration_steps"], env.action_space.sample
     )
-    optimizer = torch.optim.Adam(q_function.parameters(), lr=settings["lr"])
+    groups: Any = q_function.parameters()
+    if name == "FQF":
+        groups = q_functions.fqf_parameter_groups(q_function, lr_factor=settings["fraction_lr"])
+    optimizer = torch.optim.Adam(groups, lr=settings["lr"])
     return getattr(agents, name)(
         q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent, **settings["agent"]
     )
@@ -223,7 +256,7 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
 
     def set_lr(env: Any, agent: Any, value: float) -> None:
         for group in agent.optimizer.param_groups:
-            group["lr"] = value
+            group["lr"] = value * group.get("lr_factor", 1.0)
 
     def set_epsilon(env: Any, agent: Any, value: float) -> None:
         agent.explorer.end_epsilon = value

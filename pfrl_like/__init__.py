@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pfrl_like import explorer as explorer
     from pfrl_like import explorers as explorers
     from pfrl_like import functions as functions
+    from pfrl_like import implicit_action_value as implicit_action_value
     from pfrl_like import initializers as initializers
     from pfrl_like import loggers as loggers
     from pfrl_like import nn as nn
@@ -45,6 +46,7 @@ _MODULES = frozenset(
         "explorer",
         "explorers",
         "functions",
+        "implicit_action_value",
         "initializers",
         "loggers",
         "nn",

@@ -12,9 +12,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from pfrl_like.functions.distributional import categorical_projection
+from pfrl_like.functions.distributional import categorical_projection, even_fractions
 from pfrl_like.functions.losses import huber, quantile_huber
 from pfrl_like.functions.td import td_target
+from pfrl_like.utils.once import once
 
 Formatter = Callable[[Any], Any]
 
@@ -192,14 +193,14 @@ class DiscreteActionValue(ActionValue):
             raise ValueError(
                 f"action_mask has shape {tuple(mask.shape)}, expected {(n_rows, n_actions)} or {(n_actions,)}"
             )
-        return self._copy(self.params[0], mask.expand(n_rows, n_actions))
+        return self._rows(slice(None), mask.expand(n_rows, n_actions))
 
-    def _copy(self, values: Tensor, action_mask: Tensor | None) -> Self:
-        return type(self)(values, self.q_values_formatter, action_mask)
+    def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
+        return type(self)(self.q_values[rows], self.q_values_formatter, action_mask)
 
     def __getitem__(self, i: Any) -> Self:
-        rows = _rows(i)
-        return self._copy(self.params[0][rows], None if self.action_mask is None else self.action_mask[rows])
+        rows = _as_rows(i)
+        return self._rows(rows, None if self.action_mask is None else self.action_mask[rows])
 
     def __repr__(self) -> str:
         q_values = self.q_values_formatter(self.q_values.detach().cpu().numpy())
@@ -284,8 +285,8 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         loss = -(target * probs.clamp_min(1e-10).log()).sum(1)
         return loss, loss.detach(), probs.detach() @ self.z_values
 
-    def _copy(self, values: Tensor, action_mask: Tensor | None) -> Self:
-        return type(self)(values, self.z_values, self.q_values_formatter, action_mask)
+    def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
+        return type(self)(self.q_dist[rows], self.z_values, self.q_values_formatter, action_mask)
 
 
 class QuantileDiscreteActionValue(DiscreteActionValue):
@@ -296,6 +297,7 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         q_values_formatter: As in `DiscreteActionValue`.
         action_mask: As in `DiscreteActionValue`.
         taus: Which quantiles they are, in (0, 1), [B, n_taus]; None for the midpoints (i + 0.5) / n_taus.
+        masses: Probability that each quantile stands for, [B, n_taus]; None for the same, 1 / n_taus.
 
     Raises:
         TypeError: If `quantiles` is no tensor.
@@ -308,16 +310,22 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         q_values_formatter: Formatter = _unchanged,
         action_mask: Tensor | None = None,
         taus: Tensor | None = None,
+        masses: Tensor | None = None,
     ) -> None:
         if not isinstance(quantiles, Tensor):
             raise TypeError(f"quantiles is a {type(quantiles).__name__}, expected a tensor [B, n_taus, n_actions]")
         if quantiles.ndim != 3:
             raise ValueError(f"quantiles has shape {tuple(quantiles.shape)}, expected [B, n_taus, n_actions]")
         self.quantiles = quantiles
-        self.q_values = quantiles.mean(1)
         self.q_values_formatter = q_values_formatter
         self.action_mask = action_mask
         self.taus = taus
+        self.masses = masses
+
+    @once
+    def q_values(self) -> Tensor:
+        """Means of the returns, [B, n_actions]."""
+        return self.mean_of(self.quantiles)
 
     @property
     def n_actions(self) -> int:
@@ -338,6 +346,10 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         """Quantiles of one action for each state, [B, n_taus]."""
         return self.quantiles[torch.arange(len(actions), device=actions.device), :, actions.long()]
 
+    def mean_of(self, quantiles: Tensor) -> Tensor:
+        """Mean of other distributions with quantiles of the same masses, [B, n_taus, ...] to [B, ...]."""
+        return quantiles.mean(1) if self.masses is None else torch.einsum("bn...,bn->b...", quantiles, self.masses)
+
     def td_loss(
         self,
         action: Tensor,
@@ -349,25 +361,19 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Quantile Huber loss (eq. 10); the measure of error is the distance of the means."""
         prediction = self.evaluate_actions_as_quantiles(action)
-        n_taus = prediction.shape[1]
         with torch.no_grad():
             if next_action is None:
                 next_action = next_value.greedy_actions
             next_quantiles = next_value.evaluate_actions_as_quantiles(next_action)
             target = td_target(reward.unsqueeze(1), discount.unsqueeze(1), next_quantiles)
-            midpoints = (torch.arange(n_taus, dtype=prediction.dtype, device=prediction.device) + 0.5) / n_taus
-            taus = midpoints if self.taus is None else self.taus
-            value = prediction.mean(1)
-            error = (target.mean(1) - value).abs()
-        return quantile_huber(prediction, target, taus), error, value
+            taus = even_fractions(prediction.shape[1], prediction) if self.taus is None else self.taus
+            value = self.mean_of(prediction)
+            error = (next_value.mean_of(target) - value).abs()
+        return quantile_huber(prediction, target, taus, next_value.masses), error, value
 
-    def _copy(self, values: Tensor, action_mask: Tensor | None) -> Self:
-        return type(self)(values, self.q_values_formatter, action_mask, self.taus)
-
-    def __getitem__(self, i: Any) -> Self:
-        part = super().__getitem__(i)
-        part.taus = None if self.taus is None else self.taus[_rows(i)]
-        return part
+    def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
+        taus, masses = (None if each is None else each[rows] for each in (self.taus, self.masses))
+        return type(self)(self.quantiles[rows], self.q_values_formatter, action_mask, taus, masses)
 
 
 class QuadraticActionValue(ActionValue):
@@ -418,7 +424,7 @@ class QuadraticActionValue(ActionValue):
         return self.v.reshape(self.batch_size) - 0.5 * (distance.mT @ self.mat @ distance)[:, 0, 0]
 
     def __getitem__(self, i: Any) -> "QuadraticActionValue":
-        rows = _rows(i)
+        rows = _as_rows(i)
         return QuadraticActionValue(self.mu[rows], self.mat[rows], self.v[rows], self.min_action, self.max_action)
 
     def __repr__(self) -> str:
@@ -473,6 +479,6 @@ def _as_bound(bound: Any, mu: Tensor) -> Tensor | None:
     return torch.as_tensor(bound, dtype=mu.dtype, device=mu.device).reshape(-1)
 
 
-def _rows(i: Any) -> Any:
+def _as_rows(i: Any) -> Any:
     """An index that keeps the batch axis."""
     return slice(i, i + 1 or None) if isinstance(i, numbers.Integral) else i

@@ -9,14 +9,33 @@ import torch
 from torch import nn
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
-from pfrl_like.agents import AL, DPP, DQN, PAL, CategoricalDoubleDQN, CategoricalDQN, DoubleDQN, DoublePAL
+from pfrl_like.agents import (
+    AL,
+    DPP,
+    DQN,
+    FQF,
+    IQN,
+    PAL,
+    QRDQN,
+    CategoricalDoubleDQN,
+    CategoricalDQN,
+    DoubleDQN,
+    DoubleIQN,
+    DoublePAL,
+)
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.q_functions import (
+    CosineBasisLinear,
     DiscreteActionValueHead,
     DistributionalFCStateQFunctionWithDiscreteAction,
     FCStateQFunctionWithDiscreteAction,
+    FullyParametrizedQFunction,
+    ImplicitQuantileQFunction,
+    QuantileFCStateQFunctionWithDiscreteAction,
+    QuantileSingleModelStateQFunctionWithDiscreteAction,
+    RecurrentImplicitQuantileQFunction,
 )
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
@@ -34,6 +53,10 @@ AGENTS: dict[str, type[DQN]] = {
     "PAL": PAL,
     "DoublePAL": DoublePAL,
     "DPP": DPP,
+    "QRDQN": QRDQN,
+    "IQN": IQN,
+    "DoubleIQN": DoubleIQN,
+    "FQF": FQF,
 }
 BUFFERS: dict[str, Callable[..., Any]] = {
     "uniform": ReplayBuffer,
@@ -66,6 +89,10 @@ class DistributionalHead(nn.Module):
 
 def make_q_function(agent: str = "DQN", recurrent: bool = False, obs_size: int = 5, n_actions: int = 2) -> nn.Module:
     """A small Q-function of the kind that an agent needs."""
+    if agent in ("IQN", "DoubleIQN", "FQF"):
+        return make_implicit_q_function(agent, recurrent, obs_size, n_actions)
+    if agent == "QRDQN":
+        return make_quantile_q_function(recurrent, obs_size, n_actions)
     distributional = agent.startswith("Categorical")
     if not recurrent and distributional:
         return DistributionalFCStateQFunctionWithDiscreteAction(obs_size, n_actions, 7, 0.0, 12.0, 16, 1)
@@ -74,6 +101,29 @@ def make_q_function(agent: str = "DQN", recurrent: bool = False, obs_size: int =
     head = DistributionalHead(n_actions) if distributional else DiscreteActionValueHead()
     outputs = n_actions * 7 if distributional else n_actions
     return RecurrentSequential(nn.Linear(obs_size, 8), nn.Tanh(), nn.LSTM(8, 8), nn.Linear(8, outputs), head)
+
+
+def make_quantile_q_function(recurrent: bool, obs_size: int, n_actions: int) -> nn.Module:
+    """A small Q-function of 6 quantiles."""
+    if not recurrent:
+        return QuantileFCStateQFunctionWithDiscreteAction(obs_size, n_actions, 6, 16, 1)
+    head = QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (6, n_actions)))
+    return RecurrentSequential(nn.Linear(obs_size, 8), nn.Tanh(), nn.LSTM(8, 8), nn.Linear(8, 6 * n_actions), head)
+
+
+def make_implicit_q_function(agent: str, recurrent: bool, obs_size: int, n_actions: int) -> nn.Module:
+    """A small Q-function of quantiles at any fraction."""
+    phi, f = nn.Sequential(CosineBasisLinear(4, 8), nn.ReLU()), nn.Linear(8, n_actions)
+    psi = nn.Sequential(nn.Linear(obs_size, 8), nn.Tanh())
+    counts = {"quantile_thresholds_N": 6, "quantile_thresholds_N_prime": 5, "quantile_thresholds_K": 4}
+    if agent == "FQF" and recurrent:
+        head = FullyParametrizedQFunction(nn.Identity(), phi, f, nn.Linear(8, 4))
+        return RecurrentSequential(*psi, nn.LSTM(8, 8), head)
+    if agent == "FQF":
+        return FullyParametrizedQFunction(psi, phi, f, nn.Linear(8, 4))
+    if recurrent:
+        return RecurrentImplicitQuantileQFunction(RecurrentSequential(*psi, nn.LSTM(8, 8)), phi, f, **counts)
+    return ImplicitQuantileQFunction(psi, phi, f, **counts)
 
 
 def make_agent(

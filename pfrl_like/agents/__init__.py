@@ -4,9 +4,13 @@ from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
 from pfrl_like.agents.double_dqn import DoubleDQN as DoubleDQN
+from pfrl_like.agents.double_iqn import DoubleIQN as DoubleIQN
 from pfrl_like.agents.double_pal import DoublePAL as DoublePAL
 from pfrl_like.agents.dpp import DPP as DPP
 from pfrl_like.agents.dqn import DQN as DQN
+from pfrl_like.agents.fqf import FQF as FQF
+from pfrl_like.agents.iqn import IQN as IQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
 from pfrl_like.agents.pal import PAL as PAL
+from pfrl_like.agents.qr_dqn import QRDQN as QRDQN
 from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor

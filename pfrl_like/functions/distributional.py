@@ -1,4 +1,4 @@
-"""Distributions of returns over fixed atoms (C51)."""
+"""Distributions of returns: over fixed atoms (C51), and by their quantiles."""
 
 import torch
 from torch import Tensor
@@ -25,3 +25,16 @@ def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> T
     upper_mass = probs * (position - index).clamp(0, 1)  # rounding may lead out of the interval by a hair
     projected = torch.zeros(probs.shape[0], n_atoms, dtype=probs.dtype, device=probs.device)
     return projected.scatter_add(1, index, probs - upper_mass).scatter_add(1, index + 1, upper_mass)
+
+
+def even_fractions(n: int, like: Tensor) -> Tensor:
+    """The fractions whose quantiles stand for a distribution best: (i + 0.5) / n (arXiv:1710.10044, lemma 2).
+
+    Args:
+        n: How many.
+        like: Has their dtype and device.
+
+    Returns:
+        [n].
+    """
+    return (torch.arange(n, dtype=like.dtype, device=like.device) + 0.5) / n

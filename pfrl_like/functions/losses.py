@@ -1,5 +1,6 @@
 """Losses, and how those of a minibatch become one number."""
 
+import torch
 from torch import Tensor
 
 
@@ -24,7 +25,7 @@ def half_square(error: Tensor) -> Tensor:
     return 0.5 * error * error
 
 
-def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
+def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor | None = None) -> Tensor:
     """Quantile Huber loss with threshold 1 (Dabney et al. 2017, arXiv:1710.10044, eq. 9, 10 and Algorithm 1).
 
     For an error u = target - prediction it is |tau - 1{u < 0}| * huber(u), summed over predictions and averaged over
@@ -34,13 +35,15 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
         prediction: Predicted quantiles, [B, N].
         target: Samples or quantiles of the target, [B, M].
         tau: Which quantiles are predicted, in (0, 1), [B, N] or [N].
+        mass: Probability of each target, with which it counts in the average, [B, M]; None for the same, 1 / M.
 
     Returns:
         [B].
     """
     error = target.unsqueeze(1) - prediction.unsqueeze(2)  # [B, N, M]
     weight = (tau.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
-    return (weight * huber(error)).mean(2).sum(1)
+    loss = (weight * huber(error)).sum(1)
+    return loss.mean(1) if mass is None else torch.linalg.vecdot(loss, mass)
 
 
 def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str = "mean") -> Tensor:

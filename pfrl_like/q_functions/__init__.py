@@ -1,6 +1,18 @@
 """Q-functions."""
 
 from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
+from pfrl_like.q_functions.implicit_quantile_q_functions import (
+    CosineBasisLinear,
+    FullyParametrizedQFunction,
+    ImplicitQuantileQFunction,
+    RecurrentImplicitQuantileQFunction,
+    cosine_basis_functions,
+    fqf_parameter_groups,
+)
+from pfrl_like.q_functions.quantile_q_functions import (
+    QuantileFCStateQFunctionWithDiscreteAction,
+    QuantileSingleModelStateQFunctionWithDiscreteAction,
+)
 from pfrl_like.q_functions.state_action_q_functions import (
     FCBNLateActionSAQFunction,
     FCBNSAQFunction,
@@ -19,6 +31,7 @@ from pfrl_like.q_functions.state_q_functions import (
 )
 
 __all__ = [
+    "CosineBasisLinear",
     "DiscreteActionValueHead",
     "DistributionalDuelingDQN",
     "DistributionalFCStateQFunctionWithDiscreteAction",
@@ -32,5 +45,12 @@ __all__ = [
     "FCSAQFunction",
     "FCStateQFunctionWithDiscreteAction",
     "SingleModelStateActionQFunction",
+    "FullyParametrizedQFunction",
+    "ImplicitQuantileQFunction",
+    "QuantileFCStateQFunctionWithDiscreteAction",
+    "QuantileSingleModelStateQFunctionWithDiscreteAction",
+    "RecurrentImplicitQuantileQFunction",
     "SingleModelStateQFunctionWithDiscreteAction",
+    "cosine_basis_functions",
+    "fqf_parameter_groups",
 ]

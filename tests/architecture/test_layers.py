@@ -14,7 +14,7 @@ LAYERS = (
     {"functions", "collections", "columns", "storage", "processes"},
     {"agent"},  # an interface, but with the mixin that saves agents: above storage
     {"replay_buffers", "dataset", "datasets", "preprocessing", "augmentation", "envs", "wrappers"},
-    {"nn", "distributions", "initializers", "optimizers", "action_value"},
+    {"nn", "distributions", "initializers", "optimizers", "action_value", "implicit_action_value"},
     {"q_functions", "policies", "explorers", "encoders"},
     {"agents"},
     {"experiments", "loggers", "metrics", "testing"},
@@ -25,7 +25,7 @@ LAYERS = (
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 #: Imports between folders of one layer that are meant; everything else in a layer stays in its own folder.
-SIDEWAYS = {("nn", "initializers"), ("experiments", "loggers")}
+SIDEWAYS = {("nn", "initializers"), ("experiments", "loggers"), ("implicit_action_value", "action_value")}
 
 #: What `pip install pfrl_like` brings; everything else, and gym, whose import has side effects, is imported where used.
 INSTALLED = {"torch", "numpy", "gymnasium", "filelock", "PIL", "cloudpickle"}

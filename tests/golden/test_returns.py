@@ -54,9 +54,12 @@ def test_an_agent_learns_from_the_value_after_n_steps(name: str, num_steps: int)
     batch = sequences(0)
     reward, discount, row = n_step_returns(REWARD, DISCOUNT, LENGTHS, num_steps)
     # The same losses from an agent of one step, whose target network is told what the value after n steps is.
+    torch.manual_seed(0)
     expected = one_step.loss(batch.replace(reward=reward, discount=discount, next_row=row))
+    torch.manual_seed(0)
     loss, td_error, _ = agent.loss(agent._prepare(batch))
     assert torch.equal(loss, expected[0]) and torch.equal(td_error, expected[1])
+    torch.manual_seed(0)
     one_step_loss, *_ = one_step.loss(batch)
     assert not torch.equal(loss, one_step_loss)
 

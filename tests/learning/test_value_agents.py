@@ -10,14 +10,21 @@ import torch
 from agent_parts import AGENTS, MAKE_BUFFER
 from torch import nn
 
-from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue
+from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuantileDiscreteActionValue
 from pfrl_like.agents import DQN
+from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
-from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.q_functions import (
+    CosineBasisLinear,
+    DiscreteActionValueHead,
+    FullyParametrizedQFunction,
+    ImplicitQuantileQFunction,
+    fqf_parameter_groups,
+)
 from pfrl_like.testing import Chain
 from pfrl_like.testing.chain import STAY
 
@@ -25,6 +32,7 @@ GAMMA = 0.5
 SIZE = 3
 STEPS = 400
 ALPHA = 0.5
+IMPLICIT = ("IQN", "DoubleIQN", "FQF")
 GAP_INCREASING = ("AL", "PAL", "DoublePAL")
 ATOMS = torch.linspace(0.0, 6.0, 13)  # the largest value is 3 + 0.5 * 22 / 7 = 4.57
 
@@ -51,15 +59,54 @@ class DistributionTable(nn.Module):
         return DistributionalDiscreteActionValue(self.logits[obs.argmax(1)].softmax(2), ATOMS)
 
 
+class QuantileTable(nn.Module):
+    """Quantiles of the return for every state and action."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.quantiles = nn.Parameter(torch.linspace(-0.1, 0.1, 8).repeat(SIZE + 1, 2, 1).mT.contiguous())
+
+    def forward(self, obs: Any) -> QuantileDiscreteActionValue:
+        return QuantileDiscreteActionValue(self.quantiles[obs.argmax(1)])
+
+
+def implicit_table(agent: str) -> nn.Module:
+    """A quantile function for every state and action: one linear in the cosines, of a hidden unit for each of them."""
+    size = (SIZE + 1) * 2
+    features = nn.Linear(SIZE + 1, size, bias=False)
+    features.weight.data = torch.eye(SIZE + 1).repeat_interleave(2, 0)
+    features.requires_grad_(False)
+    outputs = nn.Linear(size, 2, bias=False)
+    outputs.weight.data = torch.eye(2).repeat(1, SIZE + 1)
+    outputs.requires_grad_(False)
+    embedding = CosineBasisLinear(3, size)
+    nn.init.zeros_(embedding.linear.weight)
+    nn.init.zeros_(embedding.linear.bias)
+    if agent == "FQF":
+        return FullyParametrizedQFunction(features, embedding, outputs, nn.Linear(size, 8))
+    counts = {"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 8}
+    return ImplicitQuantileQFunction(features, embedding, outputs, **counts)
+
+
+def make_table(agent: str) -> nn.Module:
+    """A Q-function that can say everything of the chain, in the form that an agent needs."""
+    if agent.startswith("Categorical"):
+        return DistributionTable()
+    if agent == "QRDQN":
+        return QuantileTable()
+    return implicit_table(agent) if agent in IMPLICIT else Table()
+
+
 def make_agent(agent: str, buffer: str = "uniform", **options: Any) -> DQN:
     """An agent that acts at random and learns fast."""
     distributional = agent.startswith("Categorical")
-    q_function = DistributionTable() if distributional else Table()
+    q_function = make_table(agent)
+    params: Any = fqf_parameter_groups(q_function, lr=1e-3) if agent == "FQF" else q_function.parameters()
     if agent in GAP_INCREASING:
         options["alpha"] = ALPHA
     return AGENTS[agent](
         q_function,
-        torch.optim.Adam(q_function.parameters(), lr=0.2 if distributional else 0.1),
+        torch.optim.Adam(params, lr=0.2 if distributional else 0.1),
         MAKE_BUFFER[buffer](capacity=None),
         GAMMA,
         ConstantEpsilonGreedy(1.0, lambda: np.random.randint(2)),
@@ -104,7 +151,7 @@ def learnt_values(agent: DQN) -> Any:
 def test_agent_learns_the_values_of_the_chain(agent: str, task: str, way: str, tmp_path: Path) -> None:
     one, chain = make_agent(agent), TASKS[task]
     WAYS[way](one, chain, tmp_path, STEPS)
-    tolerance = 0.1 if agent.startswith("Categorical") else 0.02
+    tolerance = 0.1 if agent.startswith("Categorical") or agent in IMPLICIT else 0.02
     learnt, true = learnt_values(one), chain.q_values(GAMMA)[:SIZE]
     best = true.max(1, keepdims=True)
     if agent == "DPP":  # what is not the best sinks without end
@@ -148,7 +195,9 @@ def test_agent_learns_the_values_of_abc(agent: str, tmp_path: Path) -> None:
         learnt = np.maximum(learnt, 0.0)
     if agent == "AL":  # x = 0 - alpha * (best - x); for PAL there is no gap after the end
         expected -= ALPHA / (1 - ALPHA) * np.array([[0.0, GAMMA], [1.0, 0.0]])
-    np.testing.assert_allclose(learnt, expected, atol=0.1 if agent.startswith("Categorical") else 0.02)
+    np.testing.assert_allclose(
+        learnt, expected, atol=0.1 if agent.startswith("Categorical") or agent in IMPLICIT else 0.02
+    )
 
 
 class DistributionalHead(nn.Module):
@@ -210,3 +259,28 @@ def play(agent: DQN, env: Any) -> list[float]:
                 total += reward
             returns.append(total)
     return returns
+
+
+@pytest.mark.parametrize("agent", ["QRDQN", "IQN", "FQF"])
+def test_quantiles_of_a_random_return_are_learnt(agent: str) -> None:
+    # State 1 earns a reward uniform on [0, 40] and ends: its quantile at tau is 40 tau. State 0 earns nothing and leads
+    # there: 20 tau. The range is wide because the Huber loss bends quantiles that are less than about 1 apart.
+    torch.manual_seed(0)
+    one = make_agent(agent)
+    states = torch.eye(SIZE + 1)
+    for step in range(1_500):
+        one.optimizer.param_groups[0]["lr"] = 0.3 * (1 - step / 1_500)
+        last, row = torch.rand(64) < 0.5, torch.arange(64)
+        reward, discount = torch.where(last, 40 * torch.rand(64), 0.0), torch.where(last, 0.0, GAMMA)
+        obs, next_obs = states[torch.where(last, 1, 0)], states[torch.where(last, SIZE, 1)]
+        one.update(Batch(obs, row % 2, reward, next_obs, discount))
+    with torch.no_grad():
+        value = one.model(states[:2])
+        if agent != "QRDQN":
+            assert (value.at_even_fractions().q_values[1] - 20.0).abs().max() < 3.0
+            value = value(torch.linspace(0.1, 0.9, 5).expand(2, -1))
+    n = value.quantiles.shape[1]
+    taus = torch.linspace(0.1, 0.9, 5) if agent != "QRDQN" else (torch.arange(n) + 0.5) / n
+    true = torch.stack([20 * taus, 40 * taus]).unsqueeze(2).expand_as(value.quantiles)
+    torch.testing.assert_close(value.quantiles, true, rtol=0, atol=3.0)
+    assert (value.quantiles.diff(dim=1) > 0).all()

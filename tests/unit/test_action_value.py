@@ -281,9 +281,10 @@ def test_a_form_of_the_users_own_inherits_the_loss() -> None:
 def test_loss_can_be_traced_without_a_break(form: str) -> None:
     value = FORMS[form][0]()
     arguments = torch.tensor([0, 1]), torch.ones(2), torch.ones(2)
+    atoms: Any = (value.z_values,) if isinstance(value, DistributionalDiscreteActionValue) else ()
 
     def loss(values: Tensor) -> Tensor:
-        made = value._copy(values, None)
+        made = type(value)(values, *atoms)
         return made.td_loss(*arguments, made)[0].sum()
 
     compiled = torch.compile(loss, backend="eager", fullgraph=True)

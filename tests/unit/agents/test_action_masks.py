@@ -64,7 +64,7 @@ class Pick(nn.Module):
 
 def make_masked_agent(agent: str = "DQN", recurrent: bool = False, epsilon: float = 0.5, **options: Any) -> DQN:
     q_function = make_q_function(agent, recurrent, n_actions=N_ACTIONS)
-    layers: Any = q_function if recurrent else [q_function]
+    layers: Any = q_function if isinstance(q_function, RecurrentSequential) else [q_function]
     q_function = (RecurrentSequential if recurrent else nn.Sequential)(Pick(), *layers)
 
     def random_action() -> int:

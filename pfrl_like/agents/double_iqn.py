@@ -1,0 +1,8 @@
+"""Implicit Quantile Networks (arXiv:1806.06923) with the targets of Double DQN (arXiv:1509.06461)."""
+
+from pfrl_like.agents.double_dqn import DoubleDQN
+from pfrl_like.agents.iqn import IQN
+
+
+class DoubleIQN(IQN, DoubleDQN):
+    """`IQN` with the next action chosen by the online network and valued by the target network; arguments as `IQN`."""

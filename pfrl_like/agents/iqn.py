@@ -1,0 +1,60 @@
+"""Implicit Quantile Networks (Dabney et al. 2018, arXiv:1806.06923)."""
+
+from typing import Any
+
+from pfrl_like.agents.dqn import DQN
+from pfrl_like.implicit_action_value import ImplicitQuantileActionValue
+from pfrl_like.q_functions.implicit_quantile_q_functions import CosineBasisLinear as CosineBasisLinear
+from pfrl_like.q_functions.implicit_quantile_q_functions import ImplicitQuantileQFunction as ImplicitQuantileQFunction
+from pfrl_like.q_functions.implicit_quantile_q_functions import (
+    RecurrentImplicitQuantileQFunction as RecurrentImplicitQuantileQFunction,
+)
+from pfrl_like.q_functions.implicit_quantile_q_functions import cosine_basis_functions as cosine_basis_functions
+
+
+class IQN(DQN):
+    """DQN with a Q-function that gives an `ImplicitQuantileActionValue`, which has the loss.
+
+    Args:
+        args: As `DQN`; the Q-function is or holds an `ImplicitQuantileQFunction`, for which the numbers below are set.
+        quantile_thresholds_N: Fractions drawn for the quantiles that are learnt. None leaves the number that the
+            Q-function was made with, which is 64 unless it was told otherwise.
+        quantile_thresholds_N_prime: Fractions drawn for the quantiles of the next state; None likewise, 64.
+        quantile_thresholds_K: Fractions drawn for the greedy action; None likewise, 32.
+        act_deterministically: In evaluation act on K evenly spaced fractions, (i + 0.5) / K, instead of random ones.
+        kwargs: As `DQN`; `clip_delta` is without effect.
+
+    Raises:
+        ValueError: If one of the numbers is below 1, and as `DQN`.
+        TypeError: If a number is given to a Q-function that draws no fractions, and as `DQN`; at the first update or
+            when a runner meets the agent, if the Q-function gives something else.
+    """
+
+    value_type = ImplicitQuantileActionValue
+
+    def __init__(
+        self,
+        *args: Any,
+        quantile_thresholds_N: int | None = None,
+        quantile_thresholds_N_prime: int | None = None,
+        quantile_thresholds_K: int | None = None,
+        act_deterministically: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.act_deterministically = act_deterministically
+        counts = {"N": quantile_thresholds_N, "N_prime": quantile_thresholds_N_prime, "K": quantile_thresholds_K}
+        given = {name: count for name, count in counts.items() if count is not None}
+        parts = [*self.model.modules(), *self.target_model.modules()]
+        drawing = [part for part in parts if isinstance(part, ImplicitQuantileQFunction)]
+        if given and not drawing:
+            raise TypeError(
+                f"quantile_thresholds_{next(iter(given))} is given, but q_function is a {type(self.model).__name__}, "
+                "which holds no ImplicitQuantileQFunction"
+            )
+        for part in drawing:
+            part.set_thresholds(**given)
+
+    def _value(self, obs: Any, active: Any = None) -> Any:
+        value = super()._value(obs, active)
+        return value.at_even_fractions() if self.act_deterministically and not self.training else value

@@ -1,0 +1,214 @@
+"""Q-functions of the state that give quantiles at any fraction: IQN (arXiv:1806.06923) and FQF (arXiv:1911.02140)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.implicit_action_value import (
+    FullyParametrizedActionValue,
+    ImplicitQuantileActionValue,
+    QuantileThresholds,
+)
+from pfrl_like.q_function import StateQFunction
+from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_sequences_recursive
+
+
+def cosine_basis_functions(x: Tensor, n_basis_functions: int = 64) -> Tensor:
+    """cos(pi i x) for i = 1 to n: how a fraction is shown to a network (arXiv:1806.06923, eq. 4).
+
+    The equation counts from 0, which would spend one function on a constant; PFRL counts from 1 too.
+
+    Args:
+        x: Fractions in [0, 1], any shape.
+        n_basis_functions: Number of functions n.
+
+    Returns:
+        [..., n].
+    """
+    return torch.cos(x.unsqueeze(-1) * _frequencies(n_basis_functions, x.device))
+
+
+def _frequencies(n: int, device: torch.device | None = None) -> Tensor:
+    return torch.arange(1, n + 1, dtype=torch.float32, device=device) * math.pi
+
+
+@ignores_training
+class CosineBasisLinear(nn.Module):
+    """A linear layer on `cosine_basis_functions`.
+
+    Args:
+        n_basis_functions: Number of functions.
+        out_size: Size of the output.
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, n_basis_functions: int, out_size: int) -> None:
+        super().__init__()
+        self.n_basis_functions = n_basis_functions
+        self.out_size = out_size
+        self.linear = nn.Linear(n_basis_functions, out_size)
+        self.register_buffer("frequencies", _frequencies(n_basis_functions), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Fractions of any shape to [..., out_size]."""
+        out: Tensor = call(self.linear, torch.cos(x.unsqueeze(-1) * self.frequencies))
+        return out
+
+
+class _Quantiles(nn.Module):
+    """The quantile function f(psi(s) * phi(tau)), whose three networks the users of this file give."""
+
+    def __init__(self, psi: nn.Module, phi: nn.Module, f: nn.Module) -> None:
+        super().__init__()
+        self.psi = psi
+        self.phi = phi
+        self.f = f
+
+    def quantiles(self, features: Tensor, taus: Tensor) -> Tensor:
+        """Quantiles of every action, [B, n, n_actions], from features psi(s), [B, hidden], and fractions, [B, n].
+
+        Raises:
+            ValueError: If `phi` does not give what the features can be multiplied with.
+        """
+        embedding = call(self.phi, taus)
+        if embedding.shape != (*taus.shape, features.shape[1]):
+            raise ValueError(
+                f"phi gives {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, expected "
+                f"{(*taus.shape, features.shape[1])}, since psi gives features {tuple(features.shape)}"
+            )
+        rows: Tensor = call(self.f, (features.unsqueeze(1) * embedding).flatten(0, 1))
+        return rows.view(*taus.shape, -1)
+
+
+@ignores_training
+class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
+    """Implicit quantile Q-function, f(psi(s) * phi(tau)) (arXiv:1806.06923, section 3).
+
+    Args:
+        psi: Module from observations [B, ...] to features [B, hidden].
+        phi: Module from fractions [B, n] to their embedding [B, n, hidden], such as `CosineBasisLinear` and a ReLU.
+        f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
+        quantile_thresholds_N: Fractions drawn for the quantiles that are learnt.
+        quantile_thresholds_N_prime: Fractions drawn for the quantiles of the next state.
+        quantile_thresholds_K: Fractions drawn for the greedy action.
+
+    Raises:
+        ValueError: If one of these numbers is below 1.
+    """
+
+    def __init__(
+        self,
+        psi: nn.Module,
+        phi: nn.Module,
+        f: nn.Module,
+        *,
+        quantile_thresholds_N: int = 64,
+        quantile_thresholds_N_prime: int = 64,
+        quantile_thresholds_K: int = 32,
+    ) -> None:
+        super().__init__(psi, phi, f)
+        self.set_thresholds(N=quantile_thresholds_N, N_prime=quantile_thresholds_N_prime, K=quantile_thresholds_K)
+
+    def set_thresholds(self, **counts: int) -> None:
+        """Change how many fractions are drawn, by the names of `QuantileThresholds`.
+
+        Raises:
+            ValueError: If a number is below 1.
+        """
+        for name, count in counts.items():
+            if count < 1:
+                raise ValueError(f"quantile_thresholds_{name} is {count!r}, expected at least 1")
+        self.thresholds = getattr(self, "thresholds", QuantileThresholds())._replace(**counts)
+
+    def forward(self, x: Any) -> ImplicitQuantileActionValue:
+        """The quantile functions of B states."""
+        return self._value(call(self.psi, x))
+
+    def _value(self, features: Tensor) -> ImplicitQuantileActionValue:
+        return ImplicitQuantileActionValue(features, self.quantiles, self.thresholds)
+
+
+@ignores_training
+class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
+    """`ImplicitQuantileQFunction` whose `psi` is recurrent.
+
+    Args:
+        psi: A `pfrl_like.nn.Recurrent` or one of PyTorch's recurrent layers, from observations to features.
+        phi: As `ImplicitQuantileQFunction`, as for the rest.
+        f: As there.
+        quantile_thresholds_N: As there.
+        quantile_thresholds_N_prime: As there.
+        quantile_thresholds_K: As there.
+    """
+
+    def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[ImplicitQuantileActionValue, Any]:  # type: ignore[override]
+        """The quantile functions of all steps, time first, and the state of `psi` after the last one."""
+        features, recurrent_state = self.psi(packed_input, recurrent_state)
+        return self._value(unwrap_packed_sequences_recursive(features)), recurrent_state
+
+    def outputs(self, packed_input: Any, recurrent_state: Any) -> ImplicitQuantileActionValue:
+        """The same without the state."""
+        return self._value(unwrap_packed_sequences_recursive(layer_outputs(self.psi, packed_input, recurrent_state)))
+
+
+@ignores_training
+class FullyParametrizedQFunction(_Quantiles, StateQFunction):
+    """Quantile Q-function that also proposes at which fractions (arXiv:1911.02140, section 3).
+
+    One loss teaches all of it: the quantiles do not feel the loss of the proposal, nor does the proposal feel theirs,
+    and `psi` feels theirs only. One optimiser serves both; `fqf_parameter_groups` gives the proposal a rate of its own.
+
+    Args:
+        psi: As `ImplicitQuantileQFunction`.
+        phi: As `ImplicitQuantileQFunction`.
+        f: As `ImplicitQuantileQFunction`.
+        proposal: Module from features [B, hidden] to logits of the masses between the fractions, [B, n_fractions].
+        entropy_coeff: Weight of the entropy of the masses in the loss, at least 0.
+
+    Raises:
+        ValueError: If `entropy_coeff` is negative.
+    """
+
+    def __init__(
+        self, psi: nn.Module, phi: nn.Module, f: nn.Module, proposal: nn.Module, entropy_coeff: float = 0.0
+    ) -> None:
+        if not 0 <= entropy_coeff < math.inf:
+            raise ValueError(f"entropy_coeff is {entropy_coeff!r}, expected a finite number of at least 0")
+        super().__init__(psi, phi, f)
+        self.proposal = proposal
+        self.entropy_coeff = entropy_coeff
+
+    def forward(self, x: Any) -> FullyParametrizedActionValue:
+        """The quantiles of B states at the fractions that are proposed for them."""
+        features = call(self.psi, x)
+        masses = call(self.proposal, features.detach()).softmax(1)
+        return FullyParametrizedActionValue(features, self.quantiles, masses, self.entropy_coeff)
+
+
+def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str, Any]]:
+    """The parameters for an optimiser that treats fraction proposals in another way than the rest.
+
+    For instance `Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)`. The paper's rate is that small because
+    steps of RMSprop and Adam do not shrink with the gradient.
+
+    Args:
+        q_function: A `FullyParametrizedQFunction`, or a network that holds one.
+        options: Of the optimiser, for the proposal.
+
+    Returns:
+        The group of all other parameters, and that of the proposal.
+
+    Raises:
+        ValueError: If there is no fraction proposal.
+    """
+    proposals = [part.proposal for part in q_function.modules() if isinstance(part, FullyParametrizedQFunction)]
+    if not proposals:
+        raise ValueError(f"q_function is a {type(q_function).__name__}, which holds no FullyParametrizedQFunction")
+    own = {param: None for proposal in proposals for param in proposal.parameters()}
+    others = [param for param in q_function.parameters() if param not in own]
+    return [{"params": others}, {"params": list(own), **options}]

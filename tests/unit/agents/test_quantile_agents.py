@@ -1,0 +1,174 @@
+"""What IQN, QR-DQN and FQF add to DQN."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent, make_batch, make_implicit_q_function, make_q_function
+from torch import Tensor, nn
+
+from pfrl_like.q_functions import fqf_parameter_groups
+
+QUANTILE_AGENTS = ("QRDQN", "IQN", "FQF")
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of what is drawn from PyTorch's stream."""
+    shapes: list[tuple[int, ...]] = []
+    rand = torch.rand
+
+    def recording(*shape: int, **options: Any) -> Tensor:
+        shapes.append(shape)
+        return rand(*shape, **options)
+
+    monkeypatch.setattr(torch, "rand", recording)
+    return shapes
+
+
+@pytest.mark.parametrize("name", ["IQN", "DoubleIQN"])
+def test_arguments_say_how_many_fractions_are_drawn(name: str, drawn: list[tuple[int, ...]]) -> None:
+    batch = make_batch(0)
+    agent = make_agent(name, quantile_thresholds_N=3, quantile_thresholds_N_prime=2, quantile_thresholds_K=7)
+    drawn.clear()
+    agent.update(batch)
+    assert sorted(drawn) == [(8, 2), (8, 3), (8, 7)]
+    drawn.clear()
+    agent.act(np.zeros(5, np.float32))
+    assert drawn == [(1, 7)]
+
+
+def test_without_arguments_the_q_function_says_so(drawn: list[tuple[int, ...]]) -> None:
+    make_agent("IQN").update(make_batch(0))
+    assert drawn[-3:] == [(8, 6), (8, 4), (8, 5)]
+    assert make_agent("IQN", quantile_thresholds_K=9).model.thresholds == (6, 5, 9)
+
+
+def test_fractions_of_recurrent_and_wrapped_q_functions_are_set() -> None:
+    assert make_agent("IQN", recurrent=True, quantile_thresholds_N=2).model.thresholds.N == 2
+    wrapped = nn.Sequential(nn.Linear(5, 5), make_q_function("IQN"))
+    agent: Any = make_agent("IQN", q_function=wrapped, quantile_thresholds_N=2)
+    assert agent.model[1].thresholds.N == agent.target_model[1].thresholds.N == 2
+
+
+def test_fractions_of_what_draws_none_are_refused() -> None:
+    with pytest.raises(TypeError, match="quantile_thresholds_K is given, but q_function is a FCState"):
+        make_agent("IQN", q_function=make_q_function("DQN"), quantile_thresholds_K=2)
+    with pytest.raises(ValueError, match="quantile_thresholds_N_prime is -1, expected at least 1"):
+        make_agent("IQN", quantile_thresholds_N_prime=-1)
+
+
+def seen_fractions(agent: Any) -> list[Tensor]:
+    seen: list[Tensor] = []
+    agent.model.phi.register_forward_pre_hook(lambda module, args: seen.append(args[0].clone()))
+    for _ in range(2):
+        agent.batch_act(list(np.zeros((3, 5), np.float32)))
+    return seen
+
+
+def test_acting_deterministically_takes_even_fractions_in_evaluation_only() -> None:
+    agent = make_agent("IQN", act_deterministically=True)
+    with agent.eval_mode():
+        for taus in seen_fractions(agent):
+            torch.testing.assert_close(taus, torch.tensor([[0.125, 0.375, 0.625, 0.875]]).expand(3, -1))
+    first, second = seen_fractions(agent)[-2:]
+    assert not torch.equal(first, second)
+
+
+def test_acting_is_random_in_evaluation_unless_it_is_told_otherwise() -> None:
+    agent = make_agent("IQN")
+    with agent.eval_mode():
+        first, second = seen_fractions(agent)
+    assert not torch.equal(first, second)
+
+
+def test_recurrent_acting_can_be_deterministic() -> None:
+    agent = make_agent("IQN", recurrent=True, act_deterministically=True)
+    with agent.eval_mode():
+        for taus in seen_fractions(agent):
+            torch.testing.assert_close(taus[0], torch.tensor([0.125, 0.375, 0.625, 0.875]))
+
+
+@pytest.mark.parametrize("agent", ["DQN", "DoubleDQN", "AL", "DPP"])
+@pytest.mark.parametrize("kind", QUANTILE_AGENTS)
+def test_other_agents_learn_from_every_form(agent: str, kind: str) -> None:
+    one = make_agent(agent, q_function=make_q_function(kind))
+    before = [param.clone() for param in one.model.parameters()]
+    one.update(make_batch(0))
+    changed = [not torch.equal(old, new) for old, new in zip(before, one.model.parameters(), strict=True)]
+    assert all(changed) or (kind == "FQF" and agent in ("AL", "DPP"))  # fractions are learnt by `td_loss`
+
+
+@pytest.mark.parametrize(("agent", "double"), [("IQN", "DoubleIQN"), ("DQN", "DoubleDQN")])
+def test_the_double_form_differs_by_the_next_action_alone(agent: str, double: str) -> None:
+    losses = []
+    for name in (agent, double):
+        torch.manual_seed(0)
+        one: Any = make_agent(name, q_function=make_q_function("IQN"))
+        one.target_model = make_q_function("IQN").requires_grad_(False)
+        torch.manual_seed(1)
+        losses.append(one.loss(make_batch(0))[0].item())
+    assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize("agent", [*QUANTILE_AGENTS, "DoubleIQN"])
+def test_another_form_is_refused(agent: str) -> None:
+    one = make_agent(agent, q_function=make_q_function("DQN"))
+    with pytest.raises(TypeError, match="q_function gives a DiscreteActionValue, expected one that gives"):
+        one.update(make_batch(0))
+
+
+@pytest.mark.parametrize("agent", QUANTILE_AGENTS)
+def test_the_double_agent_bootstraps_from_the_action_of_the_online_network(agent: str) -> None:
+    one: Any = make_agent("DoubleDQN", q_function=make_q_function(agent))
+    batch = make_batch(0)
+    torch.manual_seed(0)
+    chosen = one.next_action(one.model, batch)
+    assert chosen.shape == (8,) and not chosen.requires_grad
+
+
+@pytest.mark.parametrize("agent", QUANTILE_AGENTS)
+def test_forbidden_actions_are_neither_chosen_nor_bootstrapped_from(agent: str) -> None:
+    one = make_agent(agent, n_actions=3)
+    mask = np.array([[False, True, False], [True, False, False]])
+    with one.eval_mode():
+        for _ in range(5):
+            assert list(one.batch_act(list(np.random.randn(2, 5).astype(np.float32)), action_mask=mask)) == [1, 0]
+    only = torch.nn.functional.one_hot(torch.arange(8) % 3, 3).bool()
+    batch = make_batch(0).replace(next_action_mask=only, action_mask=torch.ones(8, 3, dtype=torch.bool))
+    torch.manual_seed(0)
+    masked = one.loss(batch)[1]
+    other = batch.replace(next_action_mask=torch.nn.functional.one_hot((torch.arange(8) + 1) % 3, 3).bool())
+    torch.manual_seed(0)
+    assert (one.loss(other)[1] != masked).all()  # the same draws, other actions
+
+
+def test_sequences_of_several_steps_take_the_rows_of_the_next_states() -> None:
+    for agent in QUANTILE_AGENTS:
+        one = make_agent(agent, recurrent=True, num_steps=2)
+        rng = np.random.default_rng(0)
+        for step in range(60):
+            one.act(rng.normal(size=5).astype(np.float32))
+            one.observe(rng.normal(size=5).astype(np.float32), 1.0, step % 6 == 5, False)
+        assert one.optim_t > 0
+
+
+def test_the_proposal_learns_at_a_rate_of_its_own() -> None:
+    q_function = make_implicit_q_function("FQF", False, 5, 2)
+    groups = fqf_parameter_groups(q_function, lr=0.0)
+    optimizer = functools.partial(lambda _, groups: torch.optim.RMSprop(groups, lr=1e-2), groups=groups)
+    one: Any = make_agent("FQF", q_function=q_function, optimizer=optimizer)
+    before = {name: param.clone() for name, param in q_function.named_parameters()}
+    one.update(make_batch(0))
+    still = {name for name, param in q_function.named_parameters() if torch.equal(param, before[name])}
+    assert still == {"proposal.weight", "proposal.bias"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", QUANTILE_AGENTS)
+def test_a_compiled_update_learns(agent: str) -> None:
+    one = make_agent(agent, compile=True)
+    losses = [one.update(make_batch(0))[1]["loss"].item() for _ in range(40)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
