@@ -1,10 +1,11 @@
 """Small agents and what they are made of, for tests that need one."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -73,6 +74,17 @@ COMBINATIONS = [(agent, buffer, False) for agent in AGENTS for buffer in (*BUFFE
     (agent, buffer, True) for agent in AGENTS for buffer in RECURRENT_BUFFERS
 ]
 MAKE_BUFFER = BUFFERS | RECURRENT_BUFFERS
+
+#: Agents of which the default run tries every case; of the others one each, and the slow run all.
+EXEMPLARS = ("DQN", "CategoricalDQN", "IQN")
+
+
+def sparing(cases: Iterable[tuple[Any, ...]], *others: tuple[Any, ...]) -> list[Any]:
+    """Cases (agent, ...) as parameters of a test, slow if neither the agent is an exemplar nor the rest in `others`."""
+    return [
+        pytest.param(*case, marks=[] if case[0] in EXEMPLARS or case[1:] in others else pytest.mark.slow)
+        for case in cases
+    ]
 
 
 class DistributionalHead(nn.Module):

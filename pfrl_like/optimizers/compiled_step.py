@@ -49,7 +49,7 @@ class CompiledStep:
         if type(optimizer) not in DESCENTS:
             known = ", ".join(kind.__name__ for kind in DESCENTS)
             raise TypeError(
-                f"compile=True knows the optimisers {known} of torch.optim, got {type(optimizer).__name__}; "
+                f"compile=True knows the optimisers {known}, got {type(optimizer).__name__}; "
                 "use one of them, or leave compile out"
             )
         self.loss = loss

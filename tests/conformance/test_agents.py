@@ -7,7 +7,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from agent_parts import COMBINATIONS, make_agent
+from agent_parts import COMBINATIONS, make_agent, sparing
 from gymnasium.vector import AutoresetMode
 
 from pfrl_like.agents import DQN, DoubleDQN
@@ -21,7 +21,9 @@ from pfrl_like.testing import Chain, ChainQFunction, check_agent
 GAMMA = 0.9
 
 
-@pytest.mark.parametrize(("agent", "buffer", "recurrent"), COMBINATIONS)
+@pytest.mark.parametrize(
+    ("agent", "buffer", "recurrent"), sparing(COMBINATIONS, ("3-step prioritized", False), ("episodic", True))
+)
 def test_agent_keeps_the_contracts(agent: str, buffer: str, recurrent: bool) -> None:
     check_agent(functools.partial(make_agent, agent, buffer, recurrent))
 

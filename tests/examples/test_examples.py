@@ -32,7 +32,18 @@ def test_parts_are_checked(run):
     assert "every part keeps its contracts" in run("check_your_parts.py")
 
 
-@pytest.mark.parametrize("example", [name for name in NAMES if name != "check_your_parts.py"])
+#: These start processes, or learn from frames, for which a shorter way stands in a default run.
+LONG = ("atari/train_dqn_batch_ale.py", "atari/train_categorical_dqn_ale.py")
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in LONG else [])
+        for name in NAMES
+        if name != "check_your_parts.py"
+    ],
+)
 def test_example_runs_a_hundred_steps(example, run):
     arguments = {"gym": EARLY, "atari": EARLY_PIXELS + SHORT_GAMES, "minatar": EARLY_PIXELS}
     for package in {"atari": ["ale_py"], "minatar": ["minatar"]}.get(example.split("/")[0], []):
@@ -44,22 +55,15 @@ def test_example_runs_a_hundred_steps(example, run):
 @pytest.mark.parametrize(
     ("example", "choice"),
     [
-        pytest.param(
-            "atari/train_dqn_ale.py",
-            ["--arch", "nips", "--agent", "PAL", "--prioritized", "--num-step-return", "3"],
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "atari/train_dqn_ale.py",
-            ["--arch", "dueling", "--noisy-net-sigma", "0.5", "--no-clip-delta"],
-            marks=pytest.mark.slow,
-        ),
+        ("atari/train_dqn_ale.py", ["--arch", "nips", "--agent", "PAL", "--prioritized", "--num-step-return", "3"]),
+        ("atari/train_dqn_ale.py", ["--arch", "dueling", "--noisy-net-sigma", "0.5", "--no-clip-delta"]),
         ("atari/train_categorical_dqn_ale.py", ["--agent", "Rainbow"]),
         ("atari/train_drqn_ale.py", ["--recurrent", "--flicker", "--no-frame-stack", "--episodic-update-len", "4"]),
         ("minatar/train_dqn_minatar.py", ["--agent", "Rainbow", "--env", "SpaceInvaders"]),
-        pytest.param("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"], marks=pytest.mark.slow),
+        ("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"]),
     ],
 )
+@pytest.mark.slow
 def test_choices_of_the_pixel_examples_run(example, choice, run):
     pytest.importorskip("minatar" if example.startswith("minatar") else "ale_py")
     games = [] if example.startswith("minatar") else SHORT_GAMES

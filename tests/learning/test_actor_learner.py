@@ -80,6 +80,7 @@ def test_returns_over_three_steps_are_those_of_the_random_policy_and_the_bootstr
     assert (values > 0.5 * optimal).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", [EpisodicReplayBuffer, PrioritizedEpisodicReplayBuffer])
 def test_a_recurrent_network_finds_the_values(tmp_path: Path, buffer: Any) -> None:
     q_function = RecurrentSequential(nn.GRU(SIZE + 1, 16), nn.Linear(16, 2), DiscreteActionValueHead())

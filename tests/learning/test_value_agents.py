@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import AGENTS, MAKE_BUFFER
+from agent_parts import AGENTS, MAKE_BUFFER, sparing
 from torch import nn
 
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuantileDiscreteActionValue
@@ -145,8 +145,11 @@ def learnt_values(agent: DQN) -> Any:
 
 @pytest.mark.parametrize(
     ("agent", "task", "way"),
-    [(agent, task, "online") for agent in AGENTS for task in TASKS]
-    + [(agent, "truncated", way) for agent in AGENTS for way in ("batch", "offline")],
+    sparing(
+        [(agent, task, "online") for agent in AGENTS for task in TASKS]
+        + [(agent, "truncated", way) for agent in AGENTS for way in ("batch", "offline")],
+        ("truncated", "online"),
+    ),
 )
 def test_agent_learns_the_values_of_the_chain(agent: str, task: str, way: str, tmp_path: Path) -> None:
     one, chain = make_agent(agent), TASKS[task]
@@ -261,7 +264,7 @@ def play(agent: DQN, env: Any) -> list[float]:
     return returns
 
 
-@pytest.mark.parametrize("agent", ["QRDQN", "IQN", "FQF"])
+@pytest.mark.parametrize("agent", ["QRDQN", "IQN", pytest.param("FQF", marks=pytest.mark.slow)])
 def test_quantiles_of_a_random_return_are_learnt(agent: str) -> None:
     # State 1 earns a reward uniform on [0, 40] and ends: its quantile at tau is 40 tau. State 0 earns nothing and leads
     # there: 20 tau. The range is wide because the Huber loss bends quantiles that are less than about 1 apart.

@@ -1,12 +1,13 @@
 """Action masks count in acting, exploring, storing and targets, wherever they come from."""
 
+import itertools
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
-from agent_parts import AGENTS, make_agent, make_q_function
+from agent_parts import AGENTS, make_agent, make_q_function, sparing
 from gymnasium import spaces
 from torch import nn
 
@@ -74,9 +75,10 @@ def make_masked_agent(agent: str = "DQN", recurrent: bool = False, epsilon: floa
     return make_agent(agent, recurrent=recurrent, q_function=q_function, **{"explorer": explorer, **options})
 
 
-@pytest.mark.parametrize("where", ["info", "obs"])
-@pytest.mark.parametrize("recurrent", [False, True])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(
+    ("agent", "recurrent", "where"),
+    sparing(itertools.product(AGENTS, [False, True], ["info", "obs"]), (False, "info")),
+)
 def test_agents_never_choose_a_forbidden_action(agent: str, recurrent: bool, where: str, tmp_path: Any) -> None:
     one = make_masked_agent(agent, recurrent)
     train_agent(one, MaskedEnv(where), 60, tmp_path)  # the environment raises

@@ -2,12 +2,13 @@
 
 import copy
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from agent_parts import AGENTS, BUFFERS, RECURRENT_BUFFERS, make_agent, make_q_function
+from agent_parts import AGENTS, BUFFERS, RECURRENT_BUFFERS, make_agent, make_q_function, sparing
 from torch import nn
 
 from pfrl_like.agents import DQN
@@ -30,8 +31,10 @@ def make_batch(n: int = 4) -> Batch:
     return Batch(obs, torch.randint(2, (n,)), torch.randn(n), next_obs, torch.full((n,), 0.9))
 
 
-@pytest.mark.parametrize("buffer", [*BUFFERS, *RECURRENT_BUFFERS])
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(
+    ("agent", "buffer"),
+    sparing(itertools.product(AGENTS, [*BUFFERS, *RECURRENT_BUFFERS]), ("uniform",), ("prioritized episodic",)),
+)
 def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def even(value: ImplicitQuantileActionValue, n: int) -> torch.Tensor:
         """The same fractions for every row: the rows of sequences come in another order."""
