@@ -91,8 +91,8 @@ FAULTS = (
     Fault(
         "a target network that never moves",
         "agents/off_policy_agent.py",
-        "synchronize_parameters(self.model, self.target_model,",
-        "synchronize_parameters(self.target_model, self.target_model,",
+        "synchronize_parameters(online, target,",
+        "synchronize_parameters(target, target,",
     ),
 )
 
