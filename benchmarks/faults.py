@@ -54,13 +54,13 @@ class Fault:
 FAULTS = (
     Fault(
         "the sign of the TD error",
-        "action_value.py",
+        "action_value/base.py",
         "error = target - value  #",
         "error = value - target  #",
     ),
     Fault(
         "the sign of the TD error of targets that are numbers",
-        "action_value.py",
+        "action_value/base.py",
         "error = target - value\n",
         "error = value - target\n",
     ),
