@@ -52,7 +52,7 @@ class DiscreteActionValue(ActionValue):
     @property
     def device(self) -> torch.device:
         """Where the values are."""
-        return self.q_values.device
+        return self.params[0].device
 
     @property
     def params(self) -> tuple[Tensor, ...]:

@@ -52,11 +52,6 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         return self.q_dist.shape[1]
 
     @property
-    def device(self) -> torch.device:
-        """Where the distributions are."""
-        return self.q_dist.device
-
-    @property
     def params(self) -> tuple[Tensor, ...]:
         """(q_dist,)."""
         return (self.q_dist,)

@@ -94,11 +94,6 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
             return self.quantile_function(one, one.new_full((1, 1), 0.5)).shape[2]
 
     @property
-    def device(self) -> torch.device:
-        """Where the features are."""
-        return self.features.device
-
-    @property
     def params(self) -> tuple[Tensor, ...]:
         """(features,)."""
         return (self.features,)

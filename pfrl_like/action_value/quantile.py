@@ -57,11 +57,6 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         return self.quantiles.shape[2]
 
     @property
-    def device(self) -> torch.device:
-        """Where the quantiles are."""
-        return self.quantiles.device
-
-    @property
     def params(self) -> tuple[Tensor, ...]:
         """(quantiles,)."""
         return (self.quantiles,)
