@@ -263,8 +263,9 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         if self._updates_left == 0:
             self.sync_target_network()
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
-        buffers = [buffer for module in self._with_moments for buffer in module.buffers()]
-        moments = [buffer.clone() for buffer in buffers]
+        moments: list[tuple[Tensor, Tensor]] = []
+        for module in self._with_moments:
+            moments += [(buffer, buffer.clone()) for buffer in module.buffers()]
         try:
             if self._compiled is not None:
                 td_error, stats = self._compiled(ready)
@@ -274,7 +275,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
                 loss, td_error, stats = self.loss(ready)
                 self.gradient_steps["optimizer"](loss)
         except NonFiniteError as error:
-            for buffer, moment in zip(buffers, moments, strict=True):
+            for buffer, moment in moments:
                 buffer.copy_(moment)  # the forward pass has brought the bad values into the running moments
             if self.device.type == "cpu":  # on a GPU it is not the batch that was bad, but one of the last hundred
                 error.batch = batch
