@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any, Self, cast
 
 import torch
-from torch import nn
 
 from pfrl_like.agents.actor import STEPS, ActorFactory
 from pfrl_like.agents.learner import FailureEvent, Hook, Learner, Pace
@@ -28,7 +27,7 @@ from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.fair_lock import FairLock
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
-#: What else an acting copy does without.
+#: What an acting copy does without, beside what is saved.
 _LEFT_BEHIND = ("gradient_steps", "_with_moments", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
@@ -43,8 +42,7 @@ class ActorLearnerMixin:
     def acting_copy(self) -> Self:
         """A copy that chooses actions as this agent does, on the CPU, and has nothing to learn with."""
         acting: Any = copy.copy(self)
-        learning = [name for name, value in vars(self).items() if isinstance(value, nn.Module | torch.optim.Optimizer)]
-        for name in (*learning, *self.saved_attributes, *_LEFT_BEHIND):
+        for name in (*self.saved_attributes, *_LEFT_BEHIND):
             setattr(acting, name, None)
         for name in self.acting_attributes:
             setattr(acting, name, frozen_copy(getattr(self, name)).cpu())
