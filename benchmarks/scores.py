@@ -27,7 +27,8 @@ from torch import nn
 import pfrl_like
 from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils, wrappers
 from pfrl_like.action_value import DistributionalDiscreteActionValue
-from pfrl_like.nn import RecurrentSequential
+from pfrl_like.nn import RecurrentSequential, to_factorized_noisy
+from pfrl_like.q_functions.dueling_dqn import dueling
 
 RESULTS = Path(__file__).parent / "results" / "scores.jsonl"
 EPISODES = 20
@@ -58,6 +59,33 @@ class AtomsHead(nn.Module):
         return DistributionalDiscreteActionValue(probabilities, self.z_values)
 
 
+class DuelingAtomsHead(nn.Module):
+    """The last layer of Rainbow: the same as `AtomsHead`, from one layer for the state and one for the advantages."""
+
+    def __init__(self, n_inputs: int, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
+        super().__init__()
+        self.value = nn.Linear(n_inputs, n_atoms)
+        self.advantage = nn.Linear(n_inputs, n_actions * n_atoms)
+        self.shape = (-1, n_actions, n_atoms)
+        self.register_buffer("z_values", torch.linspace(v_min, v_max, n_atoms))
+
+    def forward(self, hidden: torch.Tensor) -> DistributionalDiscreteActionValue:
+        logits = dueling(self.value(hidden).unsqueeze(1), self.advantage(hidden).reshape(self.shape))
+        return DistributionalDiscreteActionValue(logits.softmax(dim=2), self.z_values)
+
+
+def minatar_breakout() -> gymnasium.Env:
+    """Breakout of MinAtar with the three actions that do something; a game that does not end is cut off."""
+    from minatar.gym import BaseEnv
+
+    return gymnasium.wrappers.TimeLimit(BaseEnv("breakout", use_minimal_action_set=True), 5_000)
+
+
+def channels_first(pixels: np.ndarray) -> np.ndarray:
+    """[..., 10, 10, C] as [..., C, 10, 10] in floats; the replay buffer keeps the game's own bools."""
+    return np.moveaxis(pixels, -1, -3).astype(np.float32)
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     make_env: Callable[[], gymnasium.Env]
@@ -78,6 +106,7 @@ TASKS = {
     "acrobot": Task(lambda: gymnasium.make("Acrobot-v1"), 100_000, -85.0, 5, ("DQN",)),
     "mountaincar": Task(lambda: gymnasium.make("MountainCar-v0"), 120_000, -110.0, 5, ("DQN",)),
     "lunarlander": Task(lambda: gymnasium.make("LunarLander-v3"), 300_000, 240.0, 5, ("DoubleDQN",)),
+    "minatar-breakout": Task(minatar_breakout, 500_000, 10.0, 2, ("DQN", "Rainbow")),
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
@@ -172,6 +201,22 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "max_grad_norm": 10.0,
         },
     },
+    # Network, buffer, exploration and target as in arXiv:1903.03176, the optimiser and the interval as in 2011.14826.
+    "minatar-breakout": {
+        "hidden": 128,
+        "lr": 2.5e-4,
+        "adam_eps": 3.125e-4,
+        "gamma": 0.99,
+        "capacity": 100_000,
+        "end_epsilon": 0.1,
+        "exploration_steps": 100_000,
+        "agent": {
+            "replay_start_size": 5_000,
+            "minibatch_size": 32,
+            "update_interval": 4,
+            "target_update_interval": 1_000,
+        },
+    },
 }
 
 _IQN = {
@@ -186,6 +231,12 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("cartpole", "DoubleIQN"): _IQN,
     # The learning rate of the fractions is that of the rest times `fraction_lr`.
     ("cartpole", "FQF"): {"n_cosines": 64, "n_fractions": 8, "entropy_coeff": 1e-3, "fraction_lr": 1e-3},
+    ("minatar-breakout", "Rainbow"): {
+        "num_steps": 3,
+        "prioritized": {"alpha": 0.5, "beta0": 0.4, "betasteps": 123_750},
+        "noisy_sigma": 0.5,
+        "atoms": {"n_atoms": 51, "v_min": 0.0, "v_max": 20.0},  # a brick takes some 6 steps: 1 / 6 / (1 - gamma)
+    },
 }
 
 
@@ -217,6 +268,8 @@ def make_head(name: str, n_actions: int, settings: dict[str, Any]) -> nn.Module:
 def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     """The parts of one run, as a user would put them together."""
     settings = settings_of(task, name)
+    if task == "minatar-breakout":
+        return make_minatar_agent(name, settings, env)
     n_inputs, n_actions, hidden = env.observation_space.shape[0], env.action_space.n, settings["hidden"]
     recurrent = task == "cartpole-po"
     head = make_head(name, n_actions, settings)
@@ -242,6 +295,29 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     return getattr(agents, name)(
         q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent, **settings["agent"]
     )
+
+
+def make_minatar_agent(name: str, settings: dict[str, Any], env: gymnasium.Env) -> Any:
+    """The same for pixels, with the network of arXiv:1903.03176; Rainbow as in arXiv:1710.02298."""
+    n_actions, hidden = env.action_space.n, settings["hidden"]
+    rainbow = name == "Rainbow"
+    head = DuelingAtomsHead(hidden, n_actions, **settings["atoms"]) if rainbow else make_head(name, n_actions, settings)
+    convolution = nn.Conv2d(env.observation_space.shape[2], 16, 3)
+    q_function = nn.Sequential(convolution, nn.ReLU(), nn.Flatten(), nn.Linear(1_024, hidden), nn.ReLU(), head)
+    if rainbow:
+        to_factorized_noisy(q_function, settings["noisy_sigma"])
+        explorer: Any = explorers.Greedy()
+        buffer: Any = replay_buffers.PrioritizedReplayBuffer(
+            settings["capacity"], num_steps=settings["num_steps"], **settings["prioritized"]
+        )
+    else:
+        explorer = explorers.LinearDecayEpsilonGreedy(
+            1.0, settings["end_epsilon"], settings["exploration_steps"], env.action_space.sample
+        )
+        buffer = replay_buffers.ReplayBuffer(settings["capacity"])
+    optimizer = torch.optim.Adam(q_function.parameters(), lr=settings["lr"], eps=settings["adam_eps"])
+    kind = agents.CategoricalDoubleDQN if rainbow else getattr(agents, name)
+    return kind(q_function, optimizer, buffer, settings["gamma"], explorer, phi=channels_first, **settings["agent"])
 
 
 def run(job: tuple[str, str, int]) -> dict[str, Any]:
