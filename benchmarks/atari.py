@@ -29,7 +29,7 @@ import torch
 from torch import nn
 
 ROOT = Path(__file__).parents[1]
-GAME = "PongNoFrameskip-v4"
+GAME = "ALE/Pong-v5"
 LIBRARIES = ("pfrl_like", "pfrl", "stable_baselines3")
 REPLAY_START = 1_000
 WARM_STEPS = 1_200  # not measured
@@ -87,7 +87,7 @@ def resident_bytes() -> int:
 
 def make_frames() -> gymnasium.Env:
     """Grey frames [84, 84] by gymnasium's wrappers, rewards clipped."""
-    env = gymnasium.wrappers.AtariPreprocessing(gymnasium.make(GAME), terminal_on_life_loss=True)
+    env = gymnasium.wrappers.AtariPreprocessing(gymnasium.make(GAME, frameskip=1), terminal_on_life_loss=True)
     return gymnasium.wrappers.TransformReward(env, lambda reward: float(np.sign(reward)))
 
 

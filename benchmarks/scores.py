@@ -54,9 +54,23 @@ class AtomsHead(nn.Module):
         self.shape = (-1, n_actions, n_atoms)
         self.register_buffer("z_values", torch.linspace(v_min, v_max, n_atoms))
 
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.linear(hidden).reshape(self.shape)
+
     def forward(self, hidden: torch.Tensor) -> DistributionalDiscreteActionValue:
-        probabilities = self.linear(hidden).reshape(self.shape).softmax(dim=2)
-        return DistributionalDiscreteActionValue(probabilities, self.z_values)
+        return DistributionalDiscreteActionValue(self.logits(hidden).softmax(dim=2), self.z_values)
+
+
+class RainbowHead(AtomsHead):
+    """The last layer of Rainbow: advantages and a value of every atom, with noise in the weights."""
+
+    def __init__(self, n_inputs: int, n_actions: int, n_atoms: int, v_min: float, v_max: float, noise: float) -> None:
+        super().__init__(n_inputs, n_actions, n_atoms, v_min, v_max)
+        self.value = nn.Linear(n_inputs, n_atoms)
+        to_factorized_noisy(self, sigma_scale=noise)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return dueling(self.value(hidden).unsqueeze(1), super().logits(hidden))
 
 
 class DuelingAtomsHead(nn.Module):
@@ -97,7 +111,7 @@ class Task:
 
 VARIANTS = (
     *("DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN", "QRDQN", "IQN", "DoubleIQN", "FQF"),
-    *("AL", "PAL", "DoublePAL", "DPP"),
+    *("AL", "PAL", "DoublePAL", "DPP", "Rainbow"),
 )
 
 TASKS = {
@@ -221,11 +235,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 _IQN = {
     "n_cosines": 64,
-    "agent": {"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 32},
+    "agent": {
+        **{"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 32},
+        "act_deterministically": True,
+    },
 }
 
 #: What single agents have in place of that, or beside it.
 OWN: dict[tuple[str, str], dict[str, Any]] = {
+    ("cartpole", "AL"): {"agent": {"alpha": 0.5}},
+    ("cartpole", "DPP"): {"agent": {"eta": 10.0}},
+    # Explores by the noise alone; beta reaches 1 with the last update.
+    ("cartpole", "Rainbow"): {
+        "prioritized": {"alpha": 0.5, "beta0": 0.4, "betasteps": 24_500, "normalize_by_max": "memory"},
+        "noise": 0.5,
+    },
     ("cartpole", "QRDQN"): {"n_quantiles": 51},
     ("cartpole", "IQN"): _IQN,
     ("cartpole", "DoubleIQN"): _IQN,
@@ -251,6 +275,8 @@ def make_head(name: str, n_actions: int, settings: dict[str, Any]) -> nn.Module:
     hidden = settings["hidden"]
     if name.startswith("Categorical"):
         return AtomsHead(hidden, n_actions, **settings["atoms"])
+    if name == "Rainbow":
+        return RainbowHead(hidden, n_actions, **settings["atoms"], noise=settings["noise"])
     if name == "QRDQN":
         shape = settings["n_quantiles"], int(n_actions)
         layers = nn.Sequential(nn.Linear(hidden, math.prod(shape)), nn.Unflatten(1, shape))
@@ -285,14 +311,18 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
             if prioritized
             else replay_buffers.ReplayBuffer(**shape)
         )
-    explorer = explorers.LinearDecayEpsilonGreedy(
-        1.0, settings["end_epsilon"], settings["exploration_steps"], env.action_space.sample
+    explorer: Any = (
+        explorers.Greedy()
+        if name == "Rainbow"
+        else explorers.LinearDecayEpsilonGreedy(
+            1.0, settings["end_epsilon"], settings["exploration_steps"], env.action_space.sample
+        )
     )
     groups: Any = q_function.parameters()
     if name == "FQF":
         groups = q_functions.fqf_parameter_groups(q_function, lr_factor=settings["fraction_lr"])
     optimizer = torch.optim.Adam(groups, lr=settings["lr"])
-    return getattr(agents, name)(
+    return getattr(agents, {"Rainbow": "CategoricalDoubleDQN"}.get(name, name))(
         q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent, **settings["agent"]
     )
 
