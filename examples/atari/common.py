@@ -3,6 +3,7 @@
 import argparse
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from pfrl_like import experiments, replay_buffers, utils, wrappers
+from pfrl_like import experiments, explorers, replay_buffers, utils, wrappers
 from pfrl_like.wrappers import atari_wrappers
 
 LOAD_HELP = "directory of a saved agent, of this script or of PFRL (model.pt, target_model.pt, optimizer.pt)"
@@ -105,14 +106,27 @@ def make_replay_buffer(args: argparse.Namespace) -> replay_buffers.ReplayBuffer:
     return replay_buffers.PrioritizedReplayBuffer(10**6, 0.6, 0.4, updates, num_steps=args.num_step_return)
 
 
-def schedule(args: argparse.Namespace) -> dict[str, Any]:
-    """The agents' arguments that say when and from how much they learn, and on which device."""
+def make_explorer(args: argparse.Namespace, n_actions: int) -> explorers.LinearDecayEpsilonGreedy:
+    """Random actions at first, then fewer and fewer."""
+    random_action = partial(draw, n_actions)
+    return explorers.LinearDecayEpsilonGreedy(1.0, args.final_epsilon, args.final_exploration_frames, random_action)
+
+
+def draw(n_actions: int) -> int:
+    """An action, from NumPy's global stream of the process that calls."""
+    return np.random.randint(n_actions)
+
+
+def agent_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments that these agents share: when and from how much they learn, what they see, on which device."""
     return {
+        "gamma": 0.99,
         "gpu": args.gpu,
         "replay_start_size": args.replay_start_size,
         "minibatch_size": args.batch_size,
         "update_interval": args.update_interval,
         "target_update_interval": args.target_update_interval,
+        "phi": phi,
     }
 
 
@@ -124,11 +138,15 @@ def begin(args: argparse.Namespace) -> str:
     return experiments.prepare_output_dir(args, args.outdir)
 
 
-def run(args: argparse.Namespace, agent: Any, outdir: str, eval_env: Any, train: Callable[..., Any]) -> None:
-    """Load the agent that the flags name, then demonstrate it, or train it and say where it is.
-
-    `train` is a function of `experiments` that has its agent and environments already.
-    """
+def run(
+    args: argparse.Namespace,
+    agent: Any,
+    outdir: str,
+    env: Any,
+    eval_env: Any,
+    train: Callable[..., Any] = experiments.train_agent_with_evaluation,
+) -> None:
+    """Load the agent that the flags name, then demonstrate it, or train it and say where it is."""
     if args.load_pretrained:
         agent.load(Path(args.load_pretrained) / args.pretrained_type)
     if args.load:
@@ -137,6 +155,9 @@ def run(args: argparse.Namespace, agent: Any, outdir: str, eval_env: Any, train:
         show(experiments.eval_performance(eval_env, agent, args.eval_n_steps, args.eval_n_runs))
         return
     train(
+        agent,
+        env,
+        eval_env=eval_env,
         steps=args.steps,
         outdir=outdir,
         eval_n_steps=args.eval_n_steps,

@@ -1,14 +1,12 @@
 """Categorical DQN (C51, arXiv:1707.06887), plain or double, on an Atari game; needs ale-py: the extra `atari`."""
 
 import argparse
-from functools import partial
 
 import common
-import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, experiments, explorers
+from pfrl_like import agents, explorers
 from pfrl_like import nn as pnn
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 
@@ -50,24 +48,17 @@ def main() -> None:
         nn.Linear(512, n_actions * args.n_atoms),
         DistributionalHead(n_actions, args.n_atoms, args.v_min, args.v_max),
     )
-    explorer: explorers.Greedy | explorers.LinearDecayEpsilonGreedy = explorers.LinearDecayEpsilonGreedy(
-        1.0, args.final_epsilon, args.final_exploration_frames, lambda: np.random.randint(n_actions)
-    )
     if args.noisy_net_sigma is not None:
         pnn.to_factorized_noisy(q_function, sigma_scale=args.noisy_net_sigma)
-        explorer = explorers.Greedy()
     agent = getattr(agents, args.agent)(
         q_function,
         torch.optim.Adam(q_function.parameters(), lr=args.lr, eps=1e-2 / args.batch_size),
         common.make_replay_buffer(args),
-        gamma=0.99,
-        explorer=explorer,
+        explorer=common.make_explorer(args, n_actions) if args.noisy_net_sigma is None else explorers.Greedy(),
         batch_accumulator="mean",
-        phi=common.phi,
-        **common.schedule(args),
+        **common.agent_options(args),
     )
-    train = partial(experiments.train_agent_with_evaluation, agent, env, eval_env=eval_env)
-    common.run(args, agent, outdir, eval_env, train)
+    common.run(args, agent, outdir, env, eval_env)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,9 @@ from functools import partial
 from typing import Any
 
 import common
-import numpy as np
 from torch import nn
 
-from pfrl_like import agents, experiments, explorers, optimizers, q_functions
+from pfrl_like import agents, experiments, optimizers, q_functions
 from pfrl_like import nn as pnn
 from pfrl_like.initializers import init_chainer_default
 
@@ -32,10 +31,6 @@ def make_env(args: argparse.Namespace, process_idx: int, test: bool) -> Any:
     return common.make_env(args, args.seed * args.num_envs + process_idx, test)
 
 
-def random_action(n_actions: int) -> int:
-    return np.random.randint(n_actions)
-
-
 def main() -> None:
     args = parse_args()
     outdir = common.begin(args)
@@ -50,25 +45,24 @@ def main() -> None:
         q_function,
         optimizers.RMSpropEpsInsideSqrt(q_function.parameters(), lr=args.lr, alpha=0.95, eps=1e-2, centered=True),
         common.make_replay_buffer(args),
-        gamma=0.99,
-        explorer=explorers.LinearDecayEpsilonGreedy(
-            1.0, args.final_epsilon, args.final_exploration_frames, partial(random_action, n_actions)
-        ),
+        explorer=common.make_explorer(args, n_actions),
         batch_accumulator="sum",
-        phi=common.phi,
-        **{**common.schedule(args), "target_update_interval": target_interval},
+        **{**common.agent_options(args), "target_update_interval": target_interval},
     )
-    train = partial(
-        experiments.train_agent_actor_learner,
-        agent,
-        partial(make_env, args),
-        n_actors=args.num_envs,
-        n_updates=args.n_updates,
-        actor_update_interval=args.actor_update_interval,
-        updates_per_step=None if args.free else 1 / args.update_interval,
-        random_seeds=[args.seed * args.num_envs + i for i in range(args.num_envs)],
-    )
-    common.run(args, agent, outdir, eval_env, train)
+
+    def train(agent: Any, make_game: Any, eval_env: Any, **options: Any) -> None:  # an actor evaluates, in its own game
+        experiments.train_agent_actor_learner(
+            agent,
+            make_game,
+            n_actors=args.num_envs,
+            n_updates=args.n_updates,
+            actor_update_interval=args.actor_update_interval,
+            updates_per_step=None if args.free else 1 / args.update_interval,
+            random_seeds=[args.seed * args.num_envs + i for i in range(args.num_envs)],
+            **options,
+        )
+
+    common.run(args, agent, outdir, partial(make_env, args), eval_env, train)
     print(f"{agent.optim_t} updates in {agent.t} steps")
 
 

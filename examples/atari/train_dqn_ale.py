@@ -5,14 +5,12 @@ directory of the agent that it saved.
 """
 
 import argparse
-from functools import partial
 
 import common
-import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, experiments, explorers, optimizers, q_functions
+from pfrl_like import agents, explorers, optimizers, q_functions
 from pfrl_like import nn as pnn
 from pfrl_like.initializers import init_chainer_default
 
@@ -61,25 +59,18 @@ def main() -> None:
     n_actions = env.action_space.n
 
     q_function = make_q_function(args.arch, n_actions)
-    explorer: explorers.Greedy | explorers.LinearDecayEpsilonGreedy = explorers.LinearDecayEpsilonGreedy(
-        1.0, args.final_epsilon, args.final_exploration_frames, lambda: np.random.randint(n_actions)
-    )
     if args.noisy_net_sigma is not None:
         pnn.to_factorized_noisy(q_function, sigma_scale=args.noisy_net_sigma)
-        explorer = explorers.Greedy()
     agent = getattr(agents, args.agent)(
         q_function,
         optimizers.RMSpropEpsInsideSqrt(q_function.parameters(), lr=args.lr, alpha=0.95, eps=1e-2, centered=True),
         common.make_replay_buffer(args),
-        gamma=0.99,
-        explorer=explorer,
+        explorer=common.make_explorer(args, n_actions) if args.noisy_net_sigma is None else explorers.Greedy(),
         clip_delta=args.clip_delta,
         batch_accumulator="sum",
-        phi=common.phi,
-        **common.schedule(args),
+        **common.agent_options(args),
     )
-    train = partial(experiments.train_agent_with_evaluation, agent, env, eval_env=eval_env)
-    common.run(args, agent, outdir, eval_env, train)
+    common.run(args, agent, outdir, env, eval_env)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,9 @@ import argparse
 from functools import partial
 
 import common
-import numpy as np
 from torch import nn
 
-from pfrl_like import agents, envs, experiments, explorers, optimizers, q_functions, wrappers
+from pfrl_like import agents, envs, experiments, optimizers, q_functions, wrappers
 from pfrl_like import nn as pnn
 from pfrl_like.initializers import init_chainer_default
 
@@ -44,17 +43,12 @@ def main() -> None:
         q_function,
         optimizers.RMSpropEpsInsideSqrt(q_function.parameters(), lr=args.lr, alpha=0.95, eps=1e-2, centered=True),
         common.make_replay_buffer(args),
-        gamma=0.99,
-        explorer=explorers.LinearDecayEpsilonGreedy(
-            1.0, args.final_epsilon, args.final_exploration_frames, lambda: np.random.randint(n_actions)
-        ),
+        explorer=common.make_explorer(args, n_actions),
         clip_delta=args.clip_delta,
         batch_accumulator="sum",
-        phi=common.phi,
-        **common.schedule(args),
+        **common.agent_options(args),
     )
-    train = partial(experiments.train_agent_batch_with_evaluation, agent, env, eval_env=eval_env)
-    common.run(args, agent, outdir, eval_env, train)
+    common.run(args, agent, outdir, env, eval_env, experiments.train_agent_batch_with_evaluation)
     env.close()
     eval_env.close()
 

@@ -5,14 +5,12 @@ For example, one frame at a time, half of them dark: `python examples/atari/trai
 """
 
 import argparse
-from functools import partial
 
 import common
-import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers
+from pfrl_like import agents, q_functions, replay_buffers
 from pfrl_like import nn as pnn
 
 
@@ -53,18 +51,13 @@ def main() -> None:
         q_function,
         torch.optim.Adam(q_function.parameters(), lr=args.lr, eps=1e-4),
         replay_buffer,
-        gamma=0.99,
-        explorer=explorers.LinearDecayEpsilonGreedy(
-            1.0, args.final_epsilon, args.final_exploration_frames, lambda: np.random.randint(n_actions)
-        ),
+        explorer=common.make_explorer(args, n_actions),
         batch_accumulator="mean",
-        phi=common.phi,
         episodic_update_len=args.episodic_update_len if args.recurrent else None,
         recurrent=args.recurrent,
-        **common.schedule(args),
+        **common.agent_options(args),
     )
-    train = partial(experiments.train_agent_with_evaluation, agent, env, eval_env=eval_env)
-    common.run(args, agent, outdir, eval_env, train)
+    common.run(args, agent, outdir, env, eval_env)
 
 
 if __name__ == "__main__":

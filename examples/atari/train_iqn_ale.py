@@ -4,14 +4,12 @@ When training has ended, the agent of the best evaluation plays once more.
 """
 
 import argparse
-from functools import partial
 
 import common
-import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers
+from pfrl_like import agents, q_functions, replay_buffers
 
 
 def parse_args() -> argparse.Namespace:
@@ -47,20 +45,15 @@ def main() -> None:
         q_function,
         torch.optim.Adam(q_function.parameters(), lr=args.lr, eps=1e-2 / args.batch_size),
         replay_buffers.ReplayBuffer(10**6),
-        gamma=0.99,
-        explorer=explorers.LinearDecayEpsilonGreedy(
-            1.0, args.final_epsilon, args.final_exploration_frames, lambda: np.random.randint(n_actions)
-        ),
+        explorer=common.make_explorer(args, n_actions),
         quantile_thresholds_N=args.quantile_thresholds_N,
         quantile_thresholds_N_prime=args.quantile_thresholds_N_prime,
         quantile_thresholds_K=args.quantile_thresholds_K,
         act_deterministically=args.act_deterministically,
         batch_accumulator=args.batch_accumulator,
-        phi=common.phi,
-        **common.schedule(args),
+        **common.agent_options(args),
     )
-    train = partial(experiments.train_agent_with_evaluation, agent, env, eval_env=eval_env)
-    common.run(args, agent, outdir, eval_env, train)
+    common.run(args, agent, outdir, env, eval_env)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,11 @@ training has ended, the agent of the best evaluation plays once more.
 """
 
 import argparse
-from functools import partial
 
 import common
 import torch
 
-from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers
+from pfrl_like import agents, explorers, q_functions, replay_buffers
 from pfrl_like import nn as pnn
 
 
@@ -49,14 +48,11 @@ def main() -> None:
         q_function,
         torch.optim.Adam(q_function.parameters(), lr=args.lr, eps=1.5e-4),
         replay_buffer,
-        gamma=0.99,
         explorer=explorers.Greedy(),
         batch_accumulator="mean",
-        phi=common.phi,
-        **common.schedule(args),
+        **common.agent_options(args),
     )
-    train = partial(experiments.train_agent_with_evaluation, agent, env, eval_env=eval_env)
-    common.run(args, agent, outdir, eval_env, train)
+    common.run(args, agent, outdir, env, eval_env)
 
 
 if __name__ == "__main__":
