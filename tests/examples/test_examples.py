@@ -96,6 +96,15 @@ def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
     assert "mean:" in run("atari/train_dqn_ale.py", *demo, *pretrained)
 
 
+def test_a_saved_minatar_agent_can_be_demonstrated(run):
+    pytest.importorskip("minatar")
+    agent = ["--agent", "IQN", "--env", "Breakout"]
+    told = (
+        run("minatar/train_dqn_minatar.py", "--steps", "5", "--eval-interval", "9", *agent).split("--load ")[1].strip()
+    )
+    assert "mean:" in run("minatar/train_dqn_minatar.py", *agent, "--demo", "--load", told, "--eval-n-runs", "1")
+
+
 @pytest.mark.slow
 def test_evaluations_of_so_many_steps_choose_the_agent_that_plays_at_last(run):
     pytest.importorskip("ale_py")
