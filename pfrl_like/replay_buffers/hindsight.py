@@ -134,7 +134,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             ValueError: If more are asked for than the buffer holds, or a function gives something unfit.
         """
         if not 0 <= num_experiences <= len(self):
-            raise ValueError(f"num_experiences: got {num_experiences}, expected at most {len(self)}, the items held")
+            raise ValueError(f"num_experiences: got {num_experiences}, expected 0 to {len(self)}, the items held")
         if not num_experiences:
             return []
         drawn = self._draw_windows(num_experiences)
@@ -156,10 +156,13 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
-            ValueError: If `n` is larger than the buffer, or a function gives something unfit.
+            ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or a function gives something
+                unfit.
         """
         if not 0 <= n <= len(self):
-            raise ValueError(f"n: got {n}, expected at most {len(self)}, the number of items held")
+            raise ValueError(f"n: got {n}, expected 0 to {len(self)}, the items held")
+        if self._columns.obs is None:
+            raise ValueError("nothing was ever stored, so that nobody knows the form of a batch")
         drawn = self._draw_windows(n)
         length = drawn.there.sum(axis=0)
         last = length - 1, np.arange(n)

@@ -269,6 +269,12 @@ class PersistentBuffer(ReplayBuffer):
 
     # State
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} can neither be copied nor pickled, because its directory has one writer: open a "
+            f"buffer in another directory with ancestor={self.dirname!r}"
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """The whole content, as of the buffer in memory; it is on the disk of the directory, too."""
         self.sync()

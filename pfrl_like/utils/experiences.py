@@ -110,7 +110,7 @@ def column(steps: Sequence[Transition], name: str) -> Any:
 
 
 def stack(values: Sequence[Any]) -> Any:
-    """Stack arrays, numbers or nested dicts and tuples of them along a new first axis, as tensors; list what is none."""
+    """Stack arrays, numbers or nested dicts and tuples of them along a new first axis, as tensors; list objects."""
     if isinstance(values[0], Mapping):
         return {key: stack([value[key] for value in values]) for key in values[0]}
     if isinstance(values[0], tuple):

@@ -15,6 +15,7 @@ from pfrl_like.q_functions import (
     DistributionalSingleModelStateQFunctionWithDiscreteAction,
     FCQuadraticStateQFunction,
     FCStateQFunctionWithDiscreteAction,
+    QuantileFCStateQFunctionWithDiscreteAction,
     SingleModelStateQFunctionWithDiscreteAction,
 )
 
@@ -69,6 +70,30 @@ def test_atoms_may_be_an_array_or_a_tensor(z_values: Any) -> None:
         torch.tensor([[1.0, 0.0, 0.5, 0.5]])
     )
     assert value.q_values.tolist() == [[0.0, 0.5]]
+
+
+@pytest.mark.parametrize("z_values", [[0, 1], np.linspace(0.0, 1.0, 2), np.arange(2), torch.arange(2)])
+def test_atoms_of_other_dtypes_become_floats(z_values: Any) -> None:
+    q_function = DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (2, 2)), z_values)
+    assert q_function(torch.tensor([[1.0, 0.0, 0.5, 0.5]])).q_values.tolist() == [[0.0, 0.5]]
+
+
+def test_atoms_in_double_precision_stay_so() -> None:
+    z_values = torch.linspace(0, 1, 2, dtype=torch.float64)
+    q_function = DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (2, 2)), z_values)
+    assert q_function(torch.full((1, 4), 0.5, dtype=torch.float64)).q_values.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        (FCStateQFunctionWithDiscreteAction, (3, 2, 4, 1)),
+        (DistributionalFCStateQFunctionWithDiscreteAction, (3, 2, 5, -1, 1, 4, 1)),
+        (QuantileFCStateQFunctionWithDiscreteAction, (3, 2, 5, 4, 1)),
+    ],
+)
+def test_sizes_may_be_numpys(kind: Any, sizes: tuple[int, ...]) -> None:
+    assert kind(*map(np.int64, sizes))(torch.randn(6, 3)).q_values.shape == (6, 2)
 
 
 def test_quadratic_is_largest_at_its_greedy_action_and_within_the_bounds() -> None:
@@ -147,6 +172,11 @@ def test_q_functions_can_be_copied_and_pickled(q_function: nn.Module) -> None:
         (lambda: DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, 1, 1, 4, 1), "expected v_min < v_max"),
         (lambda: FCQuadraticStateQFunction(3, 2, 4, 0, BOX), "n_hidden_layers is 0"),
         (lambda: FCQuadraticStateQFunction(3, 2, 4, 1, gymnasium.spaces.Discrete(2)), "expected a Box"),
+        (lambda: FCQuadraticStateQFunction(3, 3, 4, 1, BOX), "n_dim_action is 3, but action_space.low has shape"),
+        (
+            lambda: FCQuadraticStateQFunction(3, 2, 4, 1, gymnasium.spaces.Box(-1, 1, (1,))),
+            "n_dim_action is 2, but action_space.low has shape",
+        ),
         (
             lambda: FCQuadraticStateQFunction(3, 1, 4, 1, gymnasium.spaces.Box(-np.inf, np.inf, (1,))),
             "expected finite bounds",

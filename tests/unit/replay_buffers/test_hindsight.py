@@ -88,6 +88,8 @@ def test_steps_can_be_sampled_once_their_episode_has_ended():
 
 def test_nothing_is_drawn_of_a_buffer_that_is_empty():
     assert HindsightReplayBuffer(None, reward_fn).sample(0) == []
+    with pytest.raises(ValueError, match="nothing was ever stored"):
+        HindsightReplayBuffer(None, reward_fn).sample_batch(0)
 
 
 def test_the_capacity_cuts_episodes_in_their_midst_and_goals_of_dropped_steps_go_with_them():

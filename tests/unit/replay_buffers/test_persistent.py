@@ -1,7 +1,9 @@
 """Persistent buffers: opening again, ancestors, locks, limits, damage, agents that go on in a new process."""
 
+import copy
 import logging
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -183,6 +185,12 @@ def test_a_closed_buffer_is_empty_and_refuses(tmp_path):
         fill(buffer, 1)
     with pytest.raises(CheckpointError, match="is closed"):
         buffer.sync()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_copy_would_be_a_second_writer_and_is_refused(tmp_path, duplicate):
+    with PersistentReplayBuffer(tmp_path, 20) as buffer, pytest.raises(TypeError, match="another directory"):
+        duplicate(buffer)
 
 
 # Size
