@@ -50,7 +50,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
-        ValueError: If `capacity` or `num_steps` is less than 1, `n_goals` less than 0, or `strategy` unknown.
+        ValueError: If `capacity` or `num_steps` is less than 1, `n_goals` negative or infinite, or `strategy` unknown.
         TypeError: If `reward_fn` or `terminated_fn` cannot be called.
     """
 
@@ -74,8 +74,8 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise TypeError(f"terminated_fn: got {terminated_fn!r}, expected such a function as reward_fn, or None")
         if strategy not in _STRATEGIES:
             raise ValueError(f"strategy: got {strategy!r}, expected one of {list(_STRATEGIES)}")
-        if n_goals < 0:
-            raise ValueError(f"n_goals: got {n_goals}, expected at least 0")
+        if not 0 <= n_goals < math.inf:
+            raise ValueError(f"n_goals: got {n_goals}, expected a finite number of at least 0")
         self.reward_fn = reward_fn
         self.strategy = strategy
         self.n_goals = n_goals

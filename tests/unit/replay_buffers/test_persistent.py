@@ -187,6 +187,16 @@ def test_a_closed_buffer_is_empty_and_refuses(tmp_path):
         buffer.sync()
 
 
+def test_the_process_may_go_to_another_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with PersistentReplayBuffer("here", 20) as buffer:
+        fill(buffer, 3)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        fill(buffer, 2)
+    assert len(PersistentReplayBuffer(tmp_path / "here", 20)) == 5
+
+
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_copy_would_be_a_second_writer_and_is_refused(tmp_path, duplicate):
     with PersistentReplayBuffer(tmp_path, 20) as buffer, pytest.raises(TypeError, match="another directory"):

@@ -415,6 +415,12 @@ def test_impossible_stacks_are_refused():
         FrameStack(Counting(), 0, "chw")
 
 
+def test_the_number_of_frames_may_be_numpys():
+    env = Counting()
+    env.observation_space = spaces.Box(0, 255, (1, 2, 2), np.uint8)
+    assert FrameStack(env, np.int64(3), "chw").frames.maxlen == 3
+
+
 def test_a_transition_in_the_replay_buffer_takes_one_frame():
     env = wrap_deepmind(make_atari("PongNoFrameskip-v4"))
     buffer = ReplayBuffer(1_000)
