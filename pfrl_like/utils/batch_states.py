@@ -101,7 +101,7 @@ class FeatureExtractor:
         """
         if isinstance(obs, list | tuple):
             return self.batch_states(obs, device, self.phi)
-        return self._of_stack(map_nested(np.array, obs), device)
+        return self._of_stack(_copy(obs), device)
 
     def on_batch(self, obs: Any, device: torch.device | str) -> Any:
         """Features of a field of a `Batch`.
@@ -204,7 +204,7 @@ def fingerprint(nested: Any) -> Any:
 
 
 def _copy(nested: Any) -> Any:
-    return map_nested(np.array, nested)
+    return map_nested(lambda leaf: np.array(leaf.numpy(force=True) if isinstance(leaf, Tensor) else leaf), nested)
 
 
 def _rows(stack: Any) -> list[Any]:

@@ -1,3 +1,4 @@
+import warnings
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,16 @@ def test_stacked_observations_are_copied() -> None:
     batch = FeatureExtractor()(obs, CPU)
     obs[:] = 5
     assert batch.tolist() == [[0.0, 0.0]]
+
+
+def test_stack_may_be_a_tensor() -> None:
+    stack = STACK.clone().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features = FeatureExtractor()(stack, CPU)
+    assert features.tolist() == STACK.tolist() and not features.requires_grad
+    features += 1
+    assert stack.tolist() == STACK.tolist()
 
 
 def test_phi_that_works_on_stacks_is_applied_to_the_stack() -> None:
