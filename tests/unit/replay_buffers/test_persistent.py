@@ -187,6 +187,24 @@ def test_a_closed_buffer_is_empty_and_refuses(tmp_path):
         buffer.sync()
 
 
+@pytest.mark.parametrize("kind", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
+def test_its_own_source_of_randomness_decides(tmp_path, kind):
+    draws = []
+    for name in ("a", "b"):
+        with kind(tmp_path / name, 50, rng=np.random.default_rng(7)) as buffer:
+            np.random.seed(len(draws))
+            draws.append(fill(buffer, 50).sample_batch(8).index.tolist())
+    assert draws[0] == draws[1]
+
+
+def test_episodes_may_be_drawn_in_proportion_to_their_length(tmp_path):
+    rng = np.random.default_rng(0)
+    with PersistentEpisodicReplayBuffer(tmp_path, 2_000, by_length=True, rng=rng) as buffer:
+        for i in range(1_000):  # one episode of 999 steps, one of 1
+            buffer.append(np.zeros(1), 0, 0.0, np.zeros(1), is_state_terminal=i >= 998)
+        assert [buffer.sample_sequences(1).lengths.item() for _ in range(5)] == [999] * 5
+
+
 def test_the_process_may_go_to_another_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with PersistentReplayBuffer("here", 20) as buffer:
