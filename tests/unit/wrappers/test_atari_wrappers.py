@@ -492,6 +492,12 @@ def test_deepminds_wrappers_are_chosen_one_by_one():
     ]
 
 
+@pytest.mark.parametrize(("order", "shape"), [("chw", (4, 84, 84)), ("hwc", (84, 84, 4))])
+def test_deepminds_wrappers_agree_on_the_order(order, shape):
+    env = wrap_deepmind(make_atari("PongNoFrameskip-v4"), channel_order=order)
+    assert env.observation_space.shape == env.reset(seed=0)[0].shape == shape
+
+
 def test_rendering_is_asked_for_when_the_game_is_made():
     env = wrap_deepmind(make_atari("PongNoFrameskip-v4", render_mode="rgb_array"))
     env.reset(seed=0)
