@@ -48,7 +48,8 @@ def test_fully_connected_uses_nonlinearity_and_scale() -> None:
 
 
 def test_distributional_gives_probabilities_over_the_atoms() -> None:
-    q_function = DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -10, 10, 4, 1)
+    q_function = DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -10, 10, 6, 2)
+    assert [layer.out_features for layer in q_function.modules() if isinstance(layer, nn.Linear)] == [6, 6, 10]
     value = q_function(torch.randn(7, 3))
     assert isinstance(value, DistributionalDiscreteActionValue)
     assert value.q_dist.shape == (7, 2, 5)
