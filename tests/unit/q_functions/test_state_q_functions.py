@@ -111,6 +111,11 @@ def test_quadratic_matrix_is_positive_definite() -> None:
     assert bool((torch.linalg.eigvalsh(mat) > 0).all())
 
 
+def test_quadratic_has_hidden_layers_of_the_size_asked_for() -> None:
+    q_function = FCQuadraticStateQFunction(3, 2, 7, 2, BOX)
+    assert [tuple(layer.weight.shape) for layer in q_function.hidden_layers] == [(7, 3), (7, 7)]
+
+
 def test_quadratic_works_with_one_action() -> None:
     box = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
     value = FCQuadraticStateQFunction(3, 1, 8, 1, box)(torch.randn(5, 3))

@@ -477,6 +477,13 @@ RANKS = """
             for i in range(10):
                 buffer.append(np.full(3, 100 * rank + i, np.float32), 0, 100.0 * rank + i, np.zeros(3, np.float32))
             print(len(buffer), {int(reward) // 100 for reward in buffer.sample_batch(len(buffer)).reward})
+    groups = [dist.new_group([i]) for i in range(2)]
+    with PersistentReplayBuffer(folder + "/alone-" + str(rank), 50, distributed=True, group=groups[rank]) as buffer:
+        print(buffer.dirname.rpartition("/")[2])
+    try:
+        PersistentReplayBuffer(folder + "/other", 50, distributed=True, group=groups[1 - rank])
+    except ValueError as error:
+        print(error)
     dist.barrier()
 """
 
@@ -495,7 +502,8 @@ def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
     own = [[sys.executable, "-c", script, str(rank), folder] for rank in range(2)]
     running = [subprocess.Popen(arguments, env=ENVIRON, stdout=subprocess.PIPE, text=True) for arguments in own]
     told = [process.communicate(timeout=120)[0].splitlines() for process in running]
-    assert told == [["10 {0}", "20 {0}"], ["10 {1}", "20 {1}"]]
+    of_groups = ["rank-0-of-1", "group: this process does not belong to it"]
+    assert told == [["10 {0}", "20 {0}", *of_groups], ["10 {1}", "20 {1}", *of_groups]]
     assert {path.name for path in (tmp_path / "shared" / "first").iterdir()} == {"rank-0-of-2", "rank-1-of-2"}
 
 
