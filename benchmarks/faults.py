@@ -54,13 +54,13 @@ class Fault:
 FAULTS = (
     Fault(
         "the sign of the TD error",
-        "action_value.py",
+        "action_value/base.py",
         "error = target - value  #",
         "error = value - target  #",
     ),
     Fault(
         "the sign of the TD error of targets that are numbers",
-        "action_value.py",
+        "action_value/base.py",
         "error = target - value\n",
         "error = value - target\n",
     ),
@@ -91,8 +91,8 @@ FAULTS = (
     Fault(
         "a target network that never moves",
         "agents/off_policy_agent.py",
-        "synchronize_parameters(self.model, self.target_model,",
-        "synchronize_parameters(self.target_model, self.target_model,",
+        "synchronize_parameters(online, target,",
+        "synchronize_parameters(target, target,",
     ),
 )
 

@@ -73,6 +73,18 @@ class RainbowHead(AtomsHead):
         return dueling(self.value(hidden).unsqueeze(1), super().logits(hidden))
 
 
+def minatar_breakout() -> gymnasium.Env:
+    """Breakout of MinAtar with the three actions that do something; a game that does not end is cut off."""
+    from minatar.gym import BaseEnv
+
+    return gymnasium.wrappers.TimeLimit(BaseEnv("breakout", use_minimal_action_set=True), 5_000)
+
+
+def channels_first(pixels: np.ndarray) -> np.ndarray:
+    """[..., 10, 10, C] as [..., C, 10, 10] in floats; the replay buffer keeps the game's own bools."""
+    return np.moveaxis(pixels, -1, -3).astype(np.float32, order="C")
+
+
 @dataclasses.dataclass(frozen=True)
 class Task:
     make_env: Callable[[], gymnasium.Env]
@@ -93,6 +105,7 @@ TASKS = {
     "acrobot": Task(lambda: gymnasium.make("Acrobot-v1"), 100_000, -85.0, 5, ("DQN",)),
     "mountaincar": Task(lambda: gymnasium.make("MountainCar-v0"), 120_000, -110.0, 5, ("DQN",)),
     "lunarlander": Task(lambda: gymnasium.make("LunarLander-v3"), 300_000, 240.0, 5, ("DoubleDQN",)),
+    "minatar-breakout": Task(minatar_breakout, 500_000, 6.0, 2, ("DQN", "Rainbow")),
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
@@ -187,6 +200,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "max_grad_norm": 10.0,
         },
     },
+    # As in arXiv:1903.03176, but for Adam, whose epsilon is that of arXiv:2011.14826.
+    "minatar-breakout": {
+        "hidden": 128,
+        "lr": 2.5e-4,
+        "adam_eps": 3.125e-4,
+        "gamma": 0.99,
+        "capacity": 100_000,
+        "num_steps": 1,
+        "end_epsilon": 0.1,
+        "exploration_steps": 100_000,
+        "agent": {
+            "replay_start_size": 5_000,
+            "minibatch_size": 32,
+            "update_interval": 1,
+            "target_update_interval": 1_000,
+        },
+    },
 }
 
 _IQN = {
@@ -211,6 +241,13 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("cartpole", "DoubleIQN"): _IQN,
     # The learning rate of the fractions is that of the rest times `fraction_lr`.
     ("cartpole", "FQF"): {"n_cosines": 64, "n_fractions": 8, "entropy_coeff": 1e-3, "fraction_lr": 1e-3},
+    ("minatar-breakout", "Rainbow"): {
+        "num_steps": 3,
+        "prioritized": {"alpha": 0.5, "beta0": 0.4, "betasteps": 247_500, "normalize_by_max": "memory"},
+        "noise": 0.5,
+        "agent": {"update_interval": 2},  # an update costs twice that of DQN
+        "atoms": {"n_atoms": 51, "v_min": 0.0, "v_max": 20.0},  # a brick takes some 6 steps: 1 / 6 / (1 - gamma)
+    },
 }
 
 
@@ -244,20 +281,25 @@ def make_head(name: str, n_actions: int, settings: dict[str, Any]) -> nn.Module:
 def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     """The parts of one run, as a user would put them together."""
     settings = settings_of(task, name)
-    n_inputs, n_actions, hidden = env.observation_space.shape[0], env.action_space.n, settings["hidden"]
-    recurrent = task == "cartpole-po"
+    shape, n_actions, hidden = env.observation_space.shape, env.action_space.n, settings["hidden"]
+    recurrent, pixels = task == "cartpole-po", task.startswith("minatar")
     head = make_head(name, n_actions, settings)
     if recurrent:
-        q_function: nn.Module = RecurrentSequential(nn.GRU(n_inputs, hidden), *head)
+        q_function: nn.Module = RecurrentSequential(nn.GRU(*shape, hidden), *head)
         buffer: Any = replay_buffers.EpisodicReplayBuffer(settings["capacity"], by_length=settings["by_length"])
     else:
-        q_function = nn.Sequential(nn.Linear(n_inputs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), head)
-        shape = {"capacity": settings["capacity"], "num_steps": settings["num_steps"]}
+        layers = (
+            [nn.Conv2d(shape[-1], 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 8 * 8, hidden)]
+            if pixels
+            else [nn.Linear(*shape, hidden), nn.ReLU(), nn.Linear(hidden, hidden)]
+        )
+        q_function = nn.Sequential(*layers, nn.ReLU(), head)
+        room = {"capacity": settings["capacity"], "num_steps": settings["num_steps"]}
         prioritized = settings.get("prioritized")
         buffer = (
-            replay_buffers.PrioritizedReplayBuffer(**shape, **prioritized)
+            replay_buffers.PrioritizedReplayBuffer(**room, **prioritized)
             if prioritized
-            else replay_buffers.ReplayBuffer(**shape)
+            else replay_buffers.ReplayBuffer(**room)
         )
     explorer: Any = (
         explorers.Greedy()
@@ -269,9 +311,10 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     groups: Any = q_function.parameters()
     if name == "FQF":
         groups = q_functions.fqf_parameter_groups(q_function, lr_factor=settings["fraction_lr"])
-    optimizer = torch.optim.Adam(groups, lr=settings["lr"])
+    optimizer = torch.optim.Adam(groups, lr=settings["lr"], eps=settings.get("adam_eps", 1e-8))
+    own: dict[str, Any] = {"phi": channels_first} if pixels else {"recurrent": recurrent}
     return getattr(agents, {"Rainbow": "CategoricalDoubleDQN"}.get(name, name))(
-        q_function, optimizer, buffer, settings["gamma"], explorer, recurrent=recurrent, **settings["agent"]
+        q_function, optimizer, buffer, settings["gamma"], explorer, **own, **settings["agent"]
     )
 
 
@@ -292,8 +335,13 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     def set_epsilon(env: Any, agent: Any, value: float) -> None:
         agent.explorer.end_epsilon = value
 
+    def report(env: Any, agent: Any, t: int) -> None:
+        if t % (steps // 10) == 0:
+            speed = t / (time.perf_counter() - start)
+            print(f"{task} {name} seed {seed}: step {t:,} of {steps:,}, {speed:.0f} a second", flush=True)
+
     settings, steps, start = settings_of(task, name), TASKS[task].steps, time.perf_counter()
-    hooks = [experiments.LinearInterpolationHook(steps, settings["lr"], 0.0, set_lr)]
+    hooks = [experiments.LinearInterpolationHook(steps, settings["lr"], 0.0, set_lr), report]
     if "reward_scale" in settings:
         env = wrappers.ScaleReward(env, settings["reward_scale"])
         hooks.append(experiments.LinearInterpolationHook(steps, settings["end_epsilon"], 0.0, set_epsilon))

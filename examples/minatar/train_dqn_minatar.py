@@ -1,4 +1,4 @@
-"""DQN, Double DQN, Categorical DQN or Rainbow on a game of MinAtar (Young and Tian 2019, arXiv:1903.03176).
+"""DQN, Double DQN, Categorical DQN, Rainbow or IQN on a game of MinAtar (Young and Tian 2019, arXiv:1903.03176).
 
 The games are small Atari games of 10x10 pixels; network and settings are those of the paper. Needs minatar: the extra
 `minatar`.
@@ -23,6 +23,7 @@ AGENTS = {
     "DoubleDQN": agents.DoubleDQN,
     "CategoricalDQN": agents.CategoricalDQN,
     "Rainbow": agents.CategoricalDoubleDQN,
+    "IQN": agents.IQN,
 }
 
 
@@ -74,7 +75,7 @@ class Distributions(nn.Module):
 
 def phi(obs: np.ndarray) -> np.ndarray:
     """Channels first, as floats; the replay buffer keeps the game's own bools."""
-    return np.moveaxis(obs, -1, -3).astype(np.float32)
+    return np.moveaxis(obs, -1, -3).astype(np.float32, order="C")
 
 
 def make_env(args: argparse.Namespace, seed: int) -> gymnasium.Env:
@@ -96,13 +97,17 @@ def main() -> None:
     env, eval_env = make_env(args, args.seed), make_env(args, args.seed + 1)
     n_actions, n_channels = env.action_space.n, env.observation_space.shape[2]
 
-    if args.agent in ("DQN", "DoubleDQN"):
-        head: nn.Module = nn.Sequential(nn.Linear(128, n_actions), q_functions.DiscreteActionValueHead())
+    features = nn.Conv2d(n_channels, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 8 * 8, 128), nn.ReLU()
+    if args.agent == "IQN":
+        fractions = nn.Sequential(q_functions.CosineBasisLinear(64, 128), nn.ReLU())
+        q_function: nn.Module = q_functions.ImplicitQuantileQFunction(
+            nn.Sequential(*features), fractions, nn.Linear(128, n_actions)
+        )
+    elif args.agent in ("DQN", "DoubleDQN"):
+        q_function = nn.Sequential(*features, nn.Linear(128, n_actions), q_functions.DiscreteActionValueHead())
     else:
-        head = Distributions(n_actions, args.n_atoms, args.v_min, args.v_max, is_dueling=args.agent == "Rainbow")
-    q_function = nn.Sequential(
-        nn.Conv2d(n_channels, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 8 * 8, 128), nn.ReLU(), head
-    )
+        atoms = args.n_atoms, args.v_min, args.v_max
+        q_function = nn.Sequential(*features, Distributions(n_actions, *atoms, is_dueling=args.agent == "Rainbow"))
     if args.agent == "Rainbow":
         pnn.to_factorized_noisy(q_function, sigma_scale=args.noisy_net_sigma)
         updates = max(1, args.steps // args.update_interval)

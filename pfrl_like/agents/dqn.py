@@ -1,6 +1,7 @@
 """Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), and with other Q-functions its distributional forms."""
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -8,12 +9,14 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.agents.off_policy_agent import OffPolicyAgent, frozen_copy, wrong_value
+from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.recurrent import sequence_outputs
 from pfrl_like.utils.spaces import space_kind
@@ -124,6 +127,9 @@ class DQN(OffPolicyAgent):
     #: What makes the targets, as in `dqn_loss`; None for those of Q-learning.
     target: Target | None = None
 
+    loss_record: deque[Tensor]
+    q_record: deque[Tensor]
+
     def __init__(
         self,
         q_function: torch.nn.Module,
@@ -154,17 +160,17 @@ class DQN(OffPolicyAgent):
         compile: bool = False,
     ) -> None:
         super().__init__(
-            q_function, optimizer, replay_buffer, gamma, explorer, gpu=gpu, device=device,
-            replay_start_size=replay_start_size, minibatch_size=minibatch_size, update_interval=update_interval,
-            target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
-            soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
-            episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
-            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, num_steps=num_steps,
-            burn_in=burn_in, compile=compile,
+            {"q_function": q_function}, {"optimizer": optimizer}, replay_buffer, gamma, explorer, gpu=gpu,
+            device=device, replay_start_size=replay_start_size, minibatch_size=minibatch_size,
+            update_interval=update_interval, target_update_interval=target_update_interval, phi=phi,
+            target_update_method=target_update_method, soft_update_tau=soft_update_tau, n_times_update=n_times_update,
+            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
+            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, num_steps=num_steps, burn_in=burn_in, compile=compile,
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.elementwise = huber if clip_delta else half_square
-        self.target_model = frozen_copy(self.model)
+        self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks."""

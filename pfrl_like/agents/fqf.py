@@ -1,7 +1,7 @@
 """Fully parametrised quantile function (Yang et al. 2019, arXiv:1911.02140)."""
 
+from pfrl_like.action_value import FullyParametrizedActionValue
 from pfrl_like.agents.dqn import DQN
-from pfrl_like.implicit_action_value import FullyParametrizedActionValue
 
 
 class FQF(DQN):

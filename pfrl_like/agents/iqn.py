@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from pfrl_like.action_value import ImplicitQuantileActionValue
 from pfrl_like.agents.dqn import DQN
-from pfrl_like.implicit_action_value import ImplicitQuantileActionValue
 from pfrl_like.q_functions.implicit_quantile_q_functions import CosineBasisLinear as CosineBasisLinear
 from pfrl_like.q_functions.implicit_quantile_q_functions import ImplicitQuantileQFunction as ImplicitQuantileQFunction
 from pfrl_like.q_functions.implicit_quantile_q_functions import (

@@ -6,11 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.implicit_action_value import (
-    FullyParametrizedActionValue,
-    ImplicitQuantileActionValue,
-    QuantileThresholds,
-)
+from pfrl_like.action_value import FullyParametrizedActionValue, ImplicitQuantileActionValue, QuantileThresholds
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.direct_call import call

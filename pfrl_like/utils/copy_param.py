@@ -1,10 +1,20 @@
 """How a target network follows the online one."""
 
+import copy
 import weakref
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+
+def frozen_copy(module: nn.Module) -> nn.Module:
+    """A copy in evaluation mode whose parameters take no gradient: a target network."""
+    frozen = copy.deepcopy(module).eval().requires_grad_(False)
+    for part in frozen.modules():
+        if isinstance(part, nn.RNNBase):
+            part.flatten_parameters()  # a deep copy scatters the weights
+    return frozen
 
 
 def synchronize_parameters(src: nn.Module, dst: nn.Module, method: str, tau: float | None = None) -> None:

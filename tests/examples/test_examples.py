@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py"))
+NAMES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py") if path.name != "common.py")
+ATARI = [name for name in NAMES if name.startswith("atari/")]
 
 #: An update needs a filled buffer: the trainers are told to begin early, so that they learn, too.
 EARLY = ["--replay-start-size", "40", "--minibatch-size", "8", "--eval-n-runs", "1"]
 EARLY_PIXELS = ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1", "--eval-interval", "60"]
-SHORT_GAMES = ["--max-frames", "100"]
+SHORT_GAMES = ["--max-frames", "100", "--n-best-episodes", "1"]
 
 
 @pytest.fixture
@@ -22,6 +23,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
     def run(example: str, *arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [example, *arguments])
+        monkeypatch.syspath_prepend(str((EXAMPLES / example).parent))
         runpy.run_path(str(EXAMPLES / example), run_name="__main__")
         return capsys.readouterr().out
 
@@ -32,8 +34,8 @@ def test_parts_are_checked(run):
     assert "every part keeps its contracts" in run("check_your_parts.py")
 
 
-#: These start processes, or learn from frames, for which a shorter way stands in a default run.
-LONG = ("atari/train_dqn_batch_ale.py", "atari/train_categorical_dqn_ale.py")
+#: These start processes, or learn from frames, for which another trainer stands in a default run.
+LONG = [name for name in ATARI if name != "atari/train_dqn_ale.py"]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_example_runs_a_hundred_steps(example, run):
     arguments = {"gym": EARLY, "atari": EARLY_PIXELS + SHORT_GAMES, "minatar": EARLY_PIXELS}
     for package in {"atari": ["ale_py"], "minatar": ["minatar"]}.get(example.split("/")[0], []):
         pytest.importorskip(package)
-    few = ["--num-envs", "2"] if "batch" in example else []
+    few = ["--num-envs", "2"] if "batch" in example or "actor_learner_ale" in example else []
     assert run(example, "--steps", "100", *few, *arguments.get(example.split("/")[0], []))
 
 
@@ -57,10 +59,14 @@ def test_example_runs_a_hundred_steps(example, run):
     [
         ("atari/train_dqn_ale.py", ["--arch", "nips", "--agent", "PAL", "--prioritized", "--num-step-return", "3"]),
         ("atari/train_dqn_ale.py", ["--arch", "dueling", "--noisy-net-sigma", "0.5", "--no-clip-delta"]),
-        ("atari/train_categorical_dqn_ale.py", ["--agent", "Rainbow"]),
+        ("atari/train_dqn_batch_ale.py", ["--agent", "DoubleDQN", "--num-envs", "2"]),
+        ("atari/train_dqn_actor_learner_ale.py", ["--agent", "DoubleDQN", "--num-envs", "2", "--free"]),
+        ("atari/train_categorical_dqn_ale.py", ["--agent", "CategoricalDoubleDQN", "--noisy-net-sigma", "0.5"]),
+        ("atari/train_iqn_ale.py", ["--agent", "DoubleIQN", "--act-deterministically"]),
         ("atari/train_drqn_ale.py", ["--recurrent", "--flicker", "--no-frame-stack", "--episodic-update-len", "4"]),
         ("minatar/train_dqn_minatar.py", ["--agent", "Rainbow", "--env", "SpaceInvaders"]),
         ("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"]),
+        ("minatar/train_dqn_minatar.py", ["--agent", "IQN"]),
     ],
 )
 @pytest.mark.slow
@@ -71,13 +77,40 @@ def test_choices_of_the_pixel_examples_run(example, choice, run):
     assert "Results are in" in run(example, "--steps", "100", *arguments)
 
 
+@pytest.mark.parametrize("example", ATARI)
+def test_no_atari_trainer_downloads_anything(example, run, capsys):
+    with pytest.raises(SystemExit):
+        run(example, "--load-pretrained")
+    assert "--load-pretrained downloads nothing: name the directory" in capsys.readouterr().err
+
+
 def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
     pytest.importorskip("ale_py")
     output = run("atari/train_dqn_ale.py", "--steps", "5", "--eval-interval", "9", "--arch", "nature")
-    told = output.split("--load ")[1].strip()
-    demo = ["--arch", "nature", "--demo", "--load", told, "--eval-n-runs", "1", "--max-frames", "40", "--monitor"]
-    assert "mean:" in run("atari/train_dqn_ale.py", *demo)
+    told = Path(output.split("--load ")[1].strip())
+    demo = ["--arch", "nature", "--demo", "--eval-n-runs", "1", "--max-frames", "40"]
+    assert "mean:" in run("atari/train_dqn_ale.py", *demo, "--load", str(told), "--monitor")
     assert list(tmp_path.glob("results/*/monitor.*.csv")) and list(tmp_path.glob("results/*/monitor.*.video*"))
+    told.rename(told.parent / "final")
+    pretrained = ["--load-pretrained", str(told.parent), "--pretrained-type", "final"]
+    assert "mean:" in run("atari/train_dqn_ale.py", *demo, *pretrained)
+
+
+def test_a_saved_minatar_agent_can_be_demonstrated(run):
+    pytest.importorskip("minatar")
+    agent = ["--agent", "IQN", "--env", "Breakout"]
+    told = (
+        run("minatar/train_dqn_minatar.py", "--steps", "5", "--eval-interval", "9", *agent).split("--load ")[1].strip()
+    )
+    assert "mean:" in run("minatar/train_dqn_minatar.py", *agent, "--demo", "--load", told, "--eval-n-runs", "1")
+
+
+@pytest.mark.slow
+def test_evaluations_of_so_many_steps_choose_the_agent_that_plays_at_last(run):
+    pytest.importorskip("ale_py")
+    early = ["--steps", "90", "--replay-start-size", "80", "--batch-size", "4", "--eval-interval", "40"]
+    output = run("atari/train_rainbow_ale.py", *early, *SHORT_GAMES, "--eval-n-steps", "60", "--n-best-episodes", "2")
+    assert "n_runs: 2 mean:" in output
 
 
 def test_quickstart_leaves_an_agent_and_a_learning_curve(run, tmp_path):

@@ -1,6 +1,7 @@
 """Agents that PFRL 0.4.0 saved: parameters and optimisers load, and the networks give the values that PFRL gave."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,8 +165,18 @@ def agent_of_continuous_actions() -> agents.DQN:
     return agents.DoubleDQN(model, torch.optim.Adam(model.parameters()), ReplayBuffer(100), 0.9, Greedy(), **SMALL)
 
 
+def agent_with_targets_of_its_own(name: str) -> agents.DQN:
+    """Advantage learning, its persistent form, or dynamic policy programming."""
+    model = q_functions.FCStateQFunctionWithDiscreteAction(4, 2, n_hidden_channels=16, n_hidden_layers=1)
+    return getattr(agents, name)(model, torch.optim.Adam(model.parameters()), ReplayBuffer(100), 0.9, Greedy(), **SMALL)
+
+
 SMALL: dict[str, Any] = {"replay_start_size": 10, "minibatch_size": 4}
-WHOLE_AGENTS = {"bn_dqn": agent_with_normalisation, "naf": agent_of_continuous_actions}
+WHOLE_AGENTS = {
+    "bn_dqn": agent_with_normalisation,
+    "naf": agent_of_continuous_actions,
+    **{name.lower(): partial(agent_with_targets_of_its_own, name) for name in ("AL", "PAL", "DPP")},
+}
 
 
 @pytest.mark.parametrize("case", WHOLE_AGENTS)

@@ -70,14 +70,18 @@ def test_actors_and_learner_find_the_values(tmp_path: Path, buffer: Any, termina
 
 
 def test_returns_over_three_steps_are_those_of_the_random_policy_and_the_bootstrap(tmp_path: Path) -> None:
-    # n-step targets are those of the policy that acted: at random, going on or staying. The values of "go on" then lie
-    # between those of the random policy and the optimal ones, and the best action is the same everywhere.
+    # n-step targets are those of the policy that acted: at random, going on or staying. The values then lie between
+    # those of the random policy and the optimal ones, and the best action is the same everywhere. Random is
+    # V(s) = (gamma V(s) + s + 1 + gamma V(s + 1)) / 2, so V = [18, 28, 32] / 13 for gamma = 1 / 2 and three states in a
+    # circle; staying gives gamma V(s), going on s + 1 + gamma V(s + 1). 400 steps leave noise in the returns.
     q_function = Table()
     learn(tmp_path, q_function, ReplayBuffer(10_000, num_steps=3), False)
     values, optimal = q_function.values.detach().numpy()[:-1], Chain(SIZE, False).q_values(GAMMA)[:-1]
+    random = np.array([[9, 13 + 14], [14, 26 + 16], [16, 39 + 9]]) / 13
     assert (values[:, 1] > values[:, 0]).all()
     assert (values < optimal + 0.05).all()
-    assert (values > 0.5 * optimal).all()
+    assert (values > random - 0.4).all()
+    assert values.mean() > random.mean() - 0.1
 
 
 @pytest.mark.slow

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from pfrl_like.agents.off_policy_agent import frozen_copy
 from pfrl_like.nn import MLP, FactorizedNoisyLinear, to_factorized_noisy
 from pfrl_like.q_functions import FCLateActionSAQFunction
 from pfrl_like.utils.contexts import reads_training
+from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.direct_call import call
 
 

@@ -1,0 +1,103 @@
+"""The interface of action values, and how those that are plain numbers are learnt."""
+
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.functions.losses import huber
+from pfrl_like.functions.td import td_target
+
+
+class ActionValue(ABC):
+    """Q(s, .) of a batch of states."""
+
+    @property
+    @abstractmethod
+    def greedy_actions(self) -> Tensor:
+        """argmax_a Q(s, a), [B, ...], detached where actions are discrete."""
+
+    @property
+    @abstractmethod
+    def max(self) -> Tensor:
+        """max_a Q(s, a), [B]."""
+
+    @abstractmethod
+    def evaluate_actions(self, actions: Tensor) -> Tensor:
+        """Q(s, a) of one action for each state, [B]."""
+
+    @property
+    @abstractmethod
+    def params(self) -> tuple[Tensor, ...]:
+        """The tensors from which everything else is computed."""
+
+    def __getitem__(self, i: Any) -> "ActionValue":
+        """The values of some states; an integer gives a batch of one.
+
+        Raises:
+            TypeError: If this form cannot be taken apart.
+        """
+        raise TypeError(f"{type(self).__name__} cannot be indexed")
+
+    def compute_advantage(self, actions: Tensor) -> Tensor:
+        """Q(s, a) - max_b Q(s, b), [B]."""
+        return self.evaluate_actions(actions) - self.max
+
+    def compute_double_advantage(self, actions: Any, argmax_actions: Tensor) -> Tensor:
+        """Q(s, a) - Q(s, b), with b the actions that another Q-function holds for the best, [B]."""
+        return self.evaluate_actions(actions) - self.evaluate_actions(argmax_actions)
+
+    def td_loss(
+        self,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_value: Any,
+        next_action: Tensor | None = None,
+        elementwise: Callable[[Tensor], Tensor] = huber,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss of a minibatch against one- or n-step targets.
+
+        Args:
+            action: Actions taken, [B, ...].
+            reward: Sum of the n discounted rewards, [B].
+            discount: gamma**n, or 0 where the n steps ended in a terminal state, [B].
+            next_value: Value of the states after the n steps, of the same form as this one; takes no gradient.
+            next_action: Actions to bootstrap from; None for the greedy ones of `next_value`.
+            elementwise: Loss of a TD error. Distributional forms have losses of their own and do without it.
+
+        Returns:
+            Loss, [B], and detached: how wrong each row is (target - Q(s, a), or what the form holds for that; for
+            priorities), and Q(s, a), both [B].
+        """
+        value = self.evaluate_actions(action)
+        with torch.no_grad():
+            bootstrap = next_value.max if next_action is None else next_value.evaluate_actions(next_action)
+            target = td_target(reward, discount, bootstrap)
+        error = target - value  # as in target_loss; a call of it would cost more than these lines
+        return elementwise(error), error.detach(), value.detach()
+
+    def target_loss(
+        self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss of Q(s, a) against numbers; distributional forms compare their means with them.
+
+        Args:
+            action: Actions taken, [B, ...].
+            target: What Q(s, a) should be, [B]; takes no gradient.
+            elementwise: Loss of a TD error.
+
+        Returns:
+            As `td_loss`.
+        """
+        value = self.evaluate_actions(action)
+        error = target - value
+        return elementwise(error), error.detach(), value.detach()
+
+
+def as_rows(i: Any) -> Any:
+    """An index that keeps the batch axis."""
+    return slice(i, i + 1 or None) if isinstance(i, numbers.Integral) else i

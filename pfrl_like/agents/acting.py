@@ -1,0 +1,166 @@
+"""How an agent chooses actions: features, what its network says of them, the mask, the explorer."""
+
+import copy
+import types
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import ActionValue
+from pfrl_like.agents.memory import RecurrentMemory
+from pfrl_like.batch import ACTION_MASK, map_nested
+from pfrl_like.explorer import select_actions
+from pfrl_like.optimizers.compiled_region import CompiledFunction
+from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.utils.contexts import evaluating
+from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.recurrent import forward
+
+
+class ActingMixin:
+    """What an agent needs to act; it need not learn.
+
+    An agent that chooses in another way than by the greedy actions of a Q-function overrides `select_actions`.
+    """
+
+    #: Modules that choose actions; the first one is given the features.
+    acting_attributes: tuple[str, ...] = ("model",)
+    #: What errors call it.
+    acting_argument: str = "q_function"
+    #: Class of what it gives; for the `select_actions` below it has `greedy_actions`.
+    value_type: type[Any] = ActionValue
+
+    training: bool
+    device: torch.device
+    explorer: Any
+    features: FeatureExtractor
+    memory: RecurrentMemory | None
+    t: int
+    batch_last_obs: Any = None
+    batch_last_action: Any = None
+    _last_mask: Any = None
+    _compiled_greedy: CompiledFunction | None = None
+
+    def batch_act(self, batch_obs: Any, *, action_mask: Any = None, active: Any = None) -> Any:
+        """Choose an action for each environment.
+
+        Args:
+            batch_obs: k observations.
+            action_mask: True where an action is allowed, [k, n_actions]; also read from the observations, if they are
+                dicts with the key "action_mask".
+            active: False for environments whose action will be ignored, [k].
+
+        Returns:
+            k actions.
+
+        Raises:
+            ValueError: If the observations do not fit the Q-function. NaN in them is not looked for here: runners
+                refuse it, and so does the update that learns from it.
+        """
+        if action_mask is None and has_mask(batch_obs):
+            action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
+        try:
+            obs = self.features(batch_obs, self.device)
+            with torch.inference_mode(), evaluating(getattr(self, self.acting_attributes[0])):
+                action = self.select_actions(obs, action_mask, active)
+        except (ValueError, TypeError, AttributeError) as error:
+            if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
+                hint = "; did you pass reset()'s (obs, info)?"
+                raise _misfit(batch_obs, error, self.acting_argument, hint) from error
+            raise
+        if self.training:
+            self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
+        return action
+
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
+        if self._compiled_greedy is None or action_mask is not None or (self.training and self._explorer_reads_value):
+            value = self._value(obs, active)
+            if action_mask is not None:
+                value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
+            greedy = value.greedy_actions
+        else:
+            value = types.SimpleNamespace(**{"action_mask": None, **self._compiled_greedy(obs)})
+            greedy = value.greedy_actions
+        actions = greedy.cpu().numpy()
+        return select_actions(self.explorer, self.t, actions, value, active) if self.training else actions
+
+    def _value(self, obs: Any, active: Any = None) -> Any:
+        """What the acting network gives for features."""
+        module = getattr(self, self.acting_attributes[0])
+        try:
+            if self.memory is None:
+                value = call(module, obs)
+            else:
+                value = self.memory.forward(module, obs, self.training, active)
+        except (RuntimeError, TypeError) as error:
+            if type(error) not in (RuntimeError, TypeError):  # out of memory, not implemented, ...
+                raise
+            raise _misfit(obs, error, self.acting_argument) from error
+        if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
+            raise wrong_value(value, self.value_type, self.acting_argument)
+        return value
+
+    def _greedy_actions(self, obs: Any) -> dict[str, Tensor]:
+        value = self._value(obs)
+        found = {"greedy_actions": value.greedy_actions, "action_mask": getattr(value, "action_mask", None)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+    @property
+    def _explorer_reads_value(self) -> bool:
+        return getattr(self.explorer, "reads_action_value", True)
+
+    def probe(self, observation_space: Any) -> Any:
+        """What the network gives for one observation of the space, None if the space cannot be sampled from.
+
+        Raises:
+            ValueError: If the observation does not fit the network.
+        """
+        if observation_space is None or not hasattr(observation_space, "sample"):
+            return None
+        module = getattr(self, self.acting_attributes[0])
+        obs = self.features([copy.deepcopy(observation_space).sample()], self.device)
+        try:
+            with torch.no_grad(), evaluating(module):
+                return forward(module, obs)[0]
+        except (RuntimeError, TypeError) as error:
+            if type(error) not in (RuntimeError, TypeError):
+                raise
+            raise _misfit(obs, error, self.acting_argument) from error
+
+
+def wrong_value(value: Any, value_type: type, argument: str = "q_function") -> TypeError:
+    """The error of a network that gives something else than an agent needs."""
+    needed, came = value_type.__name__, type(value).__name__
+    return TypeError(
+        f"{argument} gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}"
+    )
+
+
+def _misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:
+    """The error of observations, or features, that a network cannot take in."""
+    dtypes: list[str] = []
+
+    def describe(leaf: Any) -> str:
+        dtypes.append(str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch."))
+        return f"{tuple(getattr(leaf, 'shape', ()))} of {dtypes[-1]}"
+
+    came = map_nested(describe, obs)
+    if not hint and any(name == "float64" or "int" in name for name in dtypes):
+        hint = "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
+    return ValueError(f"obs does not fit {argument}; it came as {came}, which gave: {error}{hint}")
+
+
+def _is_of_reset(obs: Any) -> bool:
+    """Whether this may be the (obs, info) of an environment's `reset`."""
+    if not isinstance(obs, tuple) or len(obs) != 2:
+        return False
+    info = obs[1]
+    return isinstance(info[0] if isinstance(info, list) and info else info, dict)
+
+
+def has_mask(batch_obs: Any) -> bool:
+    """Whether the observations bring their action masks along."""
+    return isinstance(batch_obs[0], dict) and ACTION_MASK in batch_obs[0]

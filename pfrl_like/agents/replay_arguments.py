@@ -1,0 +1,97 @@
+"""What an agent with a replay buffer is made of: which parts and arguments fit, and what is said of the others."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
+from pfrl_like.utils.recurrent import is_recurrent
+
+
+def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
+    """Refuse what is no such part, and parts that do not fit together.
+
+    Args:
+        agent: The agent, which has the other parts as attributes.
+        modules: The modules that learn, by argument.
+        optimizers: Their optimisers, likewise.
+    """
+    parts = [
+        *((name, module, isinstance(module, torch.nn.Module), "a torch.nn.Module") for name, module in modules.items()),
+        *((name, optimizer, isinstance(optimizer, torch.optim.Optimizer), "a torch.optim.Optimizer")
+          for name, optimizer in optimizers.items()),
+        ("replay_buffer", agent.replay_buffer,
+         _has(agent.replay_buffer, "capacity", "append_batch", "sample_batch", "__len__"),
+         "one of pfrl_like.replay_buffers"),
+        ("explorer", agent.explorer, _has(agent.explorer, "select_action"), "one of pfrl_like.explorers"),
+        ("phi", agent.phi, agent.phi is None or callable(agent.phi), "a function of one observation, or None"),
+        ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
+    ]  # fmt: skip
+    for name, part, fits, expected in parts:
+        if not fits:
+            raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
+    _check_recurrence(agent, modules)
+    learning = {id(param) for module in modules.values() for param in module.parameters()}
+    for name, optimizer in optimizers.items():
+        if learning.isdisjoint(id(param) for group in optimizer.param_groups for param in group["params"]):
+            raise ValueError(
+                f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: make it of "
+                f"{' or '.join(f'{module}.parameters()' for module in modules)}"
+            )
+
+
+def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
+    """Refuse modules and buffers that are recurrent when the agent is not, and the reverse."""
+    for name, module in modules.items():
+        kind = type(module).__name__
+        if agent.recurrent and not is_recurrent(module):
+            raise TypeError(
+                f"recurrent is True, but {name} is a {kind}, which keeps no recurrent state: compose it with "
+                "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
+            )
+        if not agent.recurrent and is_recurrent(module):
+            raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but recurrent is False: say True")
+    buffer = agent.replay_buffer
+    episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
+    if agent.recurrent and not episodic:
+        raise TypeError(
+            f"replay_buffer is a {type(buffer).__name__}, but a recurrent agent learns from sequences: "
+            "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
+        )
+    if not agent.recurrent and episodic and buffer.prioritized:
+        raise TypeError(
+            f"replay_buffer is a {type(buffer).__name__}, whose priorities are those of sequences, but "
+            "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
+        )
+
+
+def check_arguments(agent: Any) -> None:
+    """Refuse numbers and words outside what `DQN` says of them; the parts have been checked."""
+    for name in ("minibatch_size", "update_interval", "target_update_interval", "n_times_update"):
+        if getattr(agent, name) < 1:
+            raise ValueError(f"{name} is {getattr(agent, name)!r}, expected at least 1")
+    start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
+    needs = [
+        ("gamma", 0 <= agent.gamma <= 1, "a number from 0 to 1"),
+        ("replay_start_size", start >= agent.minibatch_size, "at least minibatch_size"),
+        ("replay_start_size", capacity is None or start <= capacity, "at most the capacity of replay_buffer"),
+        ("target_update_interval", agent.target_update_interval % agent.update_interval == 0,
+         "a multiple of update_interval"),
+        ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
+        ("soft_update_tau", 0 < agent.soft_update_tau <= 1, "a number above 0, at most 1"),
+        ("batch_accumulator", agent.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
+        ("max_grad_norm", agent.max_grad_norm is None or agent.max_grad_norm > 0, "a positive number or None"),
+        ("num_steps", agent.num_steps == 1 or (agent.num_steps > 1 and agent.recurrent),
+         "1, or more with recurrent=True; otherwise the replay buffer has num_steps"),
+        ("burn_in", agent.burn_in >= 0, "a number of steps"),
+        ("episodic_update_len", agent.episodic_update_len is None or agent.episodic_update_len >= 1,
+         "at least 1, or None"),
+    ]  # fmt: skip
+    for name, holds, expected in needs:
+        if not holds:
+            raise ValueError(f"{name} is {getattr(agent, name)!r}, expected {expected}")
+
+
+def _has(part: Any, *names: str) -> bool:
+    return not isinstance(part, type) and all(hasattr(part, name) for name in names)

@@ -1,0 +1,59 @@
+"""`Representative`: an agent whose actors are other processes, as runners see it."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from pfrl_like.agents.actor import STEPS
+from pfrl_like.agents.shared_weights import SharedWeights
+from pfrl_like.processes import SharedArrays
+from pfrl_like.utils.fair_lock import FairLock
+
+
+class Representative:
+    """The agent in the learner's process, between two updates, as runners see it.
+
+    Args:
+        agent: The agent.
+        lock: Held meanwhile.
+        counts: Arrays shared with the actors.
+        weights: Published after loading.
+    """
+
+    def __init__(self, agent: Any, lock: FairLock, counts: SharedArrays, weights: SharedWeights) -> None:
+        self.agent, self._lock, self._counts, self._weights = agent, lock, counts, weights
+
+    @property
+    def device(self) -> Any:
+        """The agent's device."""
+        return self.agent.device
+
+    @contextlib.contextmanager
+    def starting(self, t: int) -> Iterator[None]:
+        """Within it actors are started, at step t; nobody holds a lock then that a forked process would inherit."""
+        with self._lock:
+            self._start_at(t)
+            yield
+
+    def save(self, dirname: str) -> None:
+        """Save the agent."""
+        with self._lock:
+            self.agent.save(dirname)
+
+    def load(self, dirname: str) -> None:
+        """Load the agent; actors follow."""
+        with self._lock:
+            self.agent.load(dirname)
+            self._weights.publish()
+            self._start_at(self.agent.t)
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """The agent's statistics."""
+        with self._lock:
+            statistics: list[tuple[str, Any]] = self.agent.get_statistics()
+        return statistics
+
+    def _start_at(self, t: int) -> None:
+        steps = self._counts.arrays[STEPS]
+        self.agent.t = t
+        steps[0] = t - steps[1:].sum()
