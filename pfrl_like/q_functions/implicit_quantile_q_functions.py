@@ -118,7 +118,8 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
             ValueError: If a number is below 1.
             TypeError: If one is no integer.
         """
-        check_counts(**{f"quantile_thresholds_{name}": count for name, count in counts.items()})
+        named: dict[str, Any] = {f"quantile_thresholds_{name}": count for name, count in counts.items()}
+        check_counts(**named)
         self.thresholds = getattr(self, "thresholds", QuantileThresholds())._replace(**counts)
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
