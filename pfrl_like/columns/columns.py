@@ -267,8 +267,12 @@ class Columns(Steps):
             index: What `Batch.index` will be.
             device: Where the tensors go.
             lengths: Lengths of the sequences, if they are such.
+
+        Raises:
+            ValueError: If nothing was ever stored.
         """
-        assert self.obs is not None and self.action is not None
+        if self.obs is None or self.action is None:
+            raise ValueError("nothing was ever stored, so that nobody knows the form of a batch")
         jobs: list[Job] = [(number, np.arange(len(rows))) for number in numbers.values()]
         parts: dict[str, tuple[Field, slice]] = {}
 

@@ -23,7 +23,7 @@ def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> T
     # The last atom is the upper neighbour of the last interval. The index of NaN is cut off too: its mass stays NaN.
     index = position.long().clamp(0, n_atoms - 2)
     upper_mass = probs * (position - index).clamp(0, 1)  # rounding may lead out of the interval by a hair
-    projected = torch.zeros(probs.shape[0], n_atoms, dtype=probs.dtype, device=probs.device)
+    projected = upper_mass.new_zeros(probs.shape[0], n_atoms)
     return projected.scatter_add(1, index, probs - upper_mass).scatter_add(1, index + 1, upper_mass)
 
 

@@ -43,7 +43,7 @@ class EmpiricalNormalization(nn.Module):
         clip_threshold: float | None = None,
     ) -> None:
         super().__init__()
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
         dtype = dtype if isinstance(dtype, torch.dtype) else torch.from_numpy(np.empty(0, dtype)).dtype
         checks = [
             ("batch_axis", batch_axis, 0 <= batch_axis <= len(self.shape), f"an axis from 0 to {len(self.shape)}"),

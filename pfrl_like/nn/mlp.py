@@ -33,10 +33,10 @@ class MLP(nn.Module):
         super().__init__()
         self.in_size = in_size
         self.out_size = out_size
-        self.hidden_sizes = hidden_sizes
+        self.hidden_sizes = list(hidden_sizes)
         self.nonlinearity = nonlinearity
-        sizes = [in_size, *hidden_sizes]
-        if hidden_sizes:
+        sizes = [in_size, *self.hidden_sizes]
+        if self.hidden_sizes:
             self.hidden_layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
             for layer in self.hidden_layers:
                 init_chainer_default(layer)

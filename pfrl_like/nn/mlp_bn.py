@@ -58,14 +58,14 @@ class MLPBN(nn.Module):
         super().__init__()
         self.in_size = in_size
         self.out_size = out_size
-        self.hidden_sizes = hidden_sizes
+        self.hidden_sizes = list(hidden_sizes)
         self.normalize_input = normalize_input
         self.normalize_output = normalize_output
         self.nonlinearity = nonlinearity
-        sizes = [in_size, *hidden_sizes]
+        sizes = [in_size, *self.hidden_sizes]
         if normalize_input:
             self.input_bn = nn.BatchNorm1d(in_size)
-        if hidden_sizes:
+        if self.hidden_sizes:
             self.hidden_layers = nn.ModuleList(LinearBN(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
         self.output = nn.Linear(sizes[-1], out_size)
         init_lecun_normal(self.output.weight, scale=last_wscale)

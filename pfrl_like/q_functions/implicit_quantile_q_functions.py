@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pfrl_like.action_value import FullyParametrizedActionValue, ImplicitQuantileActionValue, QuantileThresholds
 from pfrl_like.q_function import StateQFunction
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_sequences_recursive
@@ -115,10 +116,10 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
 
         Raises:
             ValueError: If a number is below 1.
+            TypeError: If one is no integer.
         """
-        for name, count in counts.items():
-            if count < 1:
-                raise ValueError(f"quantile_thresholds_{name} is {count!r}, expected at least 1")
+        named: dict[str, Any] = {f"quantile_thresholds_{name}": count for name, count in counts.items()}
+        check_counts(**named)
         self.thresholds = getattr(self, "thresholds", QuantileThresholds())._replace(**counts)
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:

@@ -61,6 +61,6 @@ class QuantileFCStateQFunctionWithDiscreteAction(QuantileSingleModelStateQFuncti
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
         model = nn.Sequential(
             MLP(ndim_obs, n_actions * n_quantiles, hidden_sizes, nonlinearity, last_wscale),
-            nn.Unflatten(1, (n_quantiles, int(n_actions))),
+            nn.Unflatten(1, (int(n_quantiles), int(n_actions))),
         )
         super().__init__(model)

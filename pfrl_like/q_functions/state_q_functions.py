@@ -75,7 +75,8 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
 
     Args:
         model: Module from observations [B, ...] to probabilities [B, n_actions, n_atoms].
-        z_values: Returns that the atoms stand for, array or tensor [n_atoms], rising and evenly spaced.
+        z_values: Returns that the atoms stand for, [n_atoms], rising and evenly spaced; unless they are a tensor of
+            floats, they become one of PyTorch's default dtype.
     """
 
     z_values: Tensor
@@ -83,7 +84,10 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
     def __init__(self, model: nn.Module, z_values: Any) -> None:
         super().__init__()
         self.model = model
-        self.register_buffer("z_values", torch.as_tensor(z_values))
+        is_float = isinstance(z_values, Tensor) and z_values.is_floating_point()
+        self.register_buffer(
+            "z_values", torch.as_tensor(z_values, dtype=None if is_float else torch.get_default_dtype())
+        )
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
         """The return distributions of B states."""
@@ -124,7 +128,7 @@ class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModel
         hidden_sizes = [n_hidden_channels] * n_hidden_layers
         model = nn.Sequential(
             MLP(ndim_obs, n_actions * n_atoms, hidden_sizes, nonlinearity, last_wscale),
-            nn.Unflatten(1, (int(n_actions), n_atoms)),
+            nn.Unflatten(1, (int(n_actions), int(n_atoms))),
             nn.Softmax(dim=2),
         )
         super().__init__(model, z_values)
@@ -143,7 +147,7 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         scale_mu: Bring mu(s) within the bounds by tanh; otherwise only the greedy action is clipped to them.
 
     Raises:
-        ValueError: If there is no hidden layer, or `scale_mu` meets infinite bounds.
+        ValueError: If there is no hidden layer, `scale_mu` meets infinite bounds, or the actions have another size.
         TypeError: If `action_space` has no bounds.
     """
 
@@ -172,6 +176,10 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         self.scale_mu = scale_mu
         for name in ("low", "high"):
             bound = torch.as_tensor(getattr(action_space, name), dtype=torch.float32)
+            if bound.shape != (n_dim_action,):
+                raise ValueError(
+                    f"n_dim_action is {n_dim_action}, but action_space.{name} has shape {tuple(bound.shape)}"
+                )
             if scale_mu and not bound.isfinite().all():
                 raise ValueError(f"action_space.{name} is {bound.tolist()}, expected finite bounds for scale_mu=True")
             self.register_buffer(name, bound, persistent=False)

@@ -137,7 +137,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
         """Episodes drawn: their sequence numbers and weights; first item and length of the part of each to be taken."""
         if not 0 <= n <= self.n_episodes:
-            raise ValueError(f"n_episodes: got {n}, expected at most {self.n_episodes}, the number of episodes held")
+            raise ValueError(f"n_episodes: got {n}, expected 0 to {self.n_episodes}, the episodes held")
         if max_len is not None and max_len < 1:
             raise ValueError(f"max_len: got {max_len}, expected at least 1 step, or None")
         index, weight = self._draw_episodes(n)

@@ -50,7 +50,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
-        ValueError: If `capacity` or `num_steps` is less than 1, `n_goals` less than 0, or `strategy` unknown.
+        ValueError: If `capacity` or `num_steps` is less than 1, `n_goals` negative or infinite, or `strategy` unknown.
         TypeError: If `reward_fn` or `terminated_fn` cannot be called.
     """
 
@@ -74,8 +74,8 @@ class HindsightReplayBuffer(ReplayBuffer):
             raise TypeError(f"terminated_fn: got {terminated_fn!r}, expected such a function as reward_fn, or None")
         if strategy not in _STRATEGIES:
             raise ValueError(f"strategy: got {strategy!r}, expected one of {list(_STRATEGIES)}")
-        if n_goals < 0:
-            raise ValueError(f"n_goals: got {n_goals}, expected at least 0")
+        if not 0 <= n_goals < math.inf:
+            raise ValueError(f"n_goals: got {n_goals}, expected a finite number of at least 0")
         self.reward_fn = reward_fn
         self.strategy = strategy
         self.n_goals = n_goals
@@ -134,7 +134,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             ValueError: If more are asked for than the buffer holds, or a function gives something unfit.
         """
         if not 0 <= num_experiences <= len(self):
-            raise ValueError(f"num_experiences: got {num_experiences}, expected at most {len(self)}, the items held")
+            raise ValueError(f"num_experiences: got {num_experiences}, expected 0 to {len(self)}, the items held")
         if not num_experiences:
             return []
         drawn = self._draw_windows(num_experiences)
@@ -156,10 +156,13 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
-            ValueError: If `n` is larger than the buffer, or a function gives something unfit.
+            ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or a function gives something
+                unfit.
         """
         if not 0 <= n <= len(self):
-            raise ValueError(f"n: got {n}, expected at most {len(self)}, the number of items held")
+            raise ValueError(f"n: got {n}, expected 0 to {len(self)}, the items held")
+        if self._columns.obs is None:
+            raise ValueError("nothing was ever stored, so that nobody knows the form of a batch")
         drawn = self._draw_windows(n)
         length = drawn.there.sum(axis=0)
         last = length - 1, np.arange(n)

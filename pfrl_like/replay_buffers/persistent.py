@@ -53,14 +53,17 @@ class PersistentBuffer(ReplayBuffer):
                 raise ValueError(f"{name}: got {value}, expected at least {least}")
         if not sync_seconds >= 0:
             raise ValueError(f"sync_seconds: got {sync_seconds}, expected at least 0 seconds")
-        self.dirname = os.fspath(dirname) if shard is None else os.path.join(os.fspath(dirname), shard)
+        if not dirname:
+            raise ValueError(f"dirname: got {dirname!r}, expected a directory")
+        whole = os.path.abspath(dirname)  # the process may go to another directory later
+        self.dirname = whole if shard is None else os.path.join(whole, shard)
         self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
         self._unsynced, self._last_sync = 0, time.monotonic()
         self._process = os.getpid()
         marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
-        _refuse_shards(os.fspath(dirname), shard)
+        _refuse_shards(whole, shard)
         self._directory = LogDirectory(self.dirname, marks)
         try:
             if ancestor is not None:
@@ -268,6 +271,12 @@ class PersistentBuffer(ReplayBuffer):
         self.close()
 
     # State
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            f"a {type(self).__name__} can neither be copied nor pickled, because its directory has one writer: open a "
+            f"buffer in another directory with ancestor={self.dirname!r}"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """The whole content, as of the buffer in memory; it is on the disk of the directory, too."""

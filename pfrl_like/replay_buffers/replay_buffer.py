@@ -30,14 +30,14 @@ class ReplayBuffer(SavedBuffer):
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
-        ValueError: If `capacity` or `num_steps` is less than 1.
+        ValueError: If `capacity` or `num_steps` is less than 1 or no number.
     """
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
-        if capacity is not None and capacity < 1:
-            raise ValueError(f"capacity: got {capacity}, expected at least 1 transition, or None")
-        if num_steps < 1:
-            raise ValueError(f"num_steps: got {num_steps}, expected at least 1")
+        if capacity is not None and not (isinstance(capacity, int | float | np.number) and capacity >= 1):
+            raise ValueError(f"capacity: got {capacity!r}, expected at least 1 transition, or None")
+        if not (isinstance(num_steps, int | np.integer) and num_steps >= 1):
+            raise ValueError(f"num_steps: got {num_steps!r}, expected an integer of at least 1")
         self._capacity = capacity
         self.num_steps = num_steps
         self._rng = rng
@@ -241,7 +241,7 @@ class ReplayBuffer(SavedBuffer):
             ValueError: If more are asked for than the buffer holds.
         """
         if not 0 <= num_experiences <= len(self):
-            raise ValueError(f"num_experiences: got {num_experiences}, expected at most {len(self)}, the items held")
+            raise ValueError(f"num_experiences: got {num_experiences}, expected 0 to {len(self)}, the items held")
         index, weight = self._draw(num_experiences)
         items = self._items(index)
         if weight is not None:
@@ -253,11 +253,11 @@ class ReplayBuffer(SavedBuffer):
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
-            ValueError: If `n` is larger than the buffer.
+            ValueError: If `n` is larger than the buffer, or 0 before anything was stored.
         """
         size = self._next - self._first
         if not 0 <= n <= size:
-            raise ValueError(f"n: got {n}, expected at most {size}, the number of items held")
+            raise ValueError(f"n: got {n}, expected 0 to {size}, the items held")
         weight = None
         if self.prioritized:
             index, weight = self._draw(n)

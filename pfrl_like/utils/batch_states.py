@@ -101,22 +101,22 @@ class FeatureExtractor:
         """
         if isinstance(obs, list | tuple):
             return self.batch_states(obs, device, self.phi)
-        return self._of_stack(map_nested(np.array, obs), device)
+        return self._of_stack(_copy(obs), device)
 
     def on_batch(self, obs: Any, device: torch.device | str) -> Any:
         """Features of a field of a `Batch`.
 
         Args:
-            obs: Tensors (or arrays of objects) [N, ...], nested like one observation. Unless `is_identity`, they are
-                best left on the host, which is where `phi` works.
+            obs: Tensors [N, ...] (lists or arrays where they are objects), nested like one observation. Unless
+                `is_identity`, they are best left on the host, which is where `phi` works.
             device: Where the features go.
         """
         if self.is_identity:
             return map_nested(lambda leaf: leaf.to(device), obs)
-        return self._of_stack(map_nested(_as_array, obs), device)
+        return self._of_stack(_as_arrays(obs), device)
 
     def _of_stack(self, stack: Any, device: torch.device | str) -> Any:
-        if self._on_stack is None and _rows_differ(stack):
+        if self._on_stack is None and not _holds_objects(stack) and _rows_differ(stack):
             self._on_stack = _agrees_on_stack(self.phi, stack)
         if self._on_stack:
             return map_nested(lambda leaf: torch.as_tensor(leaf).to(device), self.phi(stack))
@@ -204,7 +204,7 @@ def fingerprint(nested: Any) -> Any:
 
 
 def _copy(nested: Any) -> Any:
-    return map_nested(np.array, nested)
+    return map_nested(lambda leaf: np.array(leaf.numpy(force=True) if isinstance(leaf, Tensor) else leaf), nested)
 
 
 def _rows(stack: Any) -> list[Any]:
@@ -215,8 +215,25 @@ def _row(stack: Any, i: int) -> Any:
     return map_nested(lambda leaf: leaf[i], stack)
 
 
-def _as_array(leaf: Any) -> Any:
-    return leaf.detach().cpu().numpy() if isinstance(leaf, Tensor) else np.asarray(leaf)
+def _as_arrays(stack: Any) -> Any:
+    """Arrays in place of tensors, and of lists, which hold objects that are no arrays."""
+    if isinstance(stack, Mapping):
+        return {key: _as_arrays(part) for key, part in stack.items()}
+    if isinstance(stack, tuple):
+        return tuple(_as_arrays(part) for part in stack)
+    if isinstance(stack, list):
+        objects = np.empty(len(stack), object)
+        for i, value in enumerate(stack):
+            objects[i] = value  # all at once, NumPy would look inside
+        return objects
+    return stack.detach().cpu().numpy() if isinstance(stack, Tensor) else np.asarray(stack)
+
+
+def _holds_objects(stack: Any) -> bool:
+    """Whether a part is no stack of numbers, so that `phi` can only be applied to one row after the other."""
+    if isinstance(stack, Mapping | tuple):
+        return any(map(_holds_objects, stack.values() if isinstance(stack, Mapping) else stack))
+    return bool(np.asarray(stack).dtype == object)
 
 
 class _CallableModule(ModuleType):

@@ -110,9 +110,10 @@ def column(steps: Sequence[Transition], name: str) -> Any:
 
 
 def stack(values: Sequence[Any]) -> Any:
-    """Stack arrays, numbers or nested dicts and tuples of them along a new first axis, as tensors."""
+    """Stack arrays, numbers or nested dicts and tuples of them along a new first axis, as tensors; list objects."""
     if isinstance(values[0], Mapping):
         return {key: stack([value[key] for value in values]) for key in values[0]}
     if isinstance(values[0], tuple):
         return tuple(stack([value[i] for value in values]) for i in range(len(values[0])))
-    return torch.from_numpy(np.stack([np.asarray(value) for value in values]))
+    arrays = [np.asarray(value) for value in values]
+    return list(values) if arrays[0].dtype.kind in "OUS" else torch.from_numpy(np.stack(arrays))

@@ -72,7 +72,7 @@ class FrameStack(Wrapper):
         check_counts(k=k)
         self.k = k
         self.stack_axis = stack_axis_of(channel_order)
-        self.frames: deque[NDArray[Any]] = deque(maxlen=k)
+        self.frames: deque[NDArray[Any]] = deque(maxlen=int(k))
         self.observation_space = stacked_space(env.observation_space, k, self.stack_axis)
 
     def reset(self, **kwargs: Any) -> Any:

@@ -30,8 +30,8 @@ class GymnasiumFrameStack(VectorWrapper):
         super().__init__(env)
         check_counts(k=k)
         self.k = k
-        self.stack_axis = stack_axis
         self.single_observation_space = stacked_space(env.single_observation_space, k, stack_axis)
+        self.stack_axis = range(len(self.single_observation_space.shape or ()))[stack_axis]  # from the front
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self._mode = AutoresetMode(env.metadata["autoreset_mode"])
         self._stacks: Any = None

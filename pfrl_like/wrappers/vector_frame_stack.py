@@ -89,8 +89,11 @@ class VectorFrameStack(VectorEnvWrapper):
         check_counts(k=k)
         self.k = k
         self.stack_axis = stack_axis
-        self.frames: list[deque[Any]] = [deque(maxlen=k) for _ in range(env.num_envs)]
+        self.frames: list[deque[Any]] = [deque(maxlen=int(k)) for _ in range(env.num_envs)]
         self.observation_space = stacked_space(env.observation_space, k, stack_axis)
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return self.env, self.k, self.stack_axis  # what `__new__` asks for when a copy is made
 
     def reset(self, mask: Any = None) -> Any:
         """Start new episodes where `mask` is not True."""

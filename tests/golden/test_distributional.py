@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from pfrl_like.functions.distributional import categorical_projection
@@ -13,6 +14,15 @@ def project(values: list[float], probs: list[float]) -> list[float]:
 def test_mass_between_atoms_is_shared_by_nearness() -> None:
     # 0.25 lies three quarters of the way nearer to 0 than to 1: 0.75 goes to 0 and 0.25 to 1
     assert project([0.25], [1.0]) == [0.0, 0.75, 0.25]
+
+
+@pytest.mark.parametrize("values_dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("probs_dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_the_larger_precision_counts(values_dtype: torch.dtype, probs_dtype: torch.dtype) -> None:
+    values, probs = torch.tensor([[0.25]], dtype=values_dtype), torch.tensor([[1.0]], dtype=probs_dtype)
+    projected = categorical_projection(Z, values, probs)
+    assert projected.tolist() == [[0.0, 0.75, 0.25]]
+    assert projected.dtype == torch.promote_types(values_dtype, probs_dtype)
 
 
 def test_mass_on_an_atom_stays_there() -> None:

@@ -19,6 +19,7 @@ from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.explorers import ConstantEpsilonGreedy, LinearDecayEpsilonGreedy
 from pfrl_like.testing import Chain
+from pfrl_like.utils.batch_states import batch_states
 
 
 class Training:
@@ -163,6 +164,33 @@ def test_a_state_q_function_actor_acts_as_the_agent_does(recurrent):
     with agent.eval_mode(), q_actor.eval_mode():
         obs = np.eye(5, dtype=np.float32)
         assert [agent.act(each) for each in obs] == [q_actor.act(each) for each in obs]
+
+
+def test_a_state_q_function_actor_makes_batches_as_it_is_told():
+    calls = []
+
+    def own(states, device, phi):
+        calls.append((len(states), device, phi))
+        return batch_states(states, device, phi)
+
+    agent = make_agent(phi=lambda obs: obs * 2)
+    _, theirs = multiprocessing.Pipe()
+    StateQFunctionActor(theirs, agent.model, agent.explorer, agent.phi, batch_states=own).act(np.ones(5, np.float32))
+    assert calls == [(1, torch.device("cpu"), agent.phi)]
+
+
+@pytest.mark.parametrize(("length", "kept"), [(None, [0]), (2, [0, 2, 4])])
+def test_a_state_q_function_actor_sends_states_every_so_many_steps(length, kept):
+    agent = make_agent(recurrent=True)
+    ours, theirs = multiprocessing.Pipe()
+    q_actor = StateQFunctionActor(theirs, agent.model, agent.explorer, recurrent=True, episodic_update_len=length)
+    for _ in range(6):
+        q_actor.act(np.ones(5, np.float32))
+        q_actor.observe(np.ones(5, np.float32), 0.0, False, False)
+    q_actor.stop_episode()
+    kind, columns = ours.recv()
+    assert kind == "rows"
+    assert [i for i, further in enumerate(columns[-1]) if further["recurrent_state"] is not None] == kept
 
 
 def test_a_state_q_function_actor_refuses_a_network_that_is_not_recurrent():

@@ -3,6 +3,7 @@
 import copy
 import functools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -166,11 +167,11 @@ def test_batch_accumulator_sum_is_the_mean_times_the_rows(agent: str) -> None:
 
 
 def test_gamma_discounts_the_next_value() -> None:
-    agents = [make_agent(gamma=gamma, replay_start_size=4) for gamma in (0.5, 0.0)]
-    for agent in agents:
+    for gamma in (0.5, 0.0):
+        agent = make_agent(gamma=gamma, replay_start_size=4)
         updates = watch_updates(agent)
         play_one(agent, Chain(terminates=False), 5)
-        assert updates[0][1].discount.tolist() == [agent.gamma] * 4
+        assert updates[0][1].discount.tolist() == [gamma] * 4
 
 
 @pytest.mark.parametrize("max_grad_norm", [0.01, 0.1])
@@ -225,6 +226,30 @@ def test_phi_written_for_one_observation_only_is_applied_row_by_row() -> None:
     q = agent.model(batch.obs[:, [0, 4]]).evaluate_actions(batch.action)
     terminal = batch.replace(discount=torch.zeros(6))
     torch.testing.assert_close(agent.update(terminal)[0], (batch.reward - q).detach())
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("nest", [str, lambda text: {"text": text, "length": len(text)}, lambda text: (text, 0)])
+def test_phi_may_make_numbers_of_objects(nest: Callable[[str], Any], recurrent: bool) -> None:
+    def phi(obs: Any) -> Any:
+        text = obs if isinstance(obs, str) else obs["text"] if isinstance(obs, dict) else obs[0]
+        return np.eye(5, dtype=np.float32)[len(text)]
+
+    agent = make_agent(phi=phi, recurrent=recurrent, replay_start_size=4)
+    for i in range(20):
+        agent.act(nest("a" * (i % 5)))
+        agent.observe(nest("a" * ((i + 1) % 5)), 1.0, False, i % 5 == 4)
+    assert agent.optim_t > 0
+
+
+def test_what_phi_makes_of_objects_is_learnt_from() -> None:
+    words = ["a", "bcd", "ef", "ghij"]
+    agent = make_agent(phi=lambda text: np.eye(5, dtype=np.float32)[len(text)])
+    for word in words:
+        agent.replay_buffer.append(word, 1, 1.0, word, is_state_terminal=True)
+    items = agent.replay_buffer.sample(4)
+    q = agent.model(torch.eye(5)[[len(item[0]["state"]) for item in items]]).q_values[:, 1]
+    torch.testing.assert_close(agent.update(items)[0], (1.0 - q).detach())
 
 
 def test_batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi() -> None:

@@ -56,7 +56,7 @@ def test_fractions_of_recurrent_and_wrapped_q_functions_are_set() -> None:
 def test_fractions_of_what_draws_none_are_refused() -> None:
     with pytest.raises(TypeError, match="quantile_thresholds_K is given, but q_function is a FCState"):
         make_agent("IQN", q_function=make_q_function("DQN"), quantile_thresholds_K=2)
-    with pytest.raises(ValueError, match="quantile_thresholds_N_prime is -1, expected at least 1"):
+    with pytest.raises(ValueError, match="quantile_thresholds_N_prime is -1, expected an integer from 1 on"):
         make_agent("IQN", quantile_thresholds_N_prime=-1)
 
 

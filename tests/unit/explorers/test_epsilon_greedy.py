@@ -112,6 +112,13 @@ def test_generator_of_its_own_leaves_the_global_stream_alone(make: Any) -> None:
     assert np.random.rand() == expected
 
 
+def test_decay_goes_between_the_two_ends() -> None:
+    linear = LinearDecayEpsilonGreedy(0.75, 0.25, 2, always_7)
+    assert [linear.compute_epsilon(t) for t in range(4)] == [0.75, 0.5, 0.25, 0.25]
+    exponential = ExponentialDecayEpsilonGreedy(0.75, 0.25, 0.5, always_7)
+    assert [exponential.compute_epsilon(t) for t in range(4)] == [0.75, 0.375, 0.25, 0.25]
+
+
 @pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
 def test_saved_generator_goes_on_where_it_was(make: Any) -> None:
     explorer, other = (ConstantEpsilonGreedy(0.5, always_7, rng=make(seed)) for seed in (1, 2))
@@ -126,9 +133,17 @@ def test_state_of_an_explorer_with_another_kind_of_stream_is_refused() -> None:
         ConstantEpsilonGreedy(0.5, always_7).load_state_dict(state)
 
 
-def test_choices_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("kind", "epsilons"),
+    [
+        (ConstantEpsilonGreedy, (1.0,)),
+        (LinearDecayEpsilonGreedy, (1.0, 1.0, 1)),
+        (ExponentialDecayEpsilonGreedy, (1.0, 1.0, 0.5)),
+    ],
+)
+def test_choices_are_logged_at_debug_level(kind: Any, epsilons: Any, caplog: pytest.LogCaptureFixture) -> None:
     logger = logging.getLogger("choices")
-    explorer = ConstantEpsilonGreedy(1.0, always_7, logger)
+    explorer = kind(*epsilons, always_7, logger)
     explorer.select_action(3, lambda: GREEDY)
     assert not caplog.messages
     with caplog.at_level(logging.DEBUG, "choices"):

@@ -28,12 +28,13 @@ def test_defaults_take_four_frames(kind: type, size: int) -> None:
     assert features.min() >= 0
 
 
-def test_the_activation_follows_each_layer() -> None:
+@pytest.mark.parametrize(("kind", "channels"), [(SmallAtariCNN, [16, 32, 256]), (LargeAtariCNN, [32, 64, 64, 512])])
+def test_the_activation_follows_each_layer(kind: type, channels: list[int]) -> None:
     calls = []
 
     def activation(x: torch.Tensor) -> torch.Tensor:
         calls.append(x.shape[1])
         return torch.tanh(x)
 
-    LargeAtariCNN(activation=activation)(torch.rand(1, 4, 84, 84))
-    assert calls == [32, 64, 64, 512]
+    kind(activation=activation)(torch.rand(1, 4, 84, 84))
+    assert calls == channels

@@ -22,6 +22,11 @@ def test_moments_are_those_of_everything_seen() -> None:
     np.testing.assert_allclose(normalize(torch.from_numpy(batches[0]), update=False), expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize("shape", [3, np.int64(3), (3,), [3], np.array([3])])
+def test_the_shape_may_be_a_number_or_a_sequence(shape: Any) -> None:
+    assert EmpiricalNormalization(shape).mean.shape == (3,)
+
+
 def test_values_are_learnt_before_they_are_normalised() -> None:
     normalize = EmpiricalNormalization(1, eps=0.0)
     assert normalize(torch.tensor([[1.0], [3.0]])).flatten().tolist() == [-1.0, 1.0]

@@ -1,11 +1,13 @@
 import copy
 import pickle
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from pfrl_like.nn import MLP
+from pfrl_like.nn import MLP, MLPBN
 
 
 def test_layers_follow_each_other_with_the_nonlinearity_between() -> None:
@@ -20,6 +22,14 @@ def test_without_hidden_layers_it_is_one_linear_layer() -> None:
     mlp = MLP(3, 2, [], nonlinearity=lambda x: x / 0)
     x = torch.randn(4, 3)
     torch.testing.assert_close(mlp(x), nn.functional.linear(x, mlp.output.weight))
+
+
+@pytest.mark.parametrize("mlp", [MLP, MLPBN])
+@pytest.mark.parametrize("hidden_sizes", [(4, 5), np.array([4, 5]), iter((4, 5))])
+def test_hidden_sizes_may_be_any_sequence(mlp: Any, hidden_sizes: Any) -> None:
+    network = mlp(3, 2, copy.copy(hidden_sizes))
+    assert network.hidden_sizes == [4, 5]
+    assert network(torch.randn(2, 3)).shape == (2, 2)
 
 
 def test_parameters_have_the_names_they_have_in_pfrl() -> None:

@@ -64,8 +64,8 @@ def test_advantages_come_from_the_first_half_of_the_main_stream() -> None:
 
 
 def test_atoms_are_evenly_spaced_follow_the_module_and_are_not_saved() -> None:
-    q_function = DistributionalDuelingDQN(3, 5, -1, 1)
-    assert q_function.z_values.tolist() == [-1.0, -0.5, 0.0, 0.5, 1.0]
+    q_function = DistributionalDuelingDQN(3, 5, -1, 3)
+    assert q_function.z_values.tolist() == [-1.0, 0.0, 1.0, 2.0, 3.0]
     assert q_function.to("meta").z_values.device.type == "meta"
 
 

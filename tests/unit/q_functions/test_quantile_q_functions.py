@@ -68,8 +68,10 @@ def test_numbers_of_fractions_have_the_defaults_of_pfrl() -> None:
 
 @pytest.mark.parametrize("name", ["N", "N_prime", "K"])
 def test_no_fractions_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"quantile_thresholds_{name} is 0, expected at least 1"):
+    with pytest.raises(ValueError, match=f"quantile_thresholds_{name} is 0, expected an integer from 1 on"):
         implicit(**{f"quantile_thresholds_{name}": 0})
+    with pytest.raises(TypeError, match=rf"quantile_thresholds_{name} is 6.0 \(float\), expected an integer"):
+        implicit(**{f"quantile_thresholds_{name}": 6.0})
 
 
 def test_an_embedding_of_another_size_is_refused() -> None:

@@ -32,6 +32,14 @@ def test_one_number_a_row_that_depends_on_observation_and_action(name: str, n_hi
 
 
 @pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("n_hidden_layers", [1, 3])
+def test_nonlinearity_follows_each_hidden_layer_of_its_size(name: str, n_hidden_layers: int) -> None:
+    seen: list[Any] = []
+    make(name, n_hidden_layers, nonlinearity=lambda x: seen.append(x.shape) or torch.relu(x))(OBS, ACTION)
+    assert seen == [(6, 4)] * n_hidden_layers
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_one_without_the_other_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match="expected an observation and an action, or a pair of both, got one Tensor"):
         make(name)(OBS)

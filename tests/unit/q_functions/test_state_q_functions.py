@@ -15,6 +15,7 @@ from pfrl_like.q_functions import (
     DistributionalSingleModelStateQFunctionWithDiscreteAction,
     FCQuadraticStateQFunction,
     FCStateQFunctionWithDiscreteAction,
+    QuantileFCStateQFunctionWithDiscreteAction,
     SingleModelStateQFunctionWithDiscreteAction,
 )
 
@@ -47,7 +48,8 @@ def test_fully_connected_uses_nonlinearity_and_scale() -> None:
 
 
 def test_distributional_gives_probabilities_over_the_atoms() -> None:
-    q_function = DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -10, 10, 4, 1)
+    q_function = DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -10, 10, 6, 2)
+    assert [layer.out_features for layer in q_function.modules() if isinstance(layer, nn.Linear)] == [6, 6, 10]
     value = q_function(torch.randn(7, 3))
     assert isinstance(value, DistributionalDiscreteActionValue)
     assert value.q_dist.shape == (7, 2, 5)
@@ -71,6 +73,30 @@ def test_atoms_may_be_an_array_or_a_tensor(z_values: Any) -> None:
     assert value.q_values.tolist() == [[0.0, 0.5]]
 
 
+@pytest.mark.parametrize("z_values", [[0, 1], np.linspace(0.0, 1.0, 2), np.arange(2), torch.arange(2)])
+def test_atoms_of_other_dtypes_become_floats(z_values: Any) -> None:
+    q_function = DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (2, 2)), z_values)
+    assert q_function(torch.tensor([[1.0, 0.0, 0.5, 0.5]])).q_values.tolist() == [[0.0, 0.5]]
+
+
+def test_atoms_in_double_precision_stay_so() -> None:
+    z_values = torch.linspace(0, 1, 2, dtype=torch.float64)
+    q_function = DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (2, 2)), z_values)
+    assert q_function(torch.full((1, 4), 0.5, dtype=torch.float64)).q_values.dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        (FCStateQFunctionWithDiscreteAction, (3, 2, 4, 1)),
+        (DistributionalFCStateQFunctionWithDiscreteAction, (3, 2, 5, -1, 1, 4, 1)),
+        (QuantileFCStateQFunctionWithDiscreteAction, (3, 2, 5, 4, 1)),
+    ],
+)
+def test_sizes_may_be_numpys(kind: Any, sizes: tuple[int, ...]) -> None:
+    assert kind(*map(np.int64, sizes))(torch.randn(6, 3)).q_values.shape == (6, 2)
+
+
 def test_quadratic_is_largest_at_its_greedy_action_and_within_the_bounds() -> None:
     value = FCQuadraticStateQFunction(3, 2, 8, 2, BOX)(10 * torch.randn(100, 3))
     greedy = value.greedy_actions
@@ -83,6 +109,11 @@ def test_quadratic_matrix_is_positive_definite() -> None:
     mat = FCQuadraticStateQFunction(3, 2, 8, 1, BOX)(torch.randn(20, 3)).mat
     torch.testing.assert_close(mat, mat.mT)
     assert bool((torch.linalg.eigvalsh(mat) > 0).all())
+
+
+def test_quadratic_has_hidden_layers_of_the_size_asked_for() -> None:
+    q_function = FCQuadraticStateQFunction(3, 2, 7, 2, BOX)
+    assert [tuple(layer.weight.shape) for layer in q_function.hidden_layers] == [(7, 3), (7, 7)]
 
 
 def test_quadratic_works_with_one_action() -> None:
@@ -147,6 +178,11 @@ def test_q_functions_can_be_copied_and_pickled(q_function: nn.Module) -> None:
         (lambda: DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, 1, 1, 4, 1), "expected v_min < v_max"),
         (lambda: FCQuadraticStateQFunction(3, 2, 4, 0, BOX), "n_hidden_layers is 0"),
         (lambda: FCQuadraticStateQFunction(3, 2, 4, 1, gymnasium.spaces.Discrete(2)), "expected a Box"),
+        (lambda: FCQuadraticStateQFunction(3, 3, 4, 1, BOX), "n_dim_action is 3, but action_space.low has shape"),
+        (
+            lambda: FCQuadraticStateQFunction(3, 2, 4, 1, gymnasium.spaces.Box(-1, 1, (1,))),
+            "n_dim_action is 2, but action_space.low has shape",
+        ),
         (
             lambda: FCQuadraticStateQFunction(3, 1, 4, 1, gymnasium.spaces.Box(-np.inf, np.inf, (1,))),
             "expected finite bounds",

@@ -132,13 +132,13 @@ def test_transitions_of_finished_episodes_can_be_sampled_too():
     buffer = filled([2, 2])
     append(buffer, 900)
     assert sorted(buffer.sample_batch(4).reward.tolist()) == [0.0, 1.0, 100.0, 101.0]
-    with pytest.raises(ValueError, match="expected at most 4"):
+    with pytest.raises(ValueError, match="expected 0 to 4"):
         buffer.sample(5)
 
 
 @pytest.mark.parametrize("method", ["sample_episodes", "sample_sequences"])
 @pytest.mark.parametrize(
-    ("arguments", "message"), [((3,), "n_episodes: got 3, expected at most 2"), ((1, 0), "max_len: got 0")]
+    ("arguments", "message"), [((3,), "n_episodes: got 3, expected 0 to 2"), ((1, 0), "max_len: got 0")]
 )
 def test_impossible_draws_are_refused(method, arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -88,6 +88,8 @@ def test_steps_can_be_sampled_once_their_episode_has_ended():
 
 def test_nothing_is_drawn_of_a_buffer_that_is_empty():
     assert HindsightReplayBuffer(None, reward_fn).sample(0) == []
+    with pytest.raises(ValueError, match="nothing was ever stored"):
+        HindsightReplayBuffer(None, reward_fn).sample_batch(0)
 
 
 def test_the_capacity_cuts_episodes_in_their_midst_and_goals_of_dropped_steps_go_with_them():
@@ -160,7 +162,8 @@ def test_a_stack_of_frames_may_be_the_goal():
     ("error", "options", "message"),
     [
         (ValueError, {"strategy": "past"}, r"strategy: got 'past', expected one of \['future', 'final', 'episode'\]"),
-        (ValueError, {"n_goals": -1}, "n_goals: got -1, expected at least 0"),
+        (ValueError, {"n_goals": -1}, "n_goals: got -1, expected a finite number of at least 0"),
+        (ValueError, {"n_goals": float("inf")}, "n_goals: got inf"),
         (ValueError, {"num_steps": 0}, "num_steps: got 0"),
         (ValueError, {"capacity": 0}, "capacity: got 0"),
         (TypeError, {"reward_fn": 3}, "reward_fn: got 3, expected a function"),

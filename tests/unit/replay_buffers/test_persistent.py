@@ -1,7 +1,9 @@
 """Persistent buffers: opening again, ancestors, locks, limits, damage, agents that go on in a new process."""
 
+import copy
 import logging
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -183,6 +185,40 @@ def test_a_closed_buffer_is_empty_and_refuses(tmp_path):
         fill(buffer, 1)
     with pytest.raises(CheckpointError, match="is closed"):
         buffer.sync()
+
+
+@pytest.mark.parametrize("kind", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
+def test_its_own_source_of_randomness_decides(tmp_path, kind):
+    draws = []
+    for name in ("a", "b"):
+        with kind(tmp_path / name, 50, rng=np.random.default_rng(7)) as buffer:
+            np.random.seed(len(draws))
+            draws.append(fill(buffer, 50).sample_batch(8).index.tolist())
+    assert draws[0] == draws[1]
+
+
+def test_episodes_may_be_drawn_in_proportion_to_their_length(tmp_path):
+    rng = np.random.default_rng(0)
+    with PersistentEpisodicReplayBuffer(tmp_path, 2_000, by_length=True, rng=rng) as buffer:
+        for i in range(1_000):  # one episode of 999 steps, one of 1
+            buffer.append(np.zeros(1), 0, 0.0, np.zeros(1), is_state_terminal=i >= 998)
+        assert [buffer.sample_sequences(1).lengths.item() for _ in range(5)] == [999] * 5
+
+
+def test_the_process_may_go_to_another_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with PersistentReplayBuffer("here", 20) as buffer:
+        fill(buffer, 3)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        fill(buffer, 2)
+    assert len(PersistentReplayBuffer(tmp_path / "here", 20)) == 5
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_copy_would_be_a_second_writer_and_is_refused(tmp_path, duplicate):
+    with PersistentReplayBuffer(tmp_path, 20) as buffer, pytest.raises(TypeError, match="another directory"):
+        duplicate(buffer)
 
 
 # Size
@@ -441,6 +477,13 @@ RANKS = """
             for i in range(10):
                 buffer.append(np.full(3, 100 * rank + i, np.float32), 0, 100.0 * rank + i, np.zeros(3, np.float32))
             print(len(buffer), {int(reward) // 100 for reward in buffer.sample_batch(len(buffer)).reward})
+    groups = [dist.new_group([i]) for i in range(2)]
+    with PersistentReplayBuffer(folder + "/alone-" + str(rank), 50, distributed=True, group=groups[rank]) as buffer:
+        print(buffer.dirname.rpartition("/")[2])
+    try:
+        PersistentReplayBuffer(folder + "/other", 50, distributed=True, group=groups[1 - rank])
+    except ValueError as error:
+        print(error)
     dist.barrier()
 """
 
@@ -459,7 +502,8 @@ def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
     own = [[sys.executable, "-c", script, str(rank), folder] for rank in range(2)]
     running = [subprocess.Popen(arguments, env=ENVIRON, stdout=subprocess.PIPE, text=True) for arguments in own]
     told = [process.communicate(timeout=120)[0].splitlines() for process in running]
-    assert told == [["10 {0}", "20 {0}"], ["10 {1}", "20 {1}"]]
+    of_groups = ["rank-0-of-1", "group: this process does not belong to it"]
+    assert told == [["10 {0}", "20 {0}", *of_groups], ["10 {1}", "20 {1}", *of_groups]]
     assert {path.name for path in (tmp_path / "shared" / "first").iterdir()} == {"rank-0-of-2", "rank-1-of-2"}
 
 

@@ -6,7 +6,7 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.storage import write_arrays
 
 DATA = Path(__file__).parents[2] / "data"
@@ -135,7 +135,7 @@ def test_index_counts_on_over_many_rounds():
 
 @pytest.mark.parametrize("method", ["sample", "sample_batch"])
 def test_more_than_the_buffer_holds_is_refused(method):
-    with pytest.raises(ValueError, match="got 4, expected at most 3"):
+    with pytest.raises(ValueError, match="got 4, expected 0 to 3"):
         getattr(filled(3), method)(4)
 
 
@@ -144,12 +144,38 @@ def test_more_than_the_buffer_holds_is_refused(method):
     [
         (dict(capacity=0), "capacity: got 0"),
         (dict(capacity=-1), "capacity: got -1"),
+        (dict(capacity=float("nan")), "capacity: got nan"),
+        (dict(capacity="10"), "capacity: got '10'"),
         (dict(num_steps=0), "num_steps: got 0"),
+        (dict(num_steps=2.0), "num_steps: got 2.0, expected an integer"),
     ],
 )
 def test_impossible_sizes_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         ReplayBuffer(**arguments)
+
+
+@pytest.mark.parametrize("n", [-1, -4])
+@pytest.mark.parametrize("method", ["sample", "sample_batch"])
+def test_a_negative_number_is_refused(method, n):
+    with pytest.raises(ValueError, match=f"got {n}, expected 0 to 3"):
+        getattr(filled(3), method)(n)
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer])
+def test_nothing_is_drawn_of_a_buffer_that_has_never_held_anything(kind):
+    assert kind().sample(0) == []
+    with pytest.raises(ValueError, match="nothing was ever stored"):
+        kind().sample_batch(0)
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer])
+def test_numbers_may_be_numpys(kind):
+    buffer = kind(np.int64(4))
+    for i in range(10):
+        buffer.append(i, 0, 0.0, i + 1, is_state_terminal=i % 2 == 1)
+    assert len(buffer) == 4
+    assert len(buffer.sample(np.int64(2))) == len(buffer.sample_batch(np.int64(2))) == 2
 
 
 def test_unknown_keywords_are_refused():

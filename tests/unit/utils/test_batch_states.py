@@ -1,3 +1,4 @@
+import warnings
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,16 @@ def test_stacked_observations_are_copied() -> None:
     batch = FeatureExtractor()(obs, CPU)
     obs[:] = 5
     assert batch.tolist() == [[0.0, 0.0]]
+
+
+def test_stack_may_be_a_tensor() -> None:
+    stack = STACK.clone().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        features = FeatureExtractor()(stack, CPU)
+    assert features.tolist() == STACK.tolist() and not features.requires_grad
+    features += 1
+    assert stack.tolist() == STACK.tolist()
 
 
 def test_phi_that_works_on_stacks_is_applied_to_the_stack() -> None:
@@ -252,6 +263,13 @@ def test_nested_minibatch_goes_through_phi_with_its_nesting() -> None:
 
 
 def test_minibatch_of_objects_goes_through_phi_one_by_one() -> None:
-    objects = np.array(["ab", "c"], dtype=object)
     features = FeatureExtractor(lambda text: np.array([len(text)]))
-    assert features.on_batch(objects, CPU).tolist() == [[2], [1]]
+    assert features.on_batch(np.array(["ab", "c"], dtype=object), CPU).tolist() == [[2], [1]]
+    for objects in (["ab", "c"], [[3, 4], [5]]):
+        assert features.on_batch(objects, CPU).tolist() == [[2], [1]]
+
+
+def test_objects_may_stand_beside_arrays_in_a_minibatch() -> None:
+    features = FeatureExtractor(lambda obs: obs["array"] + len(obs["pair"][0]))
+    stack = {"array": STACK[:2], "pair": (["ab", "c"], STACK[:2])}
+    assert features.on_batch(stack, CPU).tolist() == [(STACK[0] + 2).tolist(), (STACK[1] + 1).tolist()]

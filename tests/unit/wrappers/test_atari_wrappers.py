@@ -415,6 +415,12 @@ def test_impossible_stacks_are_refused():
         FrameStack(Counting(), 0, "chw")
 
 
+def test_the_number_of_frames_may_be_numpys():
+    env = Counting()
+    env.observation_space = spaces.Box(0, 255, (1, 2, 2), np.uint8)
+    assert FrameStack(env, np.int64(3), "chw").frames.maxlen == 3
+
+
 def test_a_transition_in_the_replay_buffer_takes_one_frame():
     env = wrap_deepmind(make_atari("PongNoFrameskip-v4"))
     buffer = ReplayBuffer(1_000)
@@ -484,6 +490,12 @@ def test_deepminds_wrappers_are_chosen_one_by_one():
         "FireResetEnv",
         "EpisodicLifeEnv",
     ]
+
+
+@pytest.mark.parametrize(("order", "shape"), [("chw", (4, 84, 84)), ("hwc", (84, 84, 4))])
+def test_deepminds_wrappers_agree_on_the_order(order, shape):
+    env = wrap_deepmind(make_atari("PongNoFrameskip-v4"), channel_order=order)
+    assert env.observation_space.shape == env.reset(seed=0)[0].shape == shape
 
 
 def test_rendering_is_asked_for_when_the_game_is_made():

@@ -1,6 +1,8 @@
 """Stacks over several environments are those that each environment alone would give."""
 
+import copy
 import functools
+import pickle
 
 import gymnasium
 import gymnasium.spaces as spaces
@@ -156,6 +158,23 @@ def test_impossible_stacks_are_refused(name):
 def test_a_single_environment_is_refused():
     with pytest.raises(TypeError, match="expected a vector environment"):
         VectorFrameStack(Counting(3), 2)
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_copy_has_environments_and_frames_of_its_own(duplicate):
+    env = VectorFrameStack(VECTOR_ENVS["serial"](), np.int64(K))
+    env.reset()
+    twin = duplicate(env)
+    for _ in range(2):
+        env.step([0, 0])
+    stacks = twin.step([0, 0])[0]
+    assert [np.asarray(stack).max(axis=(1, 2)).tolist() for stack in stacks] == [[0, 0, 1]] * 2
+
+
+def test_axis_may_be_counted_from_the_end():
+    for make in VECTOR_ENVS["serial"], functools.partial(SyncVectorEnv, FACTORIES):
+        stacks = VectorFrameStack(make(), K, stack_axis=-1).reset()[0]
+        assert [np.asarray(stack).shape for stack in stacks] == [(1, 16, 16 * K)] * 2
 
 
 def test_wrapper_hands_everything_on():
