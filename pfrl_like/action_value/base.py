@@ -1,10 +1,10 @@
 """The interface of action values, and how those that are plain numbers are learnt."""
 
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -98,6 +98,14 @@ class ActionValue(ABC):
         return elementwise(error), error.detach(), value.detach()
 
 
-def as_rows(i: Any) -> Any:
-    """An index that keeps the batch axis."""
-    return slice(i, i + 1 or None) if isinstance(i, numbers.Integral) else i
+def as_rows(i: Any, n: int) -> Any:
+    """An index into `n` rows that keeps the batch axis.
+
+    Raises:
+        IndexError: If it is an integer out of range; a loop over the rows ends by it.
+    """
+    if not isinstance(i, int | np.integer):
+        return i
+    if not -n <= i < n:
+        raise IndexError(f"index {i} is out of range for the values of {n} states")
+    return slice(int(i), int(i) + 1 or None)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -93,7 +94,8 @@ class DiscreteActionValue(ActionValue):
         Raises:
             ValueError: If its shape does not fit.
         """
-        mask = torch.as_tensor(action_mask, dtype=torch.bool, device=self.device)
+        mask = action_mask if torch.is_tensor(action_mask) else torch.from_numpy(np.array(action_mask, dtype=bool))
+        mask = mask.to(self.device, torch.bool)
         n_rows, n_actions = len(self.params[0]), self.n_actions
         if mask.shape not in {(n_actions,), (n_rows, n_actions)}:
             raise ValueError(
@@ -105,7 +107,7 @@ class DiscreteActionValue(ActionValue):
         return type(self)(self.q_values[rows], self.q_values_formatter, action_mask)
 
     def __getitem__(self, i: Any) -> Self:
-        rows = as_rows(i)
+        rows = as_rows(i, len(self.params[0]))
         return self._rows(rows, None if self.action_mask is None else self.action_mask[rows])
 
     def __repr__(self) -> str:

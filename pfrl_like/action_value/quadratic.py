@@ -56,7 +56,7 @@ class QuadraticActionValue(ActionValue):
         return self.v.reshape(self.batch_size) - 0.5 * (distance.mT @ self.mat @ distance)[:, 0, 0]
 
     def __getitem__(self, i: Any) -> "QuadraticActionValue":
-        rows = as_rows(i)
+        rows = as_rows(i, len(self.params[0]))
         return QuadraticActionValue(self.mu[rows], self.mat[rows], self.v[rows], self.min_action, self.max_action)
 
     def __repr__(self) -> str:

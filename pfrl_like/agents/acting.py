@@ -2,6 +2,7 @@
 
 import copy
 import types
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,9 @@ class ActingMixin:
             ValueError: If the observations do not fit the Q-function. NaN in them is not looked for here: runners
                 refuse it, and so does the update that learns from it.
         """
+        if isinstance(batch_obs, Mapping) or len(batch_obs) == 0:
+            came = f"a dict with the keys {sorted(batch_obs)}" if isinstance(batch_obs, Mapping) else "empty"
+            raise ValueError(f"obs is {came}, expected a sequence of observations, one for each environment")
         if action_mask is None and has_mask(batch_obs):
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
         try:
@@ -79,7 +83,7 @@ class ActingMixin:
         if self._compiled_greedy is None or action_mask is not None or (self.training and self._explorer_reads_value):
             value = self._value(obs, active)
             if action_mask is not None:
-                value = value.masked(torch.as_tensor(np.asarray(action_mask), dtype=torch.bool, device=self.device))
+                value = value.masked(action_mask)
             greedy = value.greedy_actions
         else:
             value = types.SimpleNamespace(**{"action_mask": None, **self._compiled_greedy(obs)})

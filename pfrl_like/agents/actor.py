@@ -202,6 +202,7 @@ class Actor(AsyncAgent):
         return answer
 
     def _left_alone(self) -> WorkerError:
+        self.acting.logger.error("actor %d has lost its learner after %d steps", self._index, self.t)
         return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
 
 

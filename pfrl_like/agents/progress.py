@@ -101,7 +101,7 @@ class ProgressMixin:
         """Begin the windows of the statistics anew."""
         lengths = dict.fromkeys(self.averaged_rows, -(-ROWS // self.minibatch_size))
         lengths |= dict.fromkeys(self.averaged_updates, UPDATES)
-        self._records = {name: collections.deque[Tensor](maxlen=length) for name, length in lengths.items()}
+        self._records = {name: collections.deque[Tensor](maxlen=int(length)) for name, length in lengths.items()}
         for name, record in self._records.items():
             setattr(self, f"{name}_record", record)
 

@@ -1,11 +1,13 @@
 """What an agent with a replay buffer is made of: which parts and arguments fit, and what is said of the others."""
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
 
 
@@ -68,25 +70,27 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
 
 def check_arguments(agent: Any) -> None:
     """Refuse numbers and words outside what `DQN` says of them; the parts have been checked."""
-    for name in ("minibatch_size", "update_interval", "target_update_interval", "n_times_update"):
-        if getattr(agent, name) < 1:
-            raise ValueError(f"{name} is {getattr(agent, name)!r}, expected at least 1")
+    counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
+    check_counts(**{name: getattr(agent, name) for name in counts})
+    check_counts(least=0, burn_in=agent.burn_in)
+    check_counts(optional=True, episodic_update_len=agent.episodic_update_len)
+    for name in ("gamma", "replay_start_size", "target_update_interval", "soft_update_tau"):
+        if not isinstance(getattr(agent, name), numbers.Real):
+            raise TypeError(f"{name} is {getattr(agent, name)!r}, expected a number")
     start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
     needs = [
         ("gamma", 0 <= agent.gamma <= 1, "a number from 0 to 1"),
         ("replay_start_size", start >= agent.minibatch_size, "at least minibatch_size"),
         ("replay_start_size", capacity is None or start <= capacity, "at most the capacity of replay_buffer"),
-        ("target_update_interval", agent.target_update_interval % agent.update_interval == 0,
-         "a multiple of update_interval"),
+        ("target_update_interval",
+         agent.target_update_interval >= 1 and agent.target_update_interval % agent.update_interval == 0,
+         "at least 1, and a multiple of update_interval"),
         ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
         ("soft_update_tau", 0 < agent.soft_update_tau <= 1, "a number above 0, at most 1"),
         ("batch_accumulator", agent.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
         ("max_grad_norm", agent.max_grad_norm is None or agent.max_grad_norm > 0, "a positive number or None"),
-        ("num_steps", agent.num_steps == 1 or (agent.num_steps > 1 and agent.recurrent),
+        ("num_steps", agent.num_steps == 1 or agent.recurrent,
          "1, or more with recurrent=True; otherwise the replay buffer has num_steps"),
-        ("burn_in", agent.burn_in >= 0, "a number of steps"),
-        ("episodic_update_len", agent.episodic_update_len is None or agent.episodic_update_len >= 1,
-         "at least 1, or None"),
     ]  # fmt: skip
     for name, holds, expected in needs:
         if not holds:

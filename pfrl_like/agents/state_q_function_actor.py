@@ -22,7 +22,7 @@ class StateQFunctionActor(Actor):
         explorer: Chooses the action in training.
         phi: Feature extractor applied to each observation; those sent are raw.
         recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`.
-        logger: Logger of this actor.
+        logger: Told if the other end of the pipe goes away.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         episodic_update_len: Every how many steps of an episode the recurrent state is sent; None for only the first.
 

@@ -131,6 +131,21 @@ def test_index_gives_some_rows_with_their_mask(form: tuple[DiscreteActionValue, 
     close(value[np.int64(0)].max * factor, [3.0])
 
 
+def test_rows_can_be_gone_through_and_no_others(form: tuple[DiscreteActionValue, float]) -> None:
+    assert [row.greedy_actions.item() for row in form[0]] == form[0].greedy_actions.tolist()
+    assert form[0][-1].greedy_actions.tolist() == form[0].greedy_actions.tolist()[-1:]
+    for index in (2, -3):
+        with pytest.raises(IndexError, match=f"index {index} is out of range for the values of 2 states"):
+            form[0][index]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mask_may_be_read_only(form: tuple[DiscreteActionValue, float]) -> None:
+    mask = np.array([False, False, True])
+    mask.flags.writeable = False
+    assert form[0].masked(mask).greedy_actions.tolist() == [2, 2]
+
+
 def test_gradient_of_the_maximum_reaches_the_best_action_only() -> None:
     q = Q.clone().requires_grad_()
     DiscreteActionValue(q).max.sum().backward()
@@ -232,6 +247,10 @@ def test_quadratic_rows_keep_the_bounds() -> None:
     value = quadratic(max_action=[2.0, 2.0])
     close(value[1].greedy_actions, [[0.0, 2.0]])
     assert len(value.params) == 3
+
+
+def test_quadratic_rows_can_be_gone_through() -> None:
+    assert len(list(quadratic())) == len(quadratic().v)
 
 
 def test_quadratic_repr_names_action_and_value() -> None:

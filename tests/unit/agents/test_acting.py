@@ -127,6 +127,14 @@ def test_observations_that_are_no_arrays_are_refused_before_the_first_step() -> 
             make_agent().check_spaces(space, spaces.Discrete(2))
 
 
+@pytest.mark.parametrize(
+    ("batch_obs", "came"), [([], "empty"), ({"b": OBS, "a": OBS}, r"a dict with the keys \['a', 'b'\]")]
+)
+def test_what_is_no_batch_of_observations_is_refused(batch_obs: Any, came: str) -> None:
+    with pytest.raises(ValueError, match=f"obs is {came}, expected a sequence of observations, one for each env"):
+        make_agent().batch_act(batch_obs)
+
+
 @pytest.mark.parametrize("info", [{}, {"name": "x"}, {"action_mask": np.ones(2)}])
 def test_what_reset_gives_is_no_observation(info: Any) -> None:
     message = r"obs does not fit q_function; it came as .* of float32.* did you pass reset\(\)'s \(obs, info\)\?$"

@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import logging
 import multiprocessing
 import threading
 import time
@@ -198,6 +199,18 @@ def test_a_state_q_function_actor_refuses_a_network_that_is_not_recurrent():
         StateQFunctionActor(None, make_q_function(), ConstantEpsilonGreedy(0.1, lambda: 0), recurrent=True)
 
 
+def test_a_state_q_function_actor_tells_its_logger_that_nobody_listens(caplog):
+    agent = make_agent()
+    ours, theirs = multiprocessing.Pipe()
+    q_actor = StateQFunctionActor(theirs, agent.model, agent.explorer, logger=logging.getLogger("my.actor"))
+    ours.close()
+    with pytest.raises(WorkerError):
+        q_actor.get_statistics()
+    assert [(record.name, record.message) for record in caplog.records] == [
+        ("my.actor", "actor 0 has lost its learner after 0 steps")
+    ]
+
+
 def test_actors_follow_the_learner_but_not_within_an_evaluation():
     agent = make_agent(replay_start_size=1_000)
     with Training(agent, learns=False) as training:
@@ -322,6 +335,8 @@ def test_updates_per_step_lets_actors_wait_for_the_learner():
     slow = [lambda env, agent, step: time.sleep(0.002)]
     with Training(agent, updates_per_step=1.0, step_hooks=slow) as training:
         acting = training.make_actor(0)
+        play(acting, 40)
+        assert wait_until(lambda: agent.optim_t > 0)  # what came before is not counted
         play(acting, 400)
         owed = 400 - agent.optim_t
         acting.close()

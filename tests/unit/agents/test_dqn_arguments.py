@@ -375,13 +375,13 @@ def test_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> N
     ("options", "message"),
     [
         ({"gamma": 1.1}, "gamma is 1.1, expected a number from 0 to 1"),
-        ({"minibatch_size": 0}, "minibatch_size is 0, expected at least 1"),
-        ({"update_interval": 0}, "update_interval is 0, expected at least 1"),
-        ({"n_times_update": 0}, "n_times_update is 0, expected at least 1"),
+        ({"minibatch_size": 0}, "minibatch_size is 0, expected an integer from 1 on"),
+        ({"update_interval": 0}, "update_interval is 0, expected an integer from 1 on"),
+        ({"n_times_update": 0}, "n_times_update is 0, expected an integer from 1 on"),
         ({"target_update_interval": 0}, "target_update_interval is 0, expected at least 1"),
         (
             {"target_update_interval": 5, "update_interval": 2},
-            "target_update_interval is 5, expected a multiple of upd",
+            "target_update_interval is 5, expected at least 1, and a multiple of upd",
         ),
         ({"replay_start_size": 3}, "replay_start_size is 3, expected at least minibatch_size"),
         ({"replay_start_size": 2_000}, "replay_start_size is 2000, expected at most the capacity of replay_buffer"),
@@ -391,9 +391,9 @@ def test_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> N
         ({"batch_accumulator": "max"}, "batch_accumulator is 'max', expected 'mean' or 'sum'"),
         ({"max_grad_norm": 0.0}, "max_grad_norm is 0.0, expected a positive number or None"),
         ({"num_steps": 2}, "num_steps is 2, expected 1, or more with recurrent=True"),
-        ({"num_steps": 0, "recurrent": True}, "num_steps is 0, expected 1, or more"),
-        ({"burn_in": -1}, "burn_in is -1, expected a number of steps"),
-        ({"episodic_update_len": 0}, "episodic_update_len is 0, expected at least 1"),
+        ({"num_steps": 0, "recurrent": True}, "num_steps is 0, expected an integer from 1 on"),
+        ({"burn_in": -1}, "burn_in is -1, expected an integer from 0 on"),
+        ({"episodic_update_len": 0}, "episodic_update_len is 0, expected an integer from 1 on, or None"),
         ({"gpu": 0, "device": "cpu"}, "gpu=0 and device='cpu' contradict each other"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
@@ -426,6 +426,27 @@ def test_values_out_of_range_are_refused(options: dict[str, Any], message: str) 
 def test_parts_of_a_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         make_agent(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"minibatch_size": True}, r"minibatch_size is True \(bool\), expected an integer from 1 on"),
+        ({"n_times_update": 1.0}, r"n_times_update is 1.0 \(float\), expected an integer from 1 on"),
+        ({"gamma": "0.9"}, "gamma is '0.9', expected a number"),
+        ({"replay_start_size": None}, "replay_start_size is None, expected a number"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_numbers_of_a_wrong_kind_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make_agent(**options)
+
+
+def test_counts_may_be_integers_of_numpy_and_intervals_whole_floats() -> None:
+    agent = make_agent(minibatch_size=np.int64(4), update_interval=np.int32(1), target_update_interval=1e2)
+    agent.update(make_batch())
+    assert agent.optim_t == 1
 
 
 def test_a_q_function_that_is_no_module_is_refused() -> None:
