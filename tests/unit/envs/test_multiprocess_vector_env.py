@@ -153,9 +153,10 @@ def test_observations_are_not_overwritten_by_later_ones():
 
 
 def test_no_name_of_shared_memory_stays_while_the_envs_run():
-    before = set(Path("/dev/shm").glob("pl_*")) if Path("/dev/shm").exists() else set()
+    own = f"pl_{os.getpid()}_*"
+    before = set(Path("/dev/shm").glob(own))
     env = make(IMAGES, BOX)
-    assert not set(Path("/dev/shm").glob("pl_*")) - before
+    assert not set(Path("/dev/shm").glob(own)) - before
     env.close()
 
 
@@ -268,19 +269,20 @@ def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
 def test_script_ends_quietly_and_leaves_nothing_behind(tmp_path, method, end):
     script = tmp_path / "script.py"
     script.write_text(
+        "import os\n"
         "from pfrl_like.envs import MultiprocessVectorEnv\n"
         "from pfrl_like.envs.abc import ABC\n"
         'if __name__ == "__main__":\n'
         f"    env = MultiprocessVectorEnv([ABC, ABC], {method!r})\n"
         "    env.reset()\n"
-        "    print(*(process.pid for process in env._workers.processes))\n"
+        "    print(os.getpid(), *(process.pid for process in env._workers.processes))\n"
         f"    {end}\n"
     )
-    before = set(Path("/dev/shm").glob("pl_*")) if Path("/dev/shm").exists() else set()
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=30)
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert (run.returncode, run.stderr) == (0, "")
-    assert not any(is_alive(int(pid)) for pid in run.stdout.split())
-    assert not set(Path("/dev/shm").glob("pl_*")) - before
+    own, *workers = run.stdout.split()
+    assert not any(is_alive(int(pid)) for pid in workers)
+    assert not [*Path("/dev/shm").glob(f"pl_{own}_*")]
 
 
 def test_seed_goes_to_the_envs_as_they_take_it():
