@@ -42,6 +42,14 @@ class ActionValue(ABC):
         """
         raise TypeError(f"{type(self).__name__} cannot be indexed")
 
+    def masked(self, action_mask: Any) -> "ActionValue":
+        """The same values with only some actions allowed.
+
+        Raises:
+            TypeError: If the actions of this form cannot be counted.
+        """
+        raise TypeError(f"action_mask was given, but a {type(self).__name__} has no list of actions to choose from")
+
     def compute_advantage(self, actions: Tensor) -> Tensor:
         """Q(s, a) - max_b Q(s, b), [B]."""
         return self.evaluate_actions(actions) - self.max

@@ -249,6 +249,11 @@ def test_quadratic_rows_keep_the_bounds() -> None:
     assert len(value.params) == 3
 
 
+def test_continuous_actions_cannot_be_masked() -> None:
+    with pytest.raises(TypeError, match="action_mask was given, but a QuadraticActionValue has no list of actions"):
+        quadratic().masked([True, False])
+
+
 def test_quadratic_rows_can_be_gone_through() -> None:
     assert len(list(quadratic())) == len(quadratic().v)
 
