@@ -15,6 +15,7 @@ from typing import Any
 _SECRET_NAME = re.compile(
     "key|token|secret|pass|pwd|credential|auth|cookie|private|session|signature|dsn", re.IGNORECASE
 )
+_NO_SECRETS = ("PWD", "OLDPWD")  # directories
 _URL_WITH_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 MASK = "********"
 
@@ -96,7 +97,8 @@ def prepare_output_dir(
 
 def masked(name: str, value: str) -> str:
     """The value of an environment variable without what looks secret: all of it, or the user part of a URL."""
-    return MASK if _SECRET_NAME.search(name) else _URL_WITH_PASSWORD.sub(f"{MASK}@", value)
+    is_secret = name not in _NO_SECRETS and _SECRET_NAME.search(name)
+    return MASK if is_secret else _URL_WITH_PASSWORD.sub(f"{MASK}@", value)
 
 
 def _git(*arguments: str) -> bytes | None:

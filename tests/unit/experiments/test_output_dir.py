@@ -70,6 +70,11 @@ def test_secrets_are_masked(tmp_path, monkeypatch):
     assert all(masked(name, "v") == MASK for name in ("aws_secret_key", "DbPassword", "GH_AUTH"))
 
 
+def test_directories_are_no_secrets():
+    assert [masked(name, "/home/a") for name in ("PWD", "OLDPWD")] == ["/home/a", "/home/a"]
+    assert [masked(name, "v") for name in ("DB_PWD", "PASSWD", "pwd", "MYPWD")] == [MASK] * 4
+
+
 def test_linear_interpolation_reaches_and_keeps_its_end():
     seen = []
     hook = LinearInterpolationHook(5, 1.0, 0.0, lambda env, agent, value: seen.append(value))
