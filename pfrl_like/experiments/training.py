@@ -14,6 +14,7 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, save_agent
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
+from pfrl_like.experiments.no_update import UpdateCount
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.run_directory import RunRecord, log_file, warn_of_replacing
@@ -65,11 +66,11 @@ def train(
     _warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
     clock = Clock(steps, step_offset)
     csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0)
-    evaluation = None
+    evaluation, updates = None, UpdateCount(agent)
     callbacks: list[Callback] = [StepHooks(step_hooks, env, agent)] if step_hooks else []
     callbacks += make_logs([csv, *loggers])
     if wants_progress(progress):
-        callbacks.append(Progress(steps, step_offset, evaluator))
+        callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint))
     if evaluator is not None:
         evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
         callbacks.append(evaluation)
@@ -85,6 +86,8 @@ def train(
         _saved_on_error(agent, clock, outdir, logger, record, on_error),
     ):
         run(source, clock, callbacks)
+        if clock.t > step_offset and (complaint := updates.complaint()):
+            logger.warning(complaint)
         save_agent(agent, clock.t, outdir, logger, suffix="_finish")
         record.finish(": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished", clock)
     return evaluation.history if evaluation is not None else []
@@ -148,6 +151,7 @@ def _saved_on_error(
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
+        error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
         for act in (
             partial(record.finish, f"{type(error).__name__}: {error}", clock),
