@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
+from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.report import two_columns
-from pfrl_like.experiments.run_directory import warn_of_replacing
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.utils.checks import check_counts
@@ -236,19 +237,18 @@ class Evaluator:
         check_counts(optional=True, max_episode_len=max_episode_len)
         self.agent, self.env = agent, env
         self.n_steps, self.n_episodes, self.eval_interval = n_steps, n_episodes, eval_interval
-        self.outdir = os.fspath(outdir)
+        self.outdir = check_directory(outdir)
         self.max_episode_len, self.step_offset = max_episode_len, step_offset
         self.evaluation_hooks = evaluation_hooks
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice = success_threshold, env_choice
-        self.max_score = self._earlier_max_score()
         self.prev_eval_t = step_offset - step_offset % eval_interval
-        self.start_time = time.time()
         os.makedirs(self.outdir, exist_ok=True)
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
-        if step_offset == 0:
-            warn_of_replacing(self.outdir, ["scores.txt", *["best"] * save_best_so_far_agent], self.logger)
+        set_aside(self.outdir, step_offset, self.logger, training=False)
+        self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
+        self.max_score = self._earlier_max_score()
         self._write_header()
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))

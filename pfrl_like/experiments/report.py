@@ -109,7 +109,7 @@ def two_columns(path: str, delimiter: str, first: str, second: str) -> Curve:
 
 
 def _page(svg: str, record: dict[str, object], scores: Curve) -> str:
-    cells = [(html.escape(str(key)), html.escape(_text(value))) for key, value in record.items()]
+    cells = [(html.escape(str(key)), html.escape(_text(value))) for key, value in record.items() if value != []]
     facts = "".join(f"<tr><th>{key}</th><td>{value}</td></tr>" for key, value in cells)
     rows = "".join(f"<tr><td>{step:,.0f}</td><td>{score:.2f}</td></tr>" for step, score in zip(*scores, strict=True))
     table = f"<h2>Evaluations</h2><table><tr><th>steps</th><th>mean return</th></tr>{rows}</table>" if rows else ""
@@ -123,4 +123,12 @@ def _page(svg: str, record: dict[str, object], scores: Curve) -> str:
 def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items())
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return "; ".join(map(_part, value)) if isinstance(value[0], dict) else " ".join(map(str, value))
+    return str(value)
+
+
+def _part(record: dict[str, object]) -> str:
+    """An earlier part of a run in a few words."""
+    reached = f" to {record['t']}" if "t" in record else ""
+    return f"from step {record.get('step_offset', 0)}{reached}, started {record.get('start')}: {record.get('outcome')}"

@@ -9,6 +9,7 @@ from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import check_run, train
 from pfrl_like.loggers import MetricsLogger
@@ -72,7 +73,7 @@ def train_agent(
     logger = logger or _LOGGER
     return train(
         agent, env, SerialSource(agent, env, max_episode_len), steps, outdir,
-        make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, os.fspath(outdir))],
+        make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, check_directory(outdir))],
         checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
         successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=eval_during_episode,
         logger=logger, progress=progress, hooks=hooks, loggers=loggers,

@@ -9,6 +9,7 @@ from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import check_run, train
@@ -67,7 +68,7 @@ def train_agent_batch(
         WorkerError: If an environment in another process raised or died. Otherwise as `train_agent`.
     """
     logger = logger or _LOGGER
-    directory = os.fspath(outdir)
+    directory = check_directory(outdir)
     check_run(steps, step_offset, log_interval=log_interval, return_window_size=return_window_size)
     return train(
         agent, env, VectorSource(agent, env, max_episode_len), steps, outdir,
