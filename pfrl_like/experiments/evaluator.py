@@ -195,7 +195,8 @@ class Evaluator:
         outdir: Run directory.
         max_episode_len: Steps after which an episode is cut off.
         step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`. Above 0 the scores
-            of an earlier run in `outdir` go on, and so does `max_score`.
+            of an earlier run in `outdir` go on, and so does `max_score`; later scores, and `best` if it had a later one
+            than all, are kept aside. At 0 both are kept aside.
         evaluation_hooks: Called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run.

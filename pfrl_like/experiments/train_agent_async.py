@@ -76,7 +76,7 @@ def train_agent_async(
         eval_success_threshold: Return from which an evaluation episode counts as a success; adds "success_rate" to what
             evaluation hooks and TensorBoard get.
         max_episode_len: Steps after which an episode is cut off, in training and in evaluation.
-        step_offset: Step at which training starts.
+        step_offset: Step at which training starts; see `train_agent`.
         successful_score: Mean return in evaluation that ends training.
         agent: Agent of which each process gets a copy; not with `make_agent`.
         make_agent: Called in each process with its index.

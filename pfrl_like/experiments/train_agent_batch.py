@@ -49,7 +49,9 @@ def train_agent_batch(
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
         log_interval: Steps between log lines; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
-        step_offset: Step at which training starts.
+        step_offset: Step at which training starts, not above `steps`. Above 0 the run in `outdir` goes on: episodes and
+            time are counted on, and what lay beyond this step is kept aside in `outdir/beyond-...`. At 0 everything
+            that an earlier run left is kept aside in `outdir/earlier-...`.
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
             progress shows its `max_score`. Its method `close`, if any, is called at the end.
         successful_score: Score of an evaluation that ends training.
