@@ -15,7 +15,7 @@ from pfrl_like.storage import atomic_write
 TRAINING = ("run.log", "metrics.csv", "learning_curve.svg", "report.html", "run.json")
 EVALUATION = ("scores.txt", "best")
 TABLES = ("metrics.csv", "scores.txt")
-_PROFILE = re.compile(r"profile-\d+\.out")
+_ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|\.pt)")
 
 
@@ -76,7 +76,7 @@ def set_aside(
     agents = {name: int(match[1]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
     rests: dict[str, _Table] = {}
     if step_offset == 0:
-        moved = {*files, *agents, *(name for name in present if training and _PROFILE.fullmatch(name))}
+        moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}
     else:
         moved = {name for name, step in agents.items() if step > step_offset}
         tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}

@@ -108,6 +108,13 @@ class TestFromACheckpoint:
         assert not any("earlier_parts" in part for part in parts)
         assert "from step 20 to 48, started" in (directory / "report.html").read_text()
 
+    def test_a_new_run_keeps_all_parts_aside(self, directory):
+        run(directory, 8)
+        aside = folder(directory, f"earlier-{AGE}")
+        assert {"48_finish", "metrics.csv", "best"} <= {path.name for path in aside.iterdir()}
+        assert folder(aside, f"beyond-20-{AGE}") and not list(directory.glob("beyond-*"))
+        assert json.loads((directory / "run.json").read_text())["earlier_parts"] == []
+
     def test_it_is_told_once(self, directory, caplog):
         run(directory, 52, step_offset=30)
         told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]

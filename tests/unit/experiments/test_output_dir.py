@@ -49,8 +49,9 @@ def test_older_run_of_the_same_id_is_kept_aside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         prepare_output_dir({}, exp_id="x", time_format="T")
+        (tmp_path / "x" / "earlier-1").mkdir(exist_ok=True)
     assert len((tmp_path / "x" / "start.txt").read_text().splitlines()) == 2
-    assert (tmp_path / "x.T.backup" / "start.txt").exists()
+    assert [path.name for path in (tmp_path / "x.T.backup").glob("[es][at]*")] == ["start.txt"]
     prepare_output_dir({}, exp_id="x", time_format="U", make_backup=False)
     assert not (tmp_path / "x.U.backup").exists()
 
