@@ -244,12 +244,14 @@ class Evaluator:
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice = success_threshold, env_choice
-        self.prev_eval_t = step_offset - step_offset % eval_interval
         os.makedirs(self.outdir, exist_ok=True)
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
         set_aside(self.outdir, step_offset, self.logger, training=False)
         self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
-        self.max_score = self._earlier_max_score()
+        earlier = self._earlier_scores()
+        self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
+        last = int(max(earlier, default=step_offset))
+        self.prev_eval_t = last - last % eval_interval  # so that one that waited for an episode's end is made up for
         self._write_header()
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -308,11 +310,10 @@ class Evaluator:
     def _env_statistics(self) -> list[tuple[str, Any]]:
         return list(getattr(self.env, "get_statistics", list)())
 
-    def _earlier_max_score(self) -> float:
-        """The best score up to `step_offset`, so that a run that goes on does not replace `best` by a worse agent."""
+    def _earlier_scores(self) -> dict[float, float]:
+        """The scores up to `step_offset`, by step, so that a run that goes on keeps `best` and evaluates when due."""
         rows = zip(*two_columns(self._scores_path(), "\t", "steps", "mean"), strict=True) if self.step_offset else ()
-        scores = [score for t, score in rows if t <= self.step_offset and math.isfinite(score)]
-        return max(scores, default=float(np.finfo(np.float32).min))
+        return {t: score for t, score in rows if t <= self.step_offset}
 
     def _write_header(self) -> None:
         names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]

@@ -135,6 +135,12 @@ def test_best_goes_aside_if_the_best_score_came_after_the_offset(tmp_path):
     assert not (tmp_path / "best").exists() and (folder(tmp_path, f"beyond-10-{AGE}") / "best").exists()
 
 
+def test_an_evaluation_that_waited_for_the_end_of_an_episode_is_made_up_for(tmp_path):
+    run(tmp_path, 42, eval_interval=10)  # at 12, 20, 32, 40
+    run(tmp_path, 40, eval_interval=10, step_offset=30)  # the checkpoint came before the evaluation at 32
+    assert [row["steps"] for row in rows(tmp_path / "scores.txt", "\t")] == ["12", "20", "34", "40"]
+
+
 def test_a_torn_last_row_does_not_stay(tmp_path):
     train_agent(Recorder(), Counting(4), 12, tmp_path)
     with open(tmp_path / "metrics.csv", "a") as file:
