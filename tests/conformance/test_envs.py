@@ -15,6 +15,7 @@ from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent
 from pfrl_like.testing import Chain, check_env
+from pfrl_like.utils import set_random_seed
 
 
 class OldEnv:
@@ -57,7 +58,10 @@ def test_env_keeps_the_contracts(name: str) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("name", ENVS)
 def test_env_trains_in_the_same_runner(name: str, tmp_path: Any) -> None:
+    set_random_seed(0)
     env = ENVS[name]()
+    if name == "gym 0.26":
+        env.reset(seed=0)
     size = env.observation_space.shape[0]
     agent = make_agent(q_function=make_q_function(obs_size=size))
     train_agent(agent, env, 60, tmp_path, max_episode_len=20)
