@@ -11,7 +11,6 @@ from pfrl_like.agents.shared_weights import SharedWeights
 from pfrl_like.processes import SharedArrays
 from pfrl_like.utils.fair_lock import FairLock
 
-
 #: What the last save of a run is called, after the number of its step.
 LAST_SAVES = ("_finish", "_except")
 
