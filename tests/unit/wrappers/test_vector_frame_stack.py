@@ -155,8 +155,8 @@ def test_impossible_stacks_are_refused(name):
         VectorFrameStack(VECTOR_ENVS[name](), 2, stack_axis=3)
 
 
-def test_a_single_environment_is_refused():
-    with pytest.raises(TypeError, match="expected a vector environment"):
+def test_a_single_environment_is_refused_with_the_wrapper_that_takes_it():
+    with pytest.raises(TypeError, match="is a Counting, expected a vector environment.*use a FrameStack"):
         VectorFrameStack(Counting(3), 2)
 
 
