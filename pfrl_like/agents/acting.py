@@ -20,7 +20,6 @@ from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import forward
 
-
 #: What networks raise that cannot take in what they are given.
 _MISFITS = (RuntimeError, TypeError, ValueError)
 

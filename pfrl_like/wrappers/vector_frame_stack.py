@@ -26,8 +26,8 @@ class VectorEnvWrapper(VectorEnv):
     def __init__(self, env: Any) -> None:
         if not isinstance(getattr(env, "num_envs", None), int):
             raise TypeError(
-                f"env is a {type(env).__name__}, expected a vector environment, which has num_envs; around a single one "
-                f"use a {self._of_one}"
+                f"env is a {type(env).__name__}, expected a vector environment, which has num_envs; "
+                f"around a single one use a {self._of_one}"
             )
         self.env = env
         self.action_space = env.action_space
