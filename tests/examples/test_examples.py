@@ -24,6 +24,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     def run(example: str, *arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [example, *arguments])
         monkeypatch.syspath_prepend(str((EXAMPLES / example).parent))
+        monkeypatch.delitem(sys.modules, "common", raising=False)  # each folder has its own
         runpy.run_path(str(EXAMPLES / example), run_name="__main__")
         return capsys.readouterr().out
 
@@ -129,8 +130,23 @@ def test_a_saved_agent_can_be_demonstrated(run, tmp_path):
     assert "mean:" in run("gym/train_dqn.py", "--demo", "--load", told, "--eval-n-runs", "1")
 
 
+@pytest.mark.parametrize("agent", ["IQN", "DoubleIQN", "QRDQN", "FQF", "Rainbow"])
+def test_distributional_agents_learn_and_are_demonstrated(run, tmp_path, agent):
+    often = ["--update-interval", "10", "--target-update-interval", "10", "--n-times-update", "2"]
+    output = run(
+        "gym/train_distributional.py", "--agent", agent, "--steps", "100", "--eval-interval", "50", *EARLY, *often
+    )
+    (scores,) = tmp_path.glob("results/*/scores.txt")
+    header, *_, last = (line.split("\t") for line in scores.read_text().splitlines())
+    assert dict(zip(header, last, strict=True))["n_updates"] == "12"  # two at each of the steps 50, 60, ..., 100
+    told = output.split("--load ")[1].strip()
+    assert "mean:" in run(
+        "gym/train_distributional.py", "--agent", agent, "--demo", "--load", told, "--eval-n-runs", "1"
+    )
+
+
 @pytest.mark.parametrize("env", ["Pendulum-v1", "FrozenLake-v1"])
-@pytest.mark.parametrize("example", ["gym/train_dqn.py", "gym/train_categorical_dqn.py"])
+@pytest.mark.parametrize("example", ["gym/train_dqn.py", "gym/train_categorical_dqn.py", "gym/train_distributional.py"])
 def test_environments_that_do_not_fit_are_refused(run, example, env):
     with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and discrete actions"):
         run(example, "--env", env)
