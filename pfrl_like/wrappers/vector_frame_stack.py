@@ -27,7 +27,7 @@ class VectorEnvWrapper(VectorEnv):
         if not isinstance(getattr(env, "num_envs", None), int):
             raise TypeError(
                 f"env is a {type(env).__name__}, expected a vector environment, which has num_envs; "
-                f"around a single one use a {self._of_one}"
+                f"for a single one there is {self._of_one}"
             )
         self.env = env
         self.action_space = env.action_space
@@ -79,10 +79,10 @@ class VectorFrameStack(VectorEnvWrapper):
 
     Raises:
         ValueError: If the observation space is no Box with that axis, or `k` is less than 1.
-        TypeError: If `env` is no vector environment; `FrameStack` is for a single one.
+        TypeError: If `env` is no vector environment; `atari_wrappers.FrameStack` takes a single one.
     """
 
-    _of_one = "FrameStack"
+    _of_one = "atari_wrappers.FrameStack"
 
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
         """Choose the class by the environment."""
