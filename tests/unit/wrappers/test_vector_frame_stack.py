@@ -161,7 +161,6 @@ def test_a_single_environment_is_refused_with_the_wrapper_that_takes_it():
         VectorFrameStack(Counting(3), 2)
 
 
-
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
 def test_copy_has_environments_and_frames_of_its_own(duplicate):
     env = VectorFrameStack(VECTOR_ENVS["serial"](), np.int64(K))
