@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.experiments.loop import Clock, run
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import MASK, SerialSource, takes_mask
 from pfrl_like.utils.checks import check_counts
 
@@ -64,13 +65,14 @@ def collect_demonstrations(
 
     Raises:
         ValueError: If both or neither of `steps` and `episodes` are given, or a number is out of range.
-        TypeError: If one is no integer.
+        TypeError: If one is no integer, or `outdir` is no path.
     """
     from pfrl_like.replay_buffers import ReplayBuffer
 
     if (steps is None) == (episodes is None):
         raise ValueError(f"steps is {steps} and episodes is {episodes}, expected exactly one of them")
     check_counts(optional=True, steps=steps, episodes=episodes)
+    outdir = check_directory(outdir)
     logger = logger or _LOGGER
     buffer = ReplayBuffer()
     recorder = _Recorder(agent, buffer.append, buffer.stop_current_episode)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
+from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.report import two_columns
-from pfrl_like.experiments.run_directory import warn_of_replacing
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.utils.checks import check_counts
@@ -194,7 +195,8 @@ class Evaluator:
         outdir: Run directory.
         max_episode_len: Steps after which an episode is cut off.
         step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`. Above 0 the scores
-            of an earlier run in `outdir` go on, and so does `max_score`.
+            of an earlier run in `outdir` go on, and so does `max_score`; later scores, and `best` if it had a later one
+            than all, are kept aside. At 0 both are kept aside.
         evaluation_hooks: Called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run.
@@ -236,19 +238,20 @@ class Evaluator:
         check_counts(optional=True, max_episode_len=max_episode_len)
         self.agent, self.env = agent, env
         self.n_steps, self.n_episodes, self.eval_interval = n_steps, n_episodes, eval_interval
-        self.outdir = os.fspath(outdir)
+        self.outdir = check_directory(outdir)
         self.max_episode_len, self.step_offset = max_episode_len, step_offset
         self.evaluation_hooks = evaluation_hooks
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice = success_threshold, env_choice
-        self.max_score = self._earlier_max_score()
-        self.prev_eval_t = step_offset - step_offset % eval_interval
-        self.start_time = time.time()
         os.makedirs(self.outdir, exist_ok=True)
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
-        if step_offset == 0:
-            warn_of_replacing(self.outdir, ["scores.txt", *["best"] * save_best_so_far_agent], self.logger)
+        set_aside(self.outdir, step_offset, self.logger, training=False)
+        self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
+        earlier = self._earlier_scores()
+        self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
+        last = int(max(earlier, default=step_offset))
+        self.prev_eval_t = last - last % eval_interval  # so that one that waited for an episode's end is made up for
         self._write_header()
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -307,11 +310,10 @@ class Evaluator:
     def _env_statistics(self) -> list[tuple[str, Any]]:
         return list(getattr(self.env, "get_statistics", list)())
 
-    def _earlier_max_score(self) -> float:
-        """The best score up to `step_offset`, so that a run that goes on does not replace `best` by a worse agent."""
+    def _earlier_scores(self) -> dict[float, float]:
+        """The scores up to `step_offset`, by step, so that a run that goes on keeps `best` and evaluates when due."""
         rows = zip(*two_columns(self._scores_path(), "\t", "steps", "mean"), strict=True) if self.step_offset else ()
-        scores = [score for t, score in rows if t <= self.step_offset and math.isfinite(score)]
-        return max(scores, default=float(np.finfo(np.float32).min))
+        return {t: score for t, score in rows if t <= self.step_offset}
 
     def _write_header(self) -> None:
         names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]

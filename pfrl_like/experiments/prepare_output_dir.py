@@ -15,6 +15,7 @@ from typing import Any
 _SECRET_NAME = re.compile(
     "key|token|secret|pass|pwd|credential|auth|cookie|private|session|signature|dsn", re.IGNORECASE
 )
+_NO_SECRETS = ("PWD", "OLDPWD")  # directories
 _URL_WITH_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
 MASK = "********"
 
@@ -66,7 +67,8 @@ def prepare_output_dir(
         exp_id: Its name; None takes `generate_exp_id()` under git and the time elsewhere.
         argv: Command line; None is that of this process.
         time_format: Format of times in names.
-        make_backup: Whether to copy an older run of the same id to `<directory>.<time>.backup` first.
+        make_backup: Whether to copy an older run of the same id to `<directory>.<time>.backup` first, without the still
+            older ones that lie aside in it.
 
     Returns:
         Path of the directory.
@@ -77,7 +79,11 @@ def prepare_output_dir(
         exp_id = generate_exp_id(argv=argv) if under_git else datetime.datetime.now().strftime(time_format)
     outdir = os.path.join(os.fspath(basedir or "."), exp_id)
     if make_backup and os.path.exists(outdir):
-        shutil.copytree(outdir, f"{outdir}.{datetime.datetime.now().strftime(time_format)}.backup", symlinks=True)
+        backup = f"{outdir}.{datetime.datetime.now().strftime(time_format)}.backup"
+        shutil.copytree(
+            outdir, backup, symlinks=True,
+            ignore=lambda path, names: [name for name in names if path == outdir and name.startswith("earlier-")],
+        )  # fmt: skip
     os.makedirs(outdir, exist_ok=True)
 
     def write(name: str, text: str, mode: str = "w") -> None:
@@ -96,7 +102,8 @@ def prepare_output_dir(
 
 def masked(name: str, value: str) -> str:
     """The value of an environment variable without what looks secret: all of it, or the user part of a URL."""
-    return MASK if _SECRET_NAME.search(name) else _URL_WITH_PASSWORD.sub(f"{MASK}@", value)
+    is_secret = name not in _NO_SECRETS and _SECRET_NAME.search(name)
+    return MASK if is_secret else _URL_WITH_PASSWORD.sub(f"{MASK}@", value)
 
 
 def _git(*arguments: str) -> bytes | None:

@@ -3,6 +3,7 @@
 import collections
 import sys
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from pfrl_like.experiments.loop import Clock
@@ -24,14 +25,22 @@ class Progress:
         evaluator: Its `max_score` is shown, if there is one.
         stream: Where to write; None is the standard error stream.
         clock: Gives the time in seconds.
+        last_words: Gives what is to be told at the end, if anything.
     """
 
     def __init__(
-        self, steps: int, step_offset: int = 0, evaluator: Any = None, stream: TextIO | None = None, clock: Any = None
+        self,
+        steps: int,
+        step_offset: int = 0,
+        evaluator: Any = None,
+        stream: TextIO | None = None,
+        clock: Any = None,
+        last_words: Callable[[], str] = str,
     ) -> None:
         self.stream = stream or sys.stderr
         self.now = clock or time.monotonic
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
+        self.last_words = last_words
         self.is_terminal = self.stream.isatty()
         self.interval = 0.2 if self.is_terminal else 10.0
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
@@ -58,6 +67,8 @@ class Progress:
         reason = f": {clock.reason}" if clock.reason else ""
         newline = "\n" if self.is_terminal else ""
         self.stream.write(f"{newline}{ending} at step {clock.t:,}{reason}\n")
+        if words := self.last_words():
+            self.stream.write(f"{words}\n")
         self.stream.flush()
 
     def _write(self, clock: Clock, now: float) -> None:

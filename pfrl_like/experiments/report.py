@@ -3,6 +3,7 @@
 import csv
 import html
 import json
+import math
 import os
 from collections.abc import Sequence
 
@@ -42,7 +43,10 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
     """
     steps = np.array([*episodes[0], *scores[0]] or [0.0, 1.0])
     values = np.array([*episodes[1], *scores[1]] or [0.0, 1.0])
-    low, high = float(values.min()), float(values.max())
+    values = values[np.isfinite(values)]
+    low, high = float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+    if low > high:
+        low, high = 0.0, 1.0
     if low == high:
         low, high = low - 0.5, high + 0.5
     last = max(float(steps.max()), 1.0)
@@ -63,11 +67,11 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
     marks = "".join(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3"/>' for a, b in zip(*scores, strict=True))
     ticks = "".join(
         f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(v):.1f}" y2="{y(v):.1f}" stroke="#ddd"/>'
-        f'<text x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:.4g}</text>'
-        for v in np.linspace(low, high, 5)
+        f'<text x="{LEFT - 8}" y="{y(v) + 4:.1f}" text-anchor="end">{v:,.10g}</text>'
+        for v in round_numbers(low, high)
     ) + "".join(
-        f'<text x="{x(s):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{s:,.0f}</text>'
-        for s in np.linspace(0, last, 5)
+        f'<text x="{x(s):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{s:,.10g}</text>'
+        for s in round_numbers(0.0, last)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
@@ -78,6 +82,14 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
         f'<text x="{WIDTH - RIGHT}" y="18" text-anchor="end" fill="#c03a2b">evaluation, mean return</text>'
         f'<text x="{(LEFT + WIDTH) / 2}" y="{HEIGHT - 8}" text-anchor="middle">environment steps</text></svg>\n'
     )
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Four to nine multiples of 1, 2, 2.5 or 5 times a power of ten from `low` to `high`, at equal distances."""
+    power = 10.0 ** math.floor(math.log10((high - low) / 4))
+    step = max(size * power for size in (1.0, 2.0, 2.5, 5.0) if size * power * 4 <= (high - low) * (1 + 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
 
 
 def _running_mean(curve: Curve, window: int = 20) -> Curve:
@@ -97,7 +109,7 @@ def two_columns(path: str, delimiter: str, first: str, second: str) -> Curve:
 
 
 def _page(svg: str, record: dict[str, object], scores: Curve) -> str:
-    cells = [(html.escape(str(key)), html.escape(_text(value))) for key, value in record.items()]
+    cells = [(html.escape(str(key)), html.escape(_text(value))) for key, value in record.items() if value != []]
     facts = "".join(f"<tr><th>{key}</th><td>{value}</td></tr>" for key, value in cells)
     rows = "".join(f"<tr><td>{step:,.0f}</td><td>{score:.2f}</td></tr>" for step, score in zip(*scores, strict=True))
     table = f"<h2>Evaluations</h2><table><tr><th>steps</th><th>mean return</th></tr>{rows}</table>" if rows else ""
@@ -111,4 +123,12 @@ def _page(svg: str, record: dict[str, object], scores: Curve) -> str:
 def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items())
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return "; ".join(map(_part, value)) if isinstance(value[0], dict) else " ".join(map(str, value))
+    return str(value)
+
+
+def _part(record: dict[str, object]) -> str:
+    """An earlier part of a run in a few words."""
+    reached = f" to {record['t']}" if "t" in record else ""
+    return f"from step {record.get('step_offset', 0)}{reached}, started {record.get('start')}: {record.get('outcome')}"

@@ -11,12 +11,13 @@ import platform
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
+from pfrl_like.experiments.earlier_run import earlier_parts
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.storage import atomic_write
 
@@ -24,15 +25,18 @@ from pfrl_like.storage import atomic_write
 class RunRecord:
     """Writes `run.json` when a run begins and again when it ends.
 
+    The records of the parts before, if the run goes on, are kept in it as "earlier_parts".
+
     Args:
         outdir: Run directory.
         agent: Its class is recorded.
         env: Its specification is recorded, if it has one.
         steps: Step at which training is to end.
+        step_offset: Step at which it starts.
         evaluator: The environment it evaluates in is recorded.
     """
 
-    def __init__(self, outdir: str, *, agent: Any, env: Any, steps: int, evaluator: Any) -> None:
+    def __init__(self, outdir: str, *, agent: Any, env: Any, steps: int, step_offset: int, evaluator: Any) -> None:
         self.path = os.path.join(outdir, "run.json")
         self.started = time.monotonic()
         self.content: dict[str, Any] = {
@@ -40,6 +44,7 @@ class RunRecord:
             "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
             "eval_env": getattr(evaluator, "env_choice", None),
             "steps": steps,
+            "step_offset": step_offset,
             "command": sys.argv,
             "versions": {
                 "pfrl_like": getattr(sys.modules.get("pfrl_like"), "__version__", None),
@@ -63,6 +68,7 @@ class RunRecord:
             "device": str(getattr(agent, "device", "cpu")),
             "start": _now(),
             "outcome": "running",
+            "earlier_parts": earlier_parts(outdir) if step_offset else [],
         }
         self._write()
 
@@ -83,15 +89,15 @@ class RunRecord:
         atomic_write(self.path, (json.dumps(self.content, indent=2) + "\n").encode(), durable=False)
 
 
-def warn_of_replacing(outdir: str, names: Sequence[str], logger: logging.Logger) -> None:
-    """Say what of an earlier run in the same directory is about to be replaced."""
-    existing = [name for name in names if os.path.exists(os.path.join(outdir, name))]
-    if existing:
-        logger.warning(
-            "outdir:%s holds an earlier run, whose %s will be replaced; take another outdir to keep it, or give the "
-            "step_offset from which to go on",
-            outdir, ", ".join(existing),
-        )  # fmt: skip
+def check_directory(outdir: Any) -> str:
+    """The path of a run directory as text.
+
+    Raises:
+        TypeError: If it is none.
+    """
+    if not isinstance(outdir, str | bytes | os.PathLike):
+        raise TypeError(f"outdir is {outdir!r:.80} ({type(outdir).__name__}), expected the path of a directory")
+    return os.fsdecode(outdir)
 
 
 @contextlib.contextmanager

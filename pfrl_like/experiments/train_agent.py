@@ -9,6 +9,7 @@ from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import check_run, train
 from pfrl_like.loggers import MetricsLogger
@@ -48,7 +49,9 @@ def train_agent(
         outdir: Run directory; made if it is missing.
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
-        step_offset: Step at which training starts.
+        step_offset: Step at which training starts, not above `steps`. Above 0 the run in `outdir` goes on: episodes and
+            time are counted on, and what lay beyond this step is kept aside in `outdir/beyond-...`. At 0 everything
+            that an earlier run left is kept aside in `outdir/earlier-...`.
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
             progress shows its `max_score`. Its method `close`, if any, is called at the end.
         successful_score: Score of an evaluation that ends training.
@@ -66,13 +69,13 @@ def train_agent(
     Raises:
         NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
         ValueError: On an observation or action outside its space, or a number of steps out of range.
-        TypeError: On a number of steps that is no integer.
+        TypeError: On a number of steps that is no integer, or an `outdir` that is no path.
         EnvError: If the environment breaks its contract.
     """
     logger = logger or _LOGGER
     return train(
         agent, env, SerialSource(agent, env, max_episode_len), steps, outdir,
-        make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, os.fspath(outdir))],
+        make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, check_directory(outdir))],
         checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
         successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=eval_during_episode,
         logger=logger, progress=progress, hooks=hooks, loggers=loggers,
@@ -117,7 +120,7 @@ def train_agent_with_evaluation(
         outdir: Run directory.
         checkpoint_freq: Steps between checkpoints; None for none.
         train_max_episode_len: Steps after which a training episode is cut off.
-        step_offset: Step at which training starts.
+        step_offset: Step at which training starts; see `train_agent`.
         eval_max_episode_len: The same for evaluation; None takes `train_max_episode_len`.
         eval_env: Environment to evaluate in; None for a fresh one of the same specification, else a deep copy, else
             `env` itself, as `run.json` tells.

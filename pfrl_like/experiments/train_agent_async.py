@@ -13,10 +13,12 @@ import torch
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
+from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.evaluator import check_extent
 from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
-from pfrl_like.experiments.training import check_run, train
+from pfrl_like.experiments.training import check_run, train, warn_of_other_step
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
@@ -74,7 +76,7 @@ def train_agent_async(
         eval_success_threshold: Return from which an evaluation episode counts as a success; adds "success_rate" to what
             evaluation hooks and TensorBoard get.
         max_episode_len: Steps after which an episode is cut off, in training and in evaluation.
-        step_offset: Step at which training starts.
+        step_offset: Step at which training starts; see `train_agent`.
         successful_score: Mean return in evaluation that ends training.
         agent: Agent of which each process gets a copy; not with `make_agent`.
         make_agent: Called in each process with its index.
@@ -107,6 +109,7 @@ def train_agent_async(
     """
     logger = logger or _LOGGER
     check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
+    outdir = check_directory(outdir)
     check_counts(processes=processes)
     if eval_interval is not None:
         check_extent(eval_n_steps, eval_n_episodes)
@@ -116,7 +119,6 @@ def train_agent_async(
     if len(seeds) != processes:
         raise ValueError(f"random_seeds has {len(seeds)} seeds for {processes} processes, expected one for each")
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
-    outdir = os.fspath(outdir)
     os.makedirs(outdir, exist_ok=True)
     if agent is None and make_agent is not None:
         agent = getattr(make_agent, "representative", None)
@@ -139,8 +141,11 @@ def train_agent_async(
     )  # fmt: skip
     ensure_tracker()
     context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
-    totals = context.Array("q", [step_offset, 0])
+    set_aside(outdir, step_offset, logger)  # before processes write
+    totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
     counters = Counters(totals, context.RawValue("b", 0))
+    if hasattr(agent, "starting"):
+        warn_of_other_step(agent.agent.t, step_offset, logger)
     try:
         with getattr(agent, "starting", nullcontext)(step_offset):
             source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
@@ -156,7 +161,7 @@ def train_agent_async(
                 make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, outdir)],
                 checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
                 step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
-                loggers=loggers, on_error=source.close,
+                loggers=loggers, on_error=source.close, clears=False,
             )  # fmt: skip
         finally:
             if stop_event is not None:

@@ -9,6 +9,7 @@ from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import check_run, train
@@ -48,7 +49,9 @@ def train_agent_batch(
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
         log_interval: Steps between log lines; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
-        step_offset: Step at which training starts.
+        step_offset: Step at which training starts, not above `steps`. Above 0 the run in `outdir` goes on: episodes and
+            time are counted on, and what lay beyond this step is kept aside in `outdir/beyond-...`. At 0 everything
+            that an earlier run left is kept aside in `outdir/earlier-...`.
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
             progress shows its `max_score`. Its method `close`, if any, is called at the end.
         successful_score: Score of an evaluation that ends training.
@@ -67,7 +70,7 @@ def train_agent_batch(
         WorkerError: If an environment in another process raised or died. Otherwise as `train_agent`.
     """
     logger = logger or _LOGGER
-    directory = os.fspath(outdir)
+    directory = check_directory(outdir)
     check_run(steps, step_offset, log_interval=log_interval, return_window_size=return_window_size)
     return train(
         agent, env, VectorSource(agent, env, max_episode_len), steps, outdir,

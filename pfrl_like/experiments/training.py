@@ -13,18 +13,17 @@ import torch
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, save_agent
+from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
+from pfrl_like.experiments.no_update import UpdateCount
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
-from pfrl_like.experiments.run_directory import RunRecord, log_file, warn_of_replacing
+from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.storage import atomic_write, tensor_writer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
-
-#: What every run writes anew, unless it goes on after an offset.
-_FILES = ("run.json", "run.log", "metrics.csv", "learning_curve.svg", "report.html")
 
 
 def train(
@@ -46,30 +45,34 @@ def train(
     hooks: Sequence[Callback],
     loggers: Sequence[MetricsLogger],
     on_error: Callable[[], None] = lambda: None,
+    clears: bool = True,
 ) -> list[dict[str, Any]]:
     """Train, evaluate, save; the common body of the runners.
 
     Most arguments are those of `train_agent`. `source` is where training comes from, `make_logs` gives the callbacks
     that log, for the loggers of this run, and `on_error` is called after the agent has been saved because of an error.
+    `clears` is whether what an earlier run left has still to be set aside.
 
     Returns:
         The statistics at every evaluation.
     """
     check_run(steps, step_offset, checkpoint_freq=checkpoint_freq)
-    outdir = os.fspath(outdir)
+    outdir = check_directory(outdir)
     os.makedirs(outdir, exist_ok=True)
+    if clears:
+        set_aside(outdir, step_offset, logger, evaluation=evaluator is None)  # an evaluator does it with its own files
     if hasattr(agent, "t"):
+        warn_of_other_step(agent.t, step_offset, logger)
         agent.t = step_offset
-    if step_offset == 0:
-        warn_of_replacing(outdir, [*_FILES, f"{steps}_finish"], logger)
     _warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
     clock = Clock(steps, step_offset)
-    csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0)
-    evaluation = None
+    clock.episodes, seconds = progress_of(outdir, step_offset)
+    csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0, elapsed=seconds)
+    evaluation, updates = None, UpdateCount(agent)
     callbacks: list[Callback] = [StepHooks(step_hooks, env, agent)] if step_hooks else []
     callbacks += make_logs([csv, *loggers])
     if wants_progress(progress):
-        callbacks.append(Progress(steps, step_offset, evaluator))
+        callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint))
     if evaluator is not None:
         evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
         callbacks.append(evaluation)
@@ -77,7 +80,7 @@ def train(
         at_end = isinstance(source, VectorSource)  # as PFRL: a serial run ends with `<t>_finish` alone
         callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger, at_end=at_end))
     callbacks += hooks
-    record = RunRecord(outdir, agent=agent, env=env, steps=steps, evaluator=evaluator)
+    record = RunRecord(outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator)
     with (
         _reported(outdir, logger),
         log_file(outdir, logger, append=step_offset > 0),
@@ -85,6 +88,8 @@ def train(
         _saved_on_error(agent, clock, outdir, logger, record, on_error),
     ):
         run(source, clock, callbacks)
+        if clock.t > step_offset and (complaint := updates.complaint()):
+            logger.warning(complaint)
         save_agent(agent, clock.t, outdir, logger, suffix="_finish")
         record.finish(": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished", clock)
     return evaluation.history if evaluation is not None else []
@@ -95,10 +100,24 @@ def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
 
     Raises:
         TypeError: If one is no integer.
-        ValueError: If one is too small.
+        ValueError: If one is too small, or training would start after its end.
     """
     check_counts(least=0, steps=steps, step_offset=step_offset)
     check_counts(1, True, **intervals)
+    if step_offset > steps:
+        raise ValueError(
+            f"step_offset is {step_offset} and steps is {steps}, expected a step at which training ends that is not "
+            "before that at which it starts"
+        )
+
+
+def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None:
+    """Say that an agent that has come to another step (a fresh one is at 0) is set to that of the run."""
+    if t not in (0, step_offset):
+        logger.warning(
+            "the agent has come to step %s, step_offset is %d: its t is set to that; to go on where the agent stopped, "
+            "give step_offset=agent.t", t, step_offset,
+        )  # fmt: skip
 
 
 def _warn_of_no_evaluation(
@@ -148,6 +167,7 @@ def _saved_on_error(
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
+        error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
         for act in (
             partial(record.finish, f"{type(error).__name__}: {error}", clock),

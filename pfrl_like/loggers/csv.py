@@ -16,15 +16,17 @@ class CSVLogger:
     Args:
         path: The file; what it held is replaced.
         append: Whether to keep what it held and go on below.
+        elapsed: Seconds that had passed before.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, append: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, append: bool = False, elapsed: float = 0.0) -> None:
         new = not (append and os.path.exists(path) and os.path.getsize(path))
         self._file = open(path, "w" if new else "a", newline="", encoding="utf-8")  # noqa: SIM115 (closed by close)
         self._writer = csv.writer(self._file)
         self._needs_header = new
         self._names: set[str] | None = None
-        self._start = self._flushed = time.monotonic()
+        self._flushed = time.monotonic()
+        self._start = self._flushed - elapsed
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Write a line; the first call of a new file sets the columns."""

@@ -49,8 +49,9 @@ def test_older_run_of_the_same_id_is_kept_aside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
         prepare_output_dir({}, exp_id="x", time_format="T")
+        (tmp_path / "x" / "earlier-1").mkdir(exist_ok=True)
     assert len((tmp_path / "x" / "start.txt").read_text().splitlines()) == 2
-    assert (tmp_path / "x.T.backup" / "start.txt").exists()
+    assert [path.name for path in (tmp_path / "x.T.backup").glob("[es][at]*")] == ["start.txt"]
     prepare_output_dir({}, exp_id="x", time_format="U", make_backup=False)
     assert not (tmp_path / "x.U.backup").exists()
 
@@ -68,6 +69,11 @@ def test_secrets_are_masked(tmp_path, monkeypatch):
     assert environ["MY_API_TOKEN"] == MASK and environ["PLAIN"] == "seen"
     assert environ["PROXY"] == f"https://{MASK}@host/x"
     assert all(masked(name, "v") == MASK for name in ("aws_secret_key", "DbPassword", "GH_AUTH"))
+
+
+def test_directories_are_no_secrets():
+    assert [masked(name, "/tmp/a") for name in ("PWD", "OLDPWD")] == ["/tmp/a", "/tmp/a"]
+    assert [masked(name, "v") for name in ("DB_PWD", "PASSWD", "pwd", "MYPWD")] == [MASK] * 4
 
 
 def test_linear_interpolation_reaches_and_keeps_its_end():

@@ -464,8 +464,8 @@ def test_numbers_out_of_range_are_refused_before_anything_is_written(agent, tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_nothing_is_left_to_do_at_an_offset_beyond_the_last_step(agent, tmp_path):
-    train_agent(agent, Counting(), 3, tmp_path, step_offset=5)
+def test_nothing_is_left_to_do_at_an_offset_of_the_last_step(agent, tmp_path):
+    train_agent(agent, Counting(), 5, tmp_path, step_offset=5)
     assert agent.observed == [] and names(agent) == ["5_finish"]
 
 
@@ -660,7 +660,7 @@ def test_a_run_after_one_that_stopped_in_mid_episode_joins_nothing_to_it(tmp_pat
     assert items == [[0, 1, 2], [1, 2, 3], [2, 3], [3], [0, 1, 2], [1, 2, 3]]
 
 
-class TestASecondRunInTheSameDirectory:
+class TestAnEvaluatorThatGoesOn:
     ROWS = "steps\tmean\n5\t7.0\n10\tnan\n15\t9.0\n"
 
     def evaluator(self, agent, tmp_path, **options):
@@ -669,19 +669,8 @@ class TestASecondRunInTheSameDirectory:
         return Evaluator(agent, Counting(8), None, 1, 5, tmp_path, **options)
 
     @pytest.mark.parametrize("step_offset, best", [(10, 7.0), (15, 9.0)])
-    def test_it_goes_on_from_the_best_score_up_to_its_offset(self, agent, tmp_path, step_offset, best):
+    def test_it_takes_the_best_score_up_to_its_offset(self, agent, tmp_path, step_offset, best):
         evaluator = self.evaluator(agent, tmp_path, step_offset=step_offset)
         assert evaluator.max_score == best
         evaluator.evaluate_if_necessary(t=20, episodes=0)  # 8.0
         assert names(agent) == (["best"] if best < 8 else [])
-
-    def test_it_tells_what_it_replaces(self, agent, tmp_path, caplog):
-        self.evaluator(agent, tmp_path)
-        assert "holds an earlier run, whose scores.txt, best will be replaced" in caplog.text
-        caplog.clear()
-        train_agent(agent, Counting(), 1, tmp_path / "run")
-        assert "holds an earlier run" not in caplog.text
-        train_agent(agent, Counting(), 2, tmp_path / "run", step_offset=1)
-        assert "holds an earlier run" not in caplog.text
-        train_agent(agent, Counting(), 1, tmp_path / "run")
-        assert "whose run.json, run.log, metrics.csv, learning_curve.svg, report.html will be" in caplog.text

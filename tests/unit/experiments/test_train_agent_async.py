@@ -1,6 +1,7 @@
 """Training in several processes: steps are counted once, ends are clean, and errors come home within seconds."""
 
 import contextlib
+import csv
 import multiprocessing
 import os
 import signal
@@ -129,6 +130,24 @@ def test_process_0_evaluates_and_saves_the_best(tmp_path):
     assert {row[-1] for row in rows} == {"0"}
     assert (tmp_path / "best" / "count").exists()
     assert (tmp_path / "hook").read_text().splitlines() == ["0 0"] * len(rows)
+
+
+def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tmp_path):
+    def episodes():
+        with open(tmp_path / "metrics.csv") as file:
+            return [(int(row["step"]), int(row["episode"])) for row in csv.DictReader(file)]
+
+    options = {"eval_interval": 20, "checkpoint_freq": 20, "processes": 1}
+    run(tmp_path, profile=True, **options)
+    run(tmp_path, step_offset=30, steps=90, **options)
+    assert [episode for _, episode in episodes()] == list(range(len(episodes())))
+    assert sorted(step for step, _ in episodes()) == [step for step, _ in episodes()]
+    (aside,) = tmp_path.glob("beyond-30-*")
+    assert {"40_checkpoint", "60_finish", "scores.txt"} <= {path.name for path in aside.iterdir()}
+    run(tmp_path, steps=10, eval_interval=5)
+    (aside,) = tmp_path.glob("earlier-*")
+    assert {"90_finish", "scores.txt", "best", "run.json", "profile-0.out"} <= {path.name for path in aside.iterdir()}
+    assert {"10_finish", "scores.txt", "best", "run.json", "metrics.csv"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_good_score_ends_training_in_all_processes(tmp_path):
@@ -282,6 +301,14 @@ def test_n_updates_ends_the_run(tmp_path):
     agent = learn(tmp_path, make_agent(), n_updates=30)
     assert agent.optim_t == 30
     assert "stop_event was set" in (tmp_path / "run.json").read_text()
+
+
+def test_a_learner_that_made_no_update_or_is_set_back_is_told_of(tmp_path, caplog):
+    agent = make_agent()
+    agent.t, agent.replay_start_size = 70, 1000
+    learn(tmp_path, agent, steps=100, step_offset=50)
+    assert "the agent has come to step 70, step_offset is 50" in caplog.text
+    assert "no update was made: the buffer holds 50 transitions, replay_start_size is 1,000" in caplog.text
 
 
 def test_pfrls_script_form_trains_evaluates_and_saves(tmp_path):

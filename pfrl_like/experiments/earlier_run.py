@@ -1,0 +1,149 @@
+"""What an earlier run left in the directory of a new one: kept aside, as far as the new one does not go on from it."""
+
+import json
+import logging
+import math
+import os
+import re
+import time
+from typing import Any, NamedTuple
+
+from pfrl_like.experiments.report import two_columns
+from pfrl_like.storage import atomic_write
+
+#: What a run writes under fixed names: its training, and its evaluation.
+TRAINING = ("run.log", "metrics.csv", "learning_curve.svg", "report.html", "run.json")
+EVALUATION = ("scores.txt", "best")
+TABLES = ("metrics.csv", "scores.txt")
+_ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
+_OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|\.pt)")
+
+
+class Progress(NamedTuple):
+    """How far the earlier parts of a run had come.
+
+    Attributes:
+        episodes: Training episodes that had ended.
+        seconds: Time it had taken.
+    """
+
+    episodes: int
+    seconds: float
+
+
+def progress_of(outdir: str, step_offset: int) -> Progress:
+    """How far the run in a directory had come by a step, by the rows of its tables; no way for one that starts at 0."""
+
+    def largest(name: str, delimiter: str, step: str, column: str, none: float = 0.0) -> float:
+        rows = zip(*two_columns(os.path.join(outdir, name), delimiter, step, column), strict=True)
+        return max((value for t, value in rows if t <= step_offset), default=none)
+
+    if step_offset == 0:
+        return Progress(0, 0.0)
+    metrics, scores = ("metrics.csv", ",", "step"), ("scores.txt", "\t", "steps")
+    episodes = max(largest(*metrics, "episode", -1) + 1, largest(*scores, "episodes"))
+    return Progress(int(episodes), max(largest(*metrics, "elapsed"), largest(*scores, "elapsed")))
+
+
+def earlier_parts(outdir: str) -> list[dict[str, Any]]:
+    """The records of the parts that a run in a directory has had so far, the first one first."""
+    last = _record(outdir)
+    if not last:
+        return []
+    if last.get("outcome") == "running":  # or it would have said something else
+        last["outcome"] = "broken off"
+    return [*last.pop("earlier_parts", []), last]
+
+
+def set_aside(
+    outdir: str, step_offset: int, logger: logging.Logger, *, training: bool = True, evaluation: bool = True
+) -> None:
+    """Move what a run does not go on from into a folder in its directory; nothing is deleted.
+
+    Of a run that begins at step 0 that is all that an earlier one left, and the folder is `earlier-<its start>`. Of one
+    that goes on it is what lies beyond its first step: rows of the tables, agents, and `best` if the best score came
+    later; the folder is `beyond-<step_offset>-<start of the part before>`.
+
+    Args:
+        outdir: Run directory; it need not exist.
+        step_offset: Step at which the run starts.
+        logger: Told if there was anything.
+        training: Whether what training wrote is meant.
+        evaluation: Whether what evaluation wrote is meant.
+    """
+    present = set(os.listdir(outdir)) if os.path.isdir(outdir) else set()
+    files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
+    agents = {name: int(match[1]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
+    rests: dict[str, _Table] = {}
+    if step_offset == 0:
+        moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}
+    else:
+        moved = {name for name, step in agents.items() if step > step_offset}
+        tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}
+        rests = {name: table for name, table in tables.items() if table.beyond}
+        if "best" in files and "scores.txt" in rests and _best_came_later(outdir, step_offset):
+            moved.add("best")
+    if not moved and not rests:
+        return
+    folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
+    for name, table in rests.items():
+        atomic_write(os.path.join(folder, name), "".join([table.header, *table.beyond]).encode())
+        atomic_write(os.path.join(outdir, name), "".join([table.header, *table.kept]).encode())
+    for name in sorted(moved, key=lambda name: (name == "run.json", name)):  # which names the folder, so it goes last
+        os.rename(os.path.join(outdir, name), os.path.join(folder, name))
+    follows = not training and os.path.exists(os.path.join(outdir, "run.json"))  # training will tell in a moment
+    logger.log(
+        logging.INFO if follows else logging.WARNING,
+        f"what the run had left beyond step {step_offset:,} is now in %s"
+        if step_offset
+        else "what an earlier run had left is now in %s; to go on with that run, give the step_offset",
+        folder,
+    )
+
+
+class _Table(NamedTuple):
+    """The lines of a table: those up to some step, and those beyond it."""
+
+    header: str
+    kept: list[str]
+    beyond: list[str]
+
+
+def _split(path: str, step_offset: int) -> _Table:
+    """Split a table whose first column is the step; a last line without an end is torn and not kept."""
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *lines = file.read().splitlines(keepends=True) or [""]
+    kept: list[str] = []
+    beyond: list[str] = []
+    for line in lines:
+        step = re.match(r"\d+", line)
+        within = step is not None and int(step[0]) <= step_offset and line.endswith("\n")
+        (kept if within else beyond).append(line)
+    return _Table(header, kept, beyond)
+
+
+def _best_came_later(outdir: str, step_offset: int) -> bool:
+    columns = two_columns(os.path.join(outdir, "scores.txt"), "\t", "steps", "mean")
+    rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
+    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores the first one counts
+
+
+def _folder(outdir: str, kind: str, names: set[str]) -> str:
+    """A folder, named after the start of the run that it is for, that holds nothing of these names."""
+    start = re.sub(r"[^0-9T]", "", str(_record(outdir).get("start", ""))[:19]) or time.strftime("%Y%m%dT%H%M%S")
+    folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
+    while any(os.path.lexists(os.path.join(folder, name)) for name in names):
+        number += 1
+        folder = os.path.join(outdir, f"{kind}-{start}-{number}")
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
+def _record(outdir: str) -> dict[str, Any]:
+    """The record of the last run in a directory; empty if there is none that can be read."""
+    try:
+        with open(os.path.join(outdir, "run.json"), encoding="utf-8") as file:
+            record = json.load(file)
+    except (FileNotFoundError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -1,0 +1,239 @@
+"""Runs that go on in the directory of an earlier one, or replace it."""
+
+import csv
+import json
+import logging
+import os
+import re
+
+import pytest
+from experiment_fakes import Counting, Recorder
+
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.experiments import (
+    Evaluator,
+    collect_demonstrations,
+    train_agent,
+    train_agent_async,
+    train_agent_batch,
+    train_agent_batch_with_evaluation,
+    train_agent_with_evaluation,
+)
+
+
+class Saving(Recorder):
+    """Leaves directories, with the step in them at which they were saved."""
+
+    def observe(self, *args, **told):
+        super().observe(*args, **told)
+        self.t += self.training
+
+    def save(self, dirname):
+        super().save(dirname)
+        os.makedirs(dirname, exist_ok=True)
+        with open(os.path.join(dirname, "t"), "w") as file:
+            file.write(str(self.t))
+
+
+def rows(path, delimiter=","):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file, delimiter=delimiter))
+
+
+def steps(path):
+    return [int(row["step"]) for row in rows(path)]
+
+
+def run(directory, last, agent=None, **options):
+    arguments = {"eval_n_steps": None, "eval_n_episodes": 1, "eval_interval": 10, "checkpoint_freq": 10, **options}
+    train_agent_with_evaluation(agent or Saving(), Counting(4), last, outdir=directory, **arguments)
+
+
+def folder(directory, pattern):
+    (found,) = [path for path in directory.iterdir() if re.fullmatch(pattern, path.name)]
+    return found
+
+
+AGE = r"\d{8}T\d{6}"
+
+
+class TestFromACheckpoint:
+    """A run of 40 steps in episodes of 4, evaluated and saved every 10, that goes on from step 20 up to step 48."""
+
+    @pytest.fixture
+    def directory(self, tmp_path):
+        run(tmp_path, 40)
+        record = json.loads((tmp_path / "run.json").read_text())
+        (tmp_path / "run.json").write_text(json.dumps(record | {"outcome": "running"}))  # as if it had been killed
+        for name, delimiter in (("metrics.csv", ","), ("scores.txt", "\t")):  # as if it had taken hours
+            lines = (tmp_path / name).read_text().splitlines()
+            at = lines[0].split(delimiter).index("elapsed")
+            for number, line in enumerate(lines[1:], 1):
+                cells = line.split(delimiter)
+                cells[at] = str(1000.0 * number)
+                lines[number] = delimiter.join(cells)
+            (tmp_path / name).write_text("\n".join(lines) + "\n")
+        run(tmp_path, 48, step_offset=20)
+        return tmp_path
+
+    def test_steps_and_episodes_of_the_metrics_go_on(self, directory):
+        assert steps(directory / "metrics.csv") == list(range(4, 49, 4))
+        assert [int(row["episode"]) for row in rows(directory / "metrics.csv")] == list(range(12))
+
+    def test_steps_and_episodes_of_the_scores_go_on(self, directory):
+        scores = rows(directory / "scores.txt", "\t")
+        assert [(int(row["steps"]), int(row["episodes"])) for row in scores] == [(12, 3), (20, 5), (32, 8), (40, 10)]
+
+    @pytest.mark.parametrize("name, delimiter", [("metrics.csv", ","), ("scores.txt", "\t")])
+    def test_time_goes_on(self, directory, name, delimiter):
+        times = [float(row["elapsed"]) for row in rows(directory / name, delimiter)]
+        assert times == sorted(times) and 5000 < times[-1] < 5100  # 5 episodes had ended by step 20
+
+    def test_what_lay_beyond_is_kept_aside(self, directory):
+        aside = folder(directory, f"beyond-20-{AGE}")
+        assert {path.name for path in aside.iterdir()} == {"metrics.csv", "scores.txt", "30_checkpoint", "40_finish"}
+        assert steps(aside / "metrics.csv") == [24, 28, 32, 36, 40]
+        assert [int(row["steps"]) for row in rows(aside / "scores.txt", "\t")] == [32, 40]
+        agents = {path.name for path in directory.iterdir() if path.name[0].isdigit()}
+        assert agents == {"10_checkpoint", "20_checkpoint", "30_checkpoint", "40_checkpoint", "48_finish"}
+        assert (directory / "best" / "t").read_text() == "12"
+
+    def test_the_record_tells_of_all_parts(self, directory):
+        run(directory, 52, step_offset=48)
+        record = json.loads((directory / "run.json").read_text())
+        parts = [*record.pop("earlier_parts"), record]
+        assert [(part["step_offset"], part["t"], part["episodes"], part["outcome"]) for part in parts] == [
+            (0, 40, 10, "broken off"), (20, 48, 12, "finished"), (48, 52, 13, "finished")
+        ]  # fmt: skip
+        assert not any("earlier_parts" in part for part in parts)
+        assert "from step 20 to 48, started" in (directory / "report.html").read_text()
+
+    def test_a_new_run_keeps_all_parts_aside(self, directory):
+        run(directory, 8)
+        aside = folder(directory, f"earlier-{AGE}")
+        assert {"48_finish", "metrics.csv", "best"} <= {path.name for path in aside.iterdir()}
+        assert folder(aside, f"beyond-20-{AGE}") and not list(directory.glob("beyond-*"))
+        assert json.loads((directory / "run.json").read_text())["earlier_parts"] == []
+
+    def test_it_is_told_once(self, directory, caplog):
+        run(directory, 52, step_offset=30)
+        told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(told) == 1
+        assert re.fullmatch(f"what the run had left beyond step 30 is now in {directory}/beyond-30-{AGE}", told[0])
+        caplog.clear()
+        run(directory, 60, step_offset=52)
+        assert "is now in" not in caplog.text
+
+
+def test_best_goes_aside_if_the_best_score_came_after_the_offset(tmp_path):
+    agent = Recorder()
+    (tmp_path / "best").mkdir()
+    (tmp_path / "scores.txt").write_text("steps\tmean\n5\t7.0\n10\tnan\n15\t9.0\n")
+    Evaluator(agent, Counting(8), None, 1, 5, tmp_path, step_offset=15)
+    assert (tmp_path / "best").exists()
+    Evaluator(agent, Counting(8), None, 1, 5, tmp_path, step_offset=10)
+    assert not (tmp_path / "best").exists() and (folder(tmp_path, f"beyond-10-{AGE}") / "best").exists()
+
+
+def test_an_evaluation_that_waited_for_the_end_of_an_episode_is_made_up_for(tmp_path):
+    run(tmp_path, 42, eval_interval=10)  # at 12, 20, 32, 40
+    run(tmp_path, 40, eval_interval=10, step_offset=30)  # the checkpoint came before the evaluation at 32
+    assert [row["steps"] for row in rows(tmp_path / "scores.txt", "\t")] == ["12", "20", "34", "40"]
+
+
+def test_a_torn_last_row_does_not_stay(tmp_path):
+    train_agent(Recorder(), Counting(4), 12, tmp_path)
+    with open(tmp_path / "metrics.csv", "a") as file:
+        file.write("1")  # of 16
+    train_agent(Recorder(), Counting(4), 20, tmp_path, step_offset=12)
+    assert steps(tmp_path / "metrics.csv") == [4, 8, 12, 16, 20]
+
+
+def test_scores_beyond_the_offset_leave_a_run_that_goes_on_without_evaluation(tmp_path):
+    run(tmp_path, 40)
+    train_agent(Recorder(), Counting(4), 24, tmp_path, step_offset=20)
+    assert [row["steps"] for row in rows(tmp_path / "scores.txt", "\t")] == ["12", "20"]
+
+
+def test_batch_runs_go_on_too(tmp_path):
+    for last, offset in ((40, 0), (48, 20)):
+        env = SerialVectorEnv([Counting(4), Counting(4)])
+        train_agent_batch_with_evaluation(
+            Recorder(), env, last, None, 1, 16, tmp_path, step_offset=offset, eval_env=Counting(4)
+        )
+    assert steps(tmp_path / "metrics.csv") == [8, 8, 16, 16, 28, 28, 36, 36, 44, 44]
+    assert [int(row["episode"]) for row in rows(tmp_path / "metrics.csv")] == list(range(10))
+
+
+@pytest.mark.parametrize(
+    "runner", [train_agent, train_agent_with_evaluation, train_agent_batch, train_agent_batch_with_evaluation]
+)
+def test_an_offset_beyond_the_last_step_is_refused(runner, tmp_path):
+    env = SerialVectorEnv([Counting()]) if "batch" in runner.__name__ else Counting()
+    evaluation = dict(eval_n_steps=None, eval_n_episodes=1, eval_interval=1) if "evalu" in runner.__name__ else {}
+    with pytest.raises(ValueError, match="step_offset is 500 and steps is 200"):
+        runner(Recorder(), env, 200, outdir=tmp_path / "run", step_offset=500, **evaluation)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("t, told", [(0, False), (5, False), (50, True)])
+def test_an_agent_that_has_come_to_another_step_is_set_back_with_a_warning(agent, tmp_path, caplog, t, told):
+    agent.t = t
+    train_agent(agent, Counting(), 6, tmp_path, step_offset=5)
+    assert agent.t == 5
+    assert ("the agent has come to step 50, step_offset is 5" in caplog.text) == told
+
+
+class TestASecondRunInTheSameDirectory:
+    def test_it_keeps_the_first_aside(self, tmp_path):
+        run(tmp_path, 40)
+        (tmp_path / "buffer").mkdir()  # of the user's
+        first = {path.name for path in tmp_path.iterdir()} - {"buffer"}
+        for last in (16, 8):
+            run(tmp_path, last)
+        assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("earlier-")} == {
+            "8_finish", "buffer", "learning_curve.svg", "metrics.csv", "report.html", "run.json", "run.log",
+            "scores.txt",
+        }  # fmt: skip
+        aside = sorted(path for path in tmp_path.iterdir() if path.name.startswith("earlier-"))
+        assert {path.name for path in aside[0].iterdir()} == first
+        assert steps(aside[0] / "metrics.csv")[-1] == 40 and steps(aside[1] / "metrics.csv")[-1] == 16
+
+    def test_it_tells_so_once(self, tmp_path, caplog):
+        run(tmp_path, 20)
+        assert "earlier" not in caplog.text
+        run(tmp_path, 20)
+        told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(told) == 1
+        assert re.fullmatch(
+            f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to go on with that run, give the "
+            "step_offset", told[0],
+        )  # fmt: skip
+
+    def test_without_evaluation_it_keeps_the_scores_of_the_first_aside_too(self, tmp_path):
+        run(tmp_path, 20)
+        train_agent(Recorder(), Counting(4), 8, tmp_path)
+        assert not (tmp_path / "scores.txt").exists() and not (tmp_path / "best").exists()
+        assert "Evaluations" not in (tmp_path / "report.html").read_text()
+
+    def test_a_run_in_the_directory_of_pfrl_keeps_that_aside(self, tmp_path, caplog):
+        (tmp_path / "scores.txt").write_text("steps\tmean\n5\t7.0\n")
+        Evaluator(Recorder(), Counting(8), None, 1, 5, tmp_path)
+        assert "what an earlier run had left is now in" in caplog.text
+        assert (folder(tmp_path, f"earlier-{AGE}") / "scores.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: train_agent(Recorder(), Counting(), 5, None),
+        lambda: train_agent_batch(Recorder(), SerialVectorEnv([Counting()]), 5, None),
+        lambda: train_agent_with_evaluation(Recorder(), Counting(), 5, None, 1, 5, None),
+        lambda: train_agent_async(None, 1, Counting, make_agent=Recorder),
+        lambda: Evaluator(Recorder(), Counting(), None, 1, 5, None),
+        lambda: collect_demonstrations(Recorder(), Counting(), 5, None, None),
+    ],
+)
+def test_no_directory_is_refused_by_name(start):
+    with pytest.raises(TypeError, match=r"outdir is None \(NoneType\), expected the path of a directory"):
+        start()
