@@ -1,6 +1,7 @@
 """What the trainers of this folder share: flags, frames, games, and the way through a demonstration or a training."""
 
 import argparse
+import json
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -37,7 +38,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--eval-n-runs", type=int, default=None, help="episodes of each evaluation")
     length.add_argument("--eval-n-steps", type=int, default=None, help="steps of each evaluation, in place of episodes")
-    parser.add_argument("--n-best-episodes", type=int, default=0, help="the best agent's, when training has ended")
+    parser.add_argument("--n-best-episodes", type=int, default=0, help="the best agent's at the end: bestscores.json")
     parser.add_argument("--checkpoint-frequency", type=int, default=None, help="steps between saved agents")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--load", default=None, help=LOAD_HELP)
@@ -68,11 +69,13 @@ def add_watching_flags(parser: argparse.ArgumentParser) -> None:
 
 def parse(parser: argparse.ArgumentParser, **length: int) -> argparse.Namespace:
     """The arguments; `length` is that of an evaluation (`eval_n_runs` or `eval_n_steps`) where they give none."""
+    (default,) = length = length or {"eval_n_runs": 10}
+    parser.set_defaults(**length)
     args = parser.parse_args()
     if args.load_pretrained == "":
         parser.error("--load-pretrained downloads nothing: name the directory that holds the agents `best` and `final`")
-    if args.eval_n_runs is args.eval_n_steps is None:
-        vars(args).update(length or {"eval_n_runs": 10})
+    if None not in (args.eval_n_runs, args.eval_n_steps):  # the other one was given
+        setattr(args, default, None)
     return args
 
 
@@ -131,11 +134,12 @@ def agent_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def begin(args: argparse.Namespace) -> str:
-    """Seed everything and make the folder of the run."""
+    """Seed everything and make the folder of the run; a demonstration has none unless it is recorded."""
     logging.basicConfig(level=args.log_level)
     torch.set_num_threads(1)
     utils.set_random_seed(args.seed)
-    return experiments.prepare_output_dir(args, args.outdir)
+    leaves_nothing = args.demo and not getattr(args, "monitor", False)
+    return "" if leaves_nothing else experiments.prepare_output_dir(args, args.outdir)
 
 
 def run(
@@ -169,7 +173,9 @@ def run(
     saved, best = Path(outdir) / f"{args.steps}_finish", Path(outdir) / "best"
     if args.n_best_episodes and best.exists():  # there has been an evaluation
         agent.load(best)
-        show(experiments.eval_performance(eval_env, agent, None, args.n_best_episodes))
+        scores = experiments.eval_performance(eval_env, agent, None, args.n_best_episodes)
+        (Path(outdir) / "bestscores.json").write_text(json.dumps(scores, default=float))  # as PFRL's trainers
+        show(scores)
     print(f"Results are in {outdir}; evaluate the agent with --demo --load {saved}")
 
 

@@ -1,5 +1,7 @@
 """Agents: how to act, how to learn."""
 
+from typing import TYPE_CHECKING, NoReturn
+
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
@@ -14,3 +16,12 @@ from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
 from pfrl_like.agents.pal import PAL as PAL
 from pfrl_like.agents.qr_dqn import QRDQN as QRDQN
 from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor
+
+_NOT_YET = frozenset(["A2C", "A3C", "ACER", "DDPG", "PPO", "REINFORCE", "SAC", "SoftActorCritic", "TD3", "TRPO"])
+
+if not TYPE_CHECKING:  # for which every name would be there
+
+    def __getattr__(name: str) -> NoReturn:
+        """Tell which of PFRL's agents are still missing."""
+        reason = "is not in pfrl_like yet" if name in _NOT_YET else "is no attribute of module 'pfrl_like.agents'"
+        raise AttributeError(f"{name!r} {reason}")

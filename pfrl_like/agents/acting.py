@@ -17,7 +17,21 @@ from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating
 from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import forward
+
+#: What networks raise that cannot take in what they are given.
+_MISFITS = (RuntimeError, TypeError, ValueError)
+
+#: What gives an action value of each class.
+_GIVEN_BY = {
+    "ActionValue": "one that ends in a DiscreteActionValueHead",
+    "DiscreteActionValue": "one that ends in a DiscreteActionValueHead",
+    "DistributionalDiscreteActionValue": "a DistributionalFCStateQFunctionWithDiscreteAction",
+    "QuantileDiscreteActionValue": "a QuantileFCStateQFunctionWithDiscreteAction",
+    "ImplicitQuantileActionValue": "an ImplicitQuantileQFunction",
+    "FullyParametrizedActionValue": "a FullyParametrizedQFunction",
+}
 
 
 class ActingMixin:
@@ -99,8 +113,8 @@ class ActingMixin:
                 value = call(module, obs)
             else:
                 value = self.memory.forward(module, obs, self.training, active)
-        except (RuntimeError, TypeError) as error:
-            if type(error) not in (RuntimeError, TypeError):  # out of memory, not implemented, ...
+        except _MISFITS as error:
+            if type(error) not in _MISFITS:  # out of memory, not implemented, ...
                 raise
             raise _misfit(obs, error, self.acting_argument) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
@@ -129,8 +143,8 @@ class ActingMixin:
         try:
             with torch.no_grad(), evaluating(module):
                 return forward(module, obs)[0]
-        except (RuntimeError, TypeError) as error:
-            if type(error) not in (RuntimeError, TypeError):
+        except _MISFITS as error:
+            if type(error) not in _MISFITS:
                 raise
             raise _misfit(obs, error, self.acting_argument) from error
 
@@ -138,8 +152,9 @@ class ActingMixin:
 def wrong_value(value: Any, value_type: type, argument: str = "q_function") -> TypeError:
     """The error of a network that gives something else than an agent needs."""
     needed, came = value_type.__name__, type(value).__name__
+    example = f", such as {_GIVEN_BY[needed]}" if needed in _GIVEN_BY else ""
     return TypeError(
-        f"{argument} gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}"
+        f"{argument} gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}{example}"
     )
 
 
@@ -152,9 +167,21 @@ def _misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueE
         return f"{tuple(getattr(leaf, 'shape', ()))} of {dtypes[-1]}"
 
     came = map_nested(describe, obs)
-    if not hint and any(name == "float64" or "int" in name for name in dtypes):
-        hint = "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
+    hint = hint or _hint(obs, dtypes)
     return ValueError(f"obs does not fit {argument}; it came as {came}, which gave: {error}{hint}")
+
+
+def _hint(obs: Any, dtypes: list[str]) -> str:
+    """What is often the matter with features of this form."""
+    if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
+        return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
+    if isinstance(obs, Mapping):
+        return "; phi makes of each observation what the network takes"
+    if any(name == "float64" or "int" in name for name in dtypes):
+        return "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
+    if tuple(getattr(obs, "shape", ()))[:2] == (1, 1):
+        return "; act takes one observation, batch_act a sequence of them"
+    return ""
 
 
 def _is_of_reset(obs: Any) -> bool:

@@ -18,7 +18,7 @@ from pfrl_like.agents.actor import STEPS, ActorFactory
 from pfrl_like.agents.learner import FailureEvent, Hook, Learner, Pace
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.poller import Poller, listen
-from pfrl_like.agents.representative import Representative
+from pfrl_like.agents.representative import Representative, RunnersRepresentative
 from pfrl_like.agents.shared_weights import SharedWeights
 from pfrl_like.processes import SharedArrays
 from pfrl_like.processes.shared_arrays import ensure_tracker
@@ -82,7 +82,8 @@ class ActorLearnerMixin:
             learner.join()
 
         The learner updates as fast as it can, or `updates_per_step`, whatever `update_interval` says. While it runs,
-        the agent is used through the actors or `make_actor.representative` alone.
+        the agent is used through the actors or `make_actor.representative` alone. It stays as the runner has saved it
+        last, as `<t>_finish` or `<t>_except`.
 
         Args:
             n_actors: Number of actors.
@@ -113,11 +114,12 @@ class ActorLearnerMixin:
         counts.arrays[STEPS][0] = self.t
         server, address, remove = listen(n_actors)
         key, lock, failure = os.urandom(32), FairLock(), FailureEvent()
-        representative = Representative(self, lock, counts, weights)
+        parts = (self, lock, counts, weights, threading.Event())
+        representative = Representative(*parts)
         learner = Learner(
-            self, lock, weights, Pace(updates_per_step, counts), threading.Event(), failure, n_updates=n_updates,
-            actor_update_interval=actor_update_interval, update_counter=update_counter, step_hooks=step_hooks,
-            optimizer_step_hooks=optimizer_step_hooks,
+            representative, lock, weights, Pace(updates_per_step, counts), threading.Event(), failure,
+            n_updates=n_updates, actor_update_interval=actor_update_interval, update_counter=update_counter,
+            step_hooks=step_hooks, optimizer_step_hooks=optimizer_step_hooks,
         )  # fmt: skip
 
         def release() -> None:
@@ -128,7 +130,7 @@ class ActorLearnerMixin:
         poller = Poller(representative, lock, server, key, learner, threading.Event(), failure, counts, release)
         make_actor = ActorFactory(
             self.acting_copy(), self.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
-            (counts.name, counts.layout), representative,
+            (counts.name, counts.layout), RunnersRepresentative(*parts),
         )  # fmt: skip
         threads = [
             StoppableThread(body.stop_event, target=body.run, name=name, daemon=True)

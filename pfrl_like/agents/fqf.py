@@ -9,7 +9,16 @@ class FQF(DQN):
 
     Arguments as `DQN`; `clip_delta` is without effect. The optimiser holds the fraction proposal as well, best with a
     learning rate of its own: `pfrl_like.q_functions.fqf_parameter_groups`. What the class adds to `DQN` is the check
-    that the Q-function is of that kind.
+    that the Q-function is of that kind. For example::
+
+        features = nn.Sequential(nn.Linear(n_inputs, 64), nn.ReLU())
+        fractions = nn.Sequential(CosineBasisLinear(64, 64), nn.ReLU())
+        q_function = FullyParametrizedQFunction(features, fractions, nn.Linear(64, n_actions), nn.Linear(64, 32))
+        optimizer = torch.optim.Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)
+        agent = FQF(q_function, optimizer, replay_buffer, gamma=0.99, explorer=explorer)
+
+    The statistic `average_loss` may be negative: the loss of the fractions is a number with the right gradient, not a
+    distance, and their entropy is taken off.
 
     Raises:
         TypeError: At the first update or when a runner meets the agent, if it is of another one.

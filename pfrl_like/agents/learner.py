@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pfrl_like.agents.actor import HOLD
+from pfrl_like.agents.representative import Representative
 from pfrl_like.agents.shared_weights import SharedWeights
 from pfrl_like.processes import SharedArrays
 from pfrl_like.utils.fair_lock import FairLock
@@ -64,7 +65,7 @@ class Learner:
     """Body of the learner's thread: update, publish the parameters, call the hooks.
 
     Args:
-        agent: The agent.
+        representative: The agent; nothing is learnt once it is over.
         lock: Held during an update.
         weights: Published after every `actor_update_interval` updates.
         pace: Says whether to update.
@@ -79,7 +80,7 @@ class Learner:
 
     def __init__(
         self,
-        agent: Any,
+        representative: Representative,
         lock: FairLock,
         weights: SharedWeights,
         pace: Pace,
@@ -92,7 +93,8 @@ class Learner:
         step_hooks: Sequence[Hook],
         optimizer_step_hooks: Sequence[Hook],
     ) -> None:
-        self.agent, self.lock, self.weights, self.pace = agent, lock, weights, pace
+        self.agent, self.over = representative.agent, representative.over
+        self.lock, self.weights, self.pace = lock, weights, pace
         self.stop_event, self.failure = stop_event, failure
         self.n_updates, self.actor_update_interval = n_updates, actor_update_interval
         self.update_counter = update_counter
@@ -107,7 +109,7 @@ class Learner:
                 if self.updates == self.n_updates:
                     return
                 with self.lock:
-                    learnt = self._update()
+                    learnt = not self.over.is_set() and self._update()
                 self.pace.updated(learnt)
                 if not learnt:
                     self.news.wait(0.05)

@@ -104,7 +104,8 @@ class Poller:
             return
         if kind == "rows":
             with self.lock:
-                self._store(index, content)
+                if not self.representative.over.is_set():
+                    self._store(index, content)
         elif kind == "stop_episode":
             with self.lock:
                 self.representative.agent.replay_buffer.stop_current_episode(index)

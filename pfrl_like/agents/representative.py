@@ -1,6 +1,8 @@
-"""`Representative`: an agent whose actors are other processes, as runners see it."""
+"""`Representative`: an agent whose actors are other processes, as these and runners see it."""
 
 import contextlib
+import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,19 +11,26 @@ from pfrl_like.agents.shared_weights import SharedWeights
 from pfrl_like.processes import SharedArrays
 from pfrl_like.utils.fair_lock import FairLock
 
+#: What the last save of a run is called, after the number of its step.
+LAST_SAVES = ("_finish", "_except")
+
 
 class Representative:
-    """The agent in the learner's process, between two updates, as runners see it.
+    """The agent in the learner's process, between two updates, as its actors see it.
 
     Args:
         agent: The agent.
         lock: Held meanwhile.
         counts: Arrays shared with the actors.
         weights: Published after loading.
+        over: Set, with the lock held, when nothing may change the agent any more.
     """
 
-    def __init__(self, agent: Any, lock: FairLock, counts: SharedArrays, weights: SharedWeights) -> None:
-        self.agent, self._lock, self._counts, self._weights = agent, lock, counts, weights
+    def __init__(
+        self, agent: Any, lock: FairLock, counts: SharedArrays, weights: SharedWeights, over: threading.Event
+    ) -> None:
+        self.agent, self.over = agent, over
+        self._lock, self._counts, self._weights = lock, counts, weights
 
     @property
     def device(self) -> Any:
@@ -57,3 +66,14 @@ class Representative:
         steps = self._counts.arrays[STEPS]
         self.agent.t = t
         steps[0] = t - steps[1:].sum()
+
+
+class RunnersRepresentative(Representative):
+    """The agent as a runner sees it, whose last save of a run is the agent's end: it stays as it was saved."""
+
+    def save(self, dirname: str) -> None:
+        """Save the agent; after `<t>_finish` or `<t>_except` it neither learns nor takes in steps."""
+        if os.fspath(dirname).endswith(LAST_SAVES):
+            with self._lock:
+                self.over.set()
+        super().save(dirname)

@@ -21,19 +21,27 @@ def train_agent_actor_learner(
 ) -> Any:
     """Train an agent that learns from replay: actors gather steps in processes of their own, a thread here learns.
 
+    Processes start by forkserver, or spawn: a script that calls this needs its main part under
+    `if __name__ == "__main__":`, or `start_method="fork"`.
+
     Args:
-        agent: Agent with `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`.
-        make_env: Called in each actor's process as (process index, test=).
+        agent: Agent with `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`. Its `target_update_interval`
+            is divided by its `update_interval`, which is of no other effect here, and the target moves after so many
+            updates, not steps; `n_times_update` multiplies that number.
+        make_env: Called in each actor's process as (process index, test=False), and in process 0 with test=True for the
+            environment to evaluate in; the name `test` is given.
         steps: Step, counted over all actors, at which training ends.
         outdir: Run directory.
         n_actors: Number of actors.
         n_updates: Updates after which training ends; None for no such end.
         actor_update_interval: Updates after which the actors' parameters are renewed.
         updates_per_step: Updates for each step; None lets actors and learner each run as fast as they can.
-        **options: Further keywords of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method.
+        **options: Further keywords of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method. Its
+            defaults hold: 10 episodes of evaluation every 10**6 steps, so that a shorter run has none without another
+            `eval_interval`, and the best agent is saved.
 
     Returns:
-        The agent.
+        The agent, as it was saved last (`<t>_finish`).
 
     Raises:
         AsyncTrainingError: If an actor or the learner raised or died, after the agent has been saved.

@@ -115,7 +115,9 @@ def train_agent_batch_with_evaluation(
     """Train an agent in a vector environment and evaluate it regularly.
 
     The arguments are those of `train_agent_batch` and `train_agent_with_evaluation`; `eval_env` may be a single
-    environment or a vector environment, and `eval_max_episode_len` defaults to `max_episode_len`.
+    environment or a vector environment, and `eval_max_episode_len` defaults to `max_episode_len`. A
+    `MultiprocessVectorEnv` needs an `eval_env`; beside a `VectorFrameStack(env, k)` that is a single environment in
+    `atari_wrappers.FrameStack(env, k, channel_order="chw")`, or a `VectorFrameStack` of its own.
 
     Returns:
         The agent, and its statistics and "eval_score" at every evaluation.

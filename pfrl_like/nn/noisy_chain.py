@@ -11,7 +11,8 @@ def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
     """Replace every `torch.nn.Linear` inside a module, at any depth and in place, by a `FactorizedNoisyLinear`.
 
     Do this before the optimiser is made, which would otherwise hold the parameters of the layers replaced. A layer
-    that stands in several places is replaced by one; layers that are noisy already stay.
+    that stands in several places is replaced by one; layers that are noisy already stay. The noise stays on in
+    evaluation, as in PFRL.
 
     Args:
         module: Whose layers are replaced.

@@ -12,9 +12,9 @@ class FactorizedNoisyLinear(nn.Module):
     """Linear layer with factorised Gaussian noise (NoisyNet, Fortunato et al. 2017, arXiv:1706.10295, eq. 9 to 11).
 
     y = (mu_w + sigma_w * f(e_out) f(e_in)^T) x + mu_b + sigma_b * f(e_out), with f(e) = sign(e) sqrt(|e|). Every call
-    draws new noise from torch's global stream, in training and in evaluation mode alike (as PFRL does); all rows of a
-    batch share it. mu begins uniform within 1 / sqrt(in_features), sigma_w at sigma_scale / sqrt(in_features) and
-    sigma_b at sigma_scale / sqrt(out_features).
+    draws new noise from torch's global stream, in training and in evaluation mode alike (as PFRL does): for equal
+    actions in evaluations, seed torch. All rows of a batch share the noise. mu begins uniform within 1 /
+    sqrt(in_features), sigma_w at sigma_scale / sqrt(in_features) and sigma_b at sigma_scale / sqrt(out_features).
 
     Args:
         mu_link: Layer whose sizes, bias, device and dtype are taken over; its weights are not.

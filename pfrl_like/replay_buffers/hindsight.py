@@ -32,6 +32,13 @@ class HindsightReplayBuffer(ReplayBuffer):
     as it was. Items are those of `ReplayBuffer`, but can be sampled only once their episode has ended; a step that is
     terminal under the new goal ends the item, which has fewer steps then. A truncated episode bootstraps.
 
+    The agent joins observation and goal by its `phi`, so that its network takes one vector::
+
+        from pfrl_like.utils.goals import concatenate_goal
+
+        buffer = HindsightReplayBuffer(100_000, env.compute_reward, terminated_fn=env.compute_terminated)
+        agent = DQN(q_function, optimizer, buffer, gamma=0.98, explorer=explorer, phi=concatenate_goal)
+
     Args:
         capacity: Largest number of items, beyond which the oldest leave, also in the midst of an episode; None if
             unbounded.

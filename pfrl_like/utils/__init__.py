@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pfrl_like.utils import goals as goals
     from pfrl_like.utils.batch_states import batch_states as batch_states
     from pfrl_like.utils.contexts import evaluating as evaluating
     from pfrl_like.utils.random_seed import set_random_seed as set_random_seed
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "batch_states": "batch_states",
     "evaluating": "contexts",
+    "goals": "goals",
     "set_random_seed": "random_seed",
     "StoppableThread": "stoppable_thread",
 }

@@ -21,9 +21,14 @@ class VectorEnvWrapper(VectorEnv):
         env: The same object.
     """
 
+    _of_one = "Wrapper"  # what does the same for a single environment
+
     def __init__(self, env: Any) -> None:
         if not isinstance(getattr(env, "num_envs", None), int):
-            raise TypeError(f"env is {env!r}, expected a vector environment, which has num_envs")
+            raise TypeError(
+                f"env is a {type(env).__name__}, expected a vector environment, which has num_envs; "
+                f"for a single one there is {self._of_one}"
+            )
         self.env = env
         self.action_space = env.action_space
         self.observation_space = env.observation_space
@@ -74,7 +79,10 @@ class VectorFrameStack(VectorEnvWrapper):
 
     Raises:
         ValueError: If the observation space is no Box with that axis, or `k` is less than 1.
+        TypeError: If `env` is no vector environment; `atari_wrappers.FrameStack` takes a single one.
     """
+
+    _of_one = "atari_wrappers.FrameStack"
 
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
         """Choose the class by the environment."""

@@ -22,6 +22,14 @@ assert not loaded, loaded
 """
 
 
+def test_modules_of_small_parts_are_reached_through_the_package() -> None:
+    code = (
+        "import pfrl_like as pfrl; pfrl.utils.goals.concatenate_goal, pfrl.envs.bit_flipping.BitFlipping, pfrl.envs.abc"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_import_changes_no_global_state_and_loads_nothing_optional() -> None:
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

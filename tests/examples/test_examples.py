@@ -1,5 +1,6 @@
 """Every example runs a few steps on a bare CPU and leaves what it says it leaves."""
 
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     def run(example: str, *arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [example, *arguments])
         monkeypatch.syspath_prepend(str((EXAMPLES / example).parent))
+        monkeypatch.delitem(sys.modules, "common", raising=False)  # each folder has its own
         runpy.run_path(str(EXAMPLES / example), run_name="__main__")
         return capsys.readouterr().out
 
@@ -89,6 +91,8 @@ def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
     output = run("atari/train_dqn_ale.py", "--steps", "5", "--eval-interval", "9", "--arch", "nature")
     told = Path(output.split("--load ")[1].strip())
     demo = ["--arch", "nature", "--demo", "--eval-n-runs", "1", "--max-frames", "40"]
+    assert "mean:" in run("atari/train_dqn_ale.py", *demo, "--load", str(told))
+    assert len(list(tmp_path.glob("results/*"))) == 1
     assert "mean:" in run("atari/train_dqn_ale.py", *demo, "--load", str(told), "--monitor")
     assert list(tmp_path.glob("results/*/monitor.*.csv")) and list(tmp_path.glob("results/*/monitor.*.video*"))
     told.rename(told.parent / "final")
@@ -105,12 +109,32 @@ def test_a_saved_minatar_agent_can_be_demonstrated(run):
     assert "mean:" in run("minatar/train_dqn_minatar.py", *agent, "--demo", "--load", told, "--eval-n-runs", "1")
 
 
+@pytest.mark.parametrize(
+    ("default", "given", "runs", "steps"),
+    [
+        ({}, [], 10, None),
+        ({}, ["--eval-n-steps", "7"], None, 7),
+        ({"eval_n_steps": 9}, [], None, 9),
+        ({"eval_n_steps": 9}, ["--eval-n-runs", "3"], 3, None),
+    ],
+)
+def test_the_length_of_an_evaluation_is_named_and_either_flag_replaces_it(monkeypatch, default, given, runs, steps):
+    common = runpy.run_path(str(EXAMPLES / "atari/common.py"))
+    parser = common["make_parser"]("")
+    monkeypatch.setattr(sys, "argv", ["train.py", *given])
+    args = common["parse"](parser, **default)
+    assert (args.eval_n_runs, args.eval_n_steps) == (runs, steps)
+    assert f"(default: {9 if default else 10})" in parser.format_help()
+
+
 @pytest.mark.slow
-def test_evaluations_of_so_many_steps_choose_the_agent_that_plays_at_last(run):
+def test_evaluations_of_so_many_steps_choose_the_agent_that_plays_at_last(run, tmp_path):
     pytest.importorskip("ale_py")
     early = ["--steps", "90", "--replay-start-size", "80", "--batch-size", "4", "--eval-interval", "40"]
     output = run("atari/train_rainbow_ale.py", *early, *SHORT_GAMES, "--eval-n-steps", "60", "--n-best-episodes", "2")
     assert "n_runs: 2 mean:" in output
+    (scores,) = tmp_path.glob("results/*/bestscores.json")
+    assert json.loads(scores.read_text())["episodes"] == 2
 
 
 def test_quickstart_leaves_an_agent_and_a_learning_curve(run, tmp_path):
@@ -129,8 +153,23 @@ def test_a_saved_agent_can_be_demonstrated(run, tmp_path):
     assert "mean:" in run("gym/train_dqn.py", "--demo", "--load", told, "--eval-n-runs", "1")
 
 
+@pytest.mark.parametrize("agent", ["IQN", "DoubleIQN", "QRDQN", "FQF", "Rainbow"])
+def test_distributional_agents_learn_and_are_demonstrated(run, tmp_path, agent):
+    often = ["--update-interval", "10", "--target-update-interval", "10", "--n-times-update", "2"]
+    output = run(
+        "gym/train_distributional.py", "--agent", agent, "--steps", "100", "--eval-interval", "50", *EARLY, *often
+    )
+    (scores,) = tmp_path.glob("results/*/scores.txt")
+    header, *_, last = (line.split("\t") for line in scores.read_text().splitlines())
+    assert dict(zip(header, last, strict=True))["n_updates"] == "12"  # two at each of the steps 50, 60, ..., 100
+    told = output.split("--load ")[1].strip()
+    assert "mean:" in run(
+        "gym/train_distributional.py", "--agent", agent, "--demo", "--load", told, "--eval-n-runs", "1"
+    )
+
+
 @pytest.mark.parametrize("env", ["Pendulum-v1", "FrozenLake-v1"])
-@pytest.mark.parametrize("example", ["gym/train_dqn.py", "gym/train_categorical_dqn.py"])
+@pytest.mark.parametrize("example", ["gym/train_dqn.py", "gym/train_categorical_dqn.py", "gym/train_distributional.py"])
 def test_environments_that_do_not_fit_are_refused(run, example, env):
     with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and discrete actions"):
         run(example, "--env", env)

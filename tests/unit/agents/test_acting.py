@@ -9,6 +9,7 @@ from agent_parts import AGENTS, make_agent, make_q_function
 from gymnasium import spaces
 from torch import nn
 
+from pfrl_like import agents
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.envs.abc import ABC
@@ -168,6 +169,36 @@ def test_evaluation_stores_nothing() -> None:
     with agent.eval_mode():
         play_one(agent, Chain(), 20)
     assert (len(agent.replay_buffer), agent.t, agent.training) == (0, 0, True)
+
+
+@pytest.mark.parametrize(
+    ("obs", "message"),
+    [
+        (np.zeros((1, 5), np.float32), r"came as \(1, 1, 5\).*act takes one observation, batch_act"),
+        (
+            {"observation": np.zeros(3), "achieved_goal": np.zeros(1), "desired_goal": np.zeros(2)},
+            "phi=concatenate_goal",
+        ),
+        ({"camera": np.zeros(5), "joints": np.zeros(3)}, "; phi makes of each observation what the network takes"),
+    ],
+)
+def test_what_is_often_the_matter_with_an_observation_is_told(obs: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=f"obs does not fit q_function; .*{message}"):
+        make_agent().act(obs)
+
+
+@pytest.mark.parametrize("agent", ["CategoricalDQN", "QRDQN", "IQN", "FQF"])
+def test_a_q_function_of_another_kind_is_refused_with_one_that_fits(agent: str) -> None:
+    one, fitting = make_agent(agent, q_function=make_q_function("DQN")), type(make_q_function(agent)).__name__
+    with pytest.raises(TypeError, match=f"such as an? {fitting}"):
+        one.check_spaces(TestSpaces.BOX, spaces.Discrete(2))
+
+
+def test_agents_that_are_not_there_yet_are_told_from_those_that_never_were() -> None:
+    with pytest.raises(AttributeError, match="'PPO' is not in pfrl_like yet"):
+        agents.PPO  # noqa: B018
+    with pytest.raises(AttributeError, match="'Foo' is no attribute"):
+        agents.Foo  # noqa: B018
 
 
 class TestRecurrence:

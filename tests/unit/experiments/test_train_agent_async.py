@@ -1,5 +1,6 @@
 """Training in several processes: steps are counted once, ends are clean, and errors come home within seconds."""
 
+import contextlib
 import csv
 import multiprocessing
 import os
@@ -276,6 +277,24 @@ def test_ctrl_c_ends_all_processes_and_saves(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         learn(tmp_path, make_agent(), hooks=[interrupt])
     assert list(tmp_path.glob("*_except"))
+
+
+@pytest.mark.parametrize("ending", ["finish", "except"])
+def test_the_agent_that_learnt_is_the_one_that_was_saved_last(tmp_path, ending):
+    def interrupt(clock):
+        if ending == "except" and clock.t > 150:
+            raise KeyboardInterrupt
+
+    agent, other = make_agent(), make_agent()
+    with contextlib.suppress(KeyboardInterrupt):
+        assert learn(tmp_path, agent, steps=300, hooks=[interrupt]) is agent
+    (saved,) = tmp_path.glob(f"*_{ending}")
+    other.load(saved)
+    assert agent.optim_t > 0
+    assert (agent.t, agent.cumulative_steps, agent.optim_t) == (other.t, other.cumulative_steps, other.optim_t)
+    assert str(agent.get_statistics()[:3]) == str(other.get_statistics()[:3])
+    for ours, theirs in zip(agent.model.parameters(), other.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_n_updates_ends_the_run(tmp_path):

@@ -155,8 +155,9 @@ def test_impossible_stacks_are_refused(name):
         VectorFrameStack(VECTOR_ENVS[name](), 2, stack_axis=3)
 
 
-def test_a_single_environment_is_refused():
-    with pytest.raises(TypeError, match="expected a vector environment"):
+def test_a_single_environment_is_refused_with_the_wrapper_that_takes_it():
+    message = "is a Counting, expected a vector environment.*for a single one there is atari_wrappers.FrameStack"
+    with pytest.raises(TypeError, match=message):
         VectorFrameStack(Counting(3), 2)
 
 
