@@ -33,7 +33,7 @@ def make_batch(n: int = 4) -> Batch:
 
 @pytest.mark.parametrize(
     ("agent", "buffer"),
-    sparing(itertools.product(AGENTS, [*BUFFERS, *RECURRENT_BUFFERS]), ("uniform",), ("prioritized episodic",)),
+    sparing(itertools.product(AGENTS, [*BUFFERS, *RECURRENT_BUFFERS]), ("uniform",)),
 )
 def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def even(value: ImplicitQuantileActionValue, n: int) -> torch.Tensor:
