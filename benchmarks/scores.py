@@ -411,9 +411,10 @@ def print_table(results: list[dict[str, Any]]) -> None:
             continue
         means = np.random.default_rng(0).choice(scores, (10_000, len(scores))).mean(axis=1)
         low, high = np.quantile(means, [0.025, 0.975])
+        seeds, reached = f"{len(scores)} of {TASKS[task].n_seeds}", (scores >= TASKS[task].bar).sum()
         print(
-            f"| {task} | {name} | {TASKS[task].steps:,} | {len(scores)} | {scores.mean():.1f} [{low:.1f}, {high:.1f}]"
-            f" | {scores.min():.1f} | {(scores >= TASKS[task].bar).sum()} of {len(scores)} (bar {TASKS[task].bar:g}) |"
+            f"| {task} | {name} | {TASKS[task].steps:,} | {seeds} | {scores.mean():.1f} [{low:.1f}, {high:.1f}]"
+            f" | {scores.min():.1f} | {reached} (bar {TASKS[task].bar:g}) |"
         )
 
 
