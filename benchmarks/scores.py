@@ -232,6 +232,7 @@ _IQN = {
 #: What single agents have in place of that, or beside it.
 OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("cartpole", "AL"): {"agent": {"alpha": 0.5}},
+    ("cartpole", "PAL"): {"agent": {"alpha": 0.5}},
     ("cartpole", "DPP"): {"agent": {"eta": 10.0}},
     # Explores by the noise alone; beta reaches 1 with the last update.
     ("cartpole", "Rainbow"): {

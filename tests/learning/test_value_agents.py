@@ -187,7 +187,7 @@ def test_soft_updates_lead_to_the_same_values(tmp_path: Path) -> None:
     np.testing.assert_allclose(learnt_values(agent), TASKS["truncated"].q_values(GAMMA)[:SIZE], atol=0.02)
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", sparing((agent,) for agent in AGENTS))
 def test_agent_learns_the_values_of_abc(agent: str, tmp_path: Path) -> None:
     one = make_agent(agent)  # ABC of size 2 has observations of 4 numbers, like the chain
     train_agent(one, ABC(size=2), STEPS, tmp_path)

@@ -81,10 +81,10 @@ def make_masked_agent(agent: str = "DQN", recurrent: bool = False, epsilon: floa
 )
 def test_agents_never_choose_a_forbidden_action(agent: str, recurrent: bool, where: str, tmp_path: Any) -> None:
     one = make_masked_agent(agent, recurrent)
-    train_agent(one, MaskedEnv(where), 60, tmp_path)  # the environment raises
+    train_agent(one, MaskedEnv(where), 40, tmp_path)  # the environment raises
     assert one.optim_t > 0
     vector = gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3)
-    train_agent_batch(one, vector, 60, tmp_path)
+    train_agent_batch(one, vector, 45, tmp_path)
     with one.eval_mode():
         train_agent(one, MaskedEnv(where), 20, tmp_path)
 

@@ -509,9 +509,9 @@ def test_what_is_no_atari_game_is_refused():
         make_atari("CartPole-v1")
 
 
-def test_absent_emulator_is_named_with_its_extra(monkeypatch):
+def test_absent_emulator_is_named_with_its_package(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
-    with pytest.raises(ImportError, match=r"ale-py: pip install \"pfrl_like\[atari\]\""):
+    with pytest.raises(ImportError, match=r"ale-py: pip install \"ale-py"):
         make_atari("PongNoFrameskip-v4")
 
 
