@@ -9,21 +9,51 @@ import torch
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.utils.batch_states import Phi, batch_states
-from pfrl_like.utils.experiences import Experience, column, next_state, recurrent_states, rewards_and_ends
+from pfrl_like.utils.experiences import (
+    Experience,
+    batch_of_experiences,
+    column,
+    next_state,
+    recurrent_states,
+    rewards_and_ends,
+)
 from pfrl_like.utils.recurrent import flatten_sequences_time_first
 
 BatchStates = Callable[[Sequence[Any], Any, Phi], Any]
+
+#: PFRL's methods, and those in their place that agents call.
+_BATCHED = {
+    "append": "append_batch",
+    "sample": "sample_batch",
+    "sample_episodes": "sample_sequences",
+    "update_errors": "update_priorities",
+}
 
 
 class AbstractReplayBuffer(ABC):
     """Experience that an agent stores step by step and samples from.
 
     `append`, `sample`, `save`, `load`, `stop_current_episode` have PFRL's form; `append_batch` and `sample_batch`
-    do the same for whole columns and are what the agents call.
+    do the same for whole columns and are what the agents call. A class that defines `append` alone gets the
+    `append_batch` of this class, which calls it, so that its own counts everywhere; so with `sample` and
+    `sample_batch`, `sample_episodes` and `sample_sequences`, `update_errors` (which makes a buffer a prioritised one)
+    and `update_priorities`.
     """
 
     #: Whether sampled batches carry importance weights and wait for `update_priorities`.
     prioritized: bool = False
+
+    #: The `append_batch` that stores, where a class's own `append` may end up.
+    _append_batch: Callable[..., None]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "append_batch" in vars(cls):
+            cls._append_batch = cls.append_batch
+        for own, batched in _BATCHED.items():
+            if own in vars(cls) and batched not in vars(cls):
+                setattr(cls, batched, getattr(AbstractEpisodicReplayBuffer, batched))
+        cls.prioritized = cls.prioritized or hasattr(cls, "update_errors")
 
     @property
     @abstractmethod
@@ -59,7 +89,6 @@ class AbstractReplayBuffer(ABC):
             **kwargs: Further columns; every later step has to bring the same ones.
         """
 
-    @abstractmethod
     def append_batch(
         self,
         obs: Any,
@@ -83,6 +112,12 @@ class AbstractReplayBuffer(ABC):
             env_ids: Which environments; None is range(k).
             **extra: Further columns, each of length k.
         """
+        for i, env_id in enumerate(range(len(reward)) if env_ids is None else env_ids):
+            step = {"state": obs[i], "action": action[i], "reward": reward[i], "next_state": next_obs[i]}
+            columns = {"next_action": None, **{name: values[i] for name, values in extra.items()}}
+            self.append(**step, is_state_terminal=bool(terminated[i]), env_id=env_id, **columns)
+            if terminated[i] or truncated[i]:
+                self.stop_current_episode(env_id=env_id)
 
     @abstractmethod
     def stop_current_episode(self, env_id: Any = 0) -> None:
@@ -96,7 +131,6 @@ class AbstractReplayBuffer(ABC):
             ValueError: If more are asked for than the buffer holds.
         """
 
-    @abstractmethod
     def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu") -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
@@ -108,6 +142,8 @@ class AbstractReplayBuffer(ABC):
         Raises:
             ValueError: If `n` is larger than the buffer.
         """
+        batch = batch_of_experiences(self.sample(n), gamma)
+        return batch.replace(index=np.arange(len(batch))).to(device)
 
     @abstractmethod
     def save(self, filename: str) -> None:
@@ -131,7 +167,11 @@ class AbstractReplayBuffer(ABC):
         Raises:
             TypeError: If this buffer keeps no priorities.
         """
-        raise TypeError(f"{type(self).__name__} keeps no priorities")
+        update_errors: Any = getattr(self, "update_errors", None)
+        if update_errors is None:
+            raise TypeError(f"{type(self).__name__} keeps no priorities")
+        if len(index):  # what `sample` gave, in another order
+            update_errors(torch.as_tensor(td_error)[np.argsort(index)].abs().tolist())
 
 
 class AbstractEpisodicReplayBuffer(AbstractReplayBuffer):
@@ -146,11 +186,11 @@ class AbstractEpisodicReplayBuffer(AbstractReplayBuffer):
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps."""
 
-    @abstractmethod
     def sample_sequences(
         self, n: int, max_len: int | None = None, gamma: float = 1.0, device: torch.device | str = "cpu"
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as a `Batch` of sequences (`Batch.lengths`)."""
+        return batch_of_experiences(self.sample_episodes(n, max_len), gamma, sequences=True).to(device)
 
 
 def random_subseq(seq: Sequence[Any], subseq_len: int) -> Sequence[Any]:
@@ -285,14 +325,14 @@ class ReplayUpdater:
 
     def update_if_necessary(self, iteration: int) -> bool:
         """Update if it is time to, at time step `iteration`; returns whether that was so."""
-        buffer = self.replay_buffer
+        buffer: Any = self.replay_buffer
         if len(buffer) < self.replay_start_size or iteration % self.update_interval:
             return False
         if not self.episodic_update:
             for _ in range(self.n_times_update):
                 self.update_func(buffer.sample(self.batchsize))
             return True
-        if not isinstance(buffer, AbstractEpisodicReplayBuffer):
+        if not hasattr(buffer, "sample_episodes"):
             raise TypeError(
                 f"replay_buffer: got a {type(buffer).__name__}, expected an episodic one for episodic_update"
             )

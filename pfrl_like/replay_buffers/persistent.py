@@ -6,6 +6,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -83,8 +84,12 @@ class PersistentBuffer(ReplayBuffer):
     def _use(self, files: ColumnFiles) -> RecordedColumns:
         """Go on with an empty store over these files."""
         self._files = files
-        self._columns = columns = RecordedColumns(files.open, self._announce)
+        self._columns = columns = self._empty_columns(files)
         return columns
+
+    def _empty_columns(self, files: ColumnFiles) -> RecordedColumns:
+        # They do not know this buffer, so that it lets go of its directory as soon as nobody knows it any more.
+        return RecordedColumns(files.open, partial(_announce, self.dirname, self._capacity, self.logger))
 
     def _descend(self, ancestor: str) -> None:
         if not self._directory.is_new:
@@ -146,21 +151,6 @@ class PersistentBuffer(ReplayBuffer):
                 self._add_items([row])
         if terminal or not row:
             super().stop_current_episode(env_id)
-
-    def _announce(self, row_bytes: int) -> None:
-        """Say how large the directory will be, and refuse if the disk is too small for that."""
-        if self._capacity is None:
-            return
-        size = int(self._capacity * (_SPARE * row_bytes + _STEP_BYTES))
-        self.logger.info("%s: %d transitions will take about %.1f MB", self.dirname, self._capacity, size / 1e6)
-        there = sum(entry.stat().st_size for entry in os.scandir(self.dirname))
-        free = shutil.disk_usage(self.dirname).free
-        if size - there > free:
-            raise CheckpointError(
-                self.dirname,
-                f"is on a disk with {free / 1e6:.1f} MB left, but capacity={self._capacity} transitions need about "
-                f"{size / 1e6:.1f} MB: make room or take a smaller capacity",
-            )
 
     # Storing
 
@@ -291,7 +281,7 @@ class PersistentBuffer(ReplayBuffer):
         """
         self._check_open()
         files, before = ColumnFiles(self.dirname), self._files
-        columns = RecordedColumns(files.open, self._announce)
+        columns = self._empty_columns(files)
         try:
             self._load_state(state, lambda header, arrays: restore(header, arrays, columns))
         except BaseException:
@@ -416,6 +406,22 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
 
     def _in_memory(self) -> ReplayBuffer:
         return EpisodicReplayBuffer(self._capacity)
+
+
+def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_bytes: int) -> None:
+    """Say how large the directory will be, and refuse if the disk is too small for that."""
+    if capacity is None:
+        return
+    size = int(capacity * (_SPARE * row_bytes + _STEP_BYTES))
+    logger.info("%s: %d transitions will take about %.1f MB", dirname, capacity, size / 1e6)
+    there = sum(entry.stat().st_size for entry in os.scandir(dirname))
+    free = shutil.disk_usage(dirname).free
+    if size - there > free:
+        raise CheckpointError(
+            dirname,
+            f"is on a disk with {free / 1e6:.1f} MB left, but capacity={capacity} transitions need about "
+            f"{size / 1e6:.1f} MB: make room or take a smaller capacity",
+        )
 
 
 def _shard(distributed: bool, group: Any) -> str | None:

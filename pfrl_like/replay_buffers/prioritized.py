@@ -97,7 +97,7 @@ class PriorityWeightError:
         """
         if self._last_index is None:
             raise RuntimeError("update_errors needs a sample before it, whose errors are not written back yet")
-        self.update_priorities(self._last_index, errors)
+        PriorityWeightError.update_priorities(self, self._last_index, errors)  # a subclass's may have called this
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
         """Write back the errors of sampled items; items overwritten meanwhile are skipped.

@@ -82,7 +82,7 @@ class ReplayBuffer(SavedBuffer):
         extra = {name: [value] for name, value in kwargs.items()}
         if next_action is not None:
             extra["next_action"] = [next_action]
-        self.append_batch([state], [action], [reward], [next_state], [is_state_terminal], [False], [env_id], **extra)
+        self._append_batch([state], [action], [reward], [next_state], [is_state_terminal], [False], [env_id], **extra)
 
     def append_batch(
         self,

@@ -113,3 +113,18 @@ def test_episodic_updates_need_an_episodic_buffer():
 def test_a_batch_that_may_not_be_there_is_refused():
     with pytest.raises(ValueError, match="batchsize: got 5"):
         updater(ReplayBuffer(), [], batchsize=5)
+
+
+def test_episodic_updates_take_whatever_samples_episodes():
+    class Episodes:
+        n_episodes = 2
+
+        def __len__(self):
+            return 4
+
+        def sample_episodes(self, n_episodes, max_len=None):
+            return [[step(0)]] * n_episodes
+
+    calls = []
+    assert updater(Episodes(), calls, episodic_update=True).update_if_necessary(2)
+    assert [len(episodes) for episodes in calls] == [2, 2, 2]

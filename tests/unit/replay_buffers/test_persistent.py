@@ -1,6 +1,7 @@
 """Persistent buffers: opening again, ancestors, locks, limits, damage, agents that go on in a new process."""
 
 import copy
+import gc
 import logging
 import os
 import pickle
@@ -48,6 +49,17 @@ def disk(folder: Path) -> int:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@BOTH
+def test_a_directory_is_free_as_soon_as_nothing_names_its_buffer(tmp_path, make):
+    gc.disable()  # PFRL's scripts know no `close`
+    try:
+        buffer = fill(make(tmp_path / "b", 20), 10)
+        del buffer
+        assert rewards(make(tmp_path / "b", 20)) == list(range(10))
+    finally:
+        gc.enable()
 
 
 @BOTH

@@ -1,0 +1,203 @@
+"""Buffers that users wrote for PFRL's interface: what they define is what agents use."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.agents import DQN
+from pfrl_like.explorers import Greedy
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
+from pfrl_like.replay_buffers import (
+    EpisodicReplayBuffer,
+    PersistentReplayBuffer,
+    PrioritizedEpisodicReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+)
+
+
+class Plain(AbstractReplayBuffer):
+    """PFRL's interface and nothing else."""
+
+    capacity = None
+
+    def __init__(self):
+        self.items, self.stopped = [], []
+
+    def append(
+        self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **kwargs
+    ):
+        step = dict(state=state, action=action, reward=reward, next_state=next_state, next_action=next_action)
+        self.items.append([dict(step, is_state_terminal=is_state_terminal, **kwargs)])
+
+    def sample(self, n):
+        return self.items[-n:]
+
+    def __len__(self):
+        return len(self.items)
+
+    def save(self, filename):
+        pass
+
+    def load(self, filename):
+        pass
+
+    def stop_current_episode(self, env_id=0):
+        self.stopped.append(env_id)
+
+
+class PlainPrioritized(Plain):
+    def __init__(self):
+        super().__init__()
+        self.errors = []
+
+    def sample(self, n):
+        return [[{**item[0], "weight": 0.5}] for item in super().sample(n)]
+
+    def update_errors(self, errors):
+        self.errors.append(errors)
+
+
+class PlainEpisodic(Plain, AbstractEpisodicReplayBuffer):
+    n_episodes = 3
+
+    def sample_episodes(self, n_episodes, max_len=None):
+        return [[item[0] for item in self.items[:length]] for length in (1, 3, 2)]
+
+
+def agent_with(buffer, recurrent=False, minibatch_size=2):
+    memory = [nn.GRU(2, 2)] if recurrent else []
+    q_function = RecurrentSequential(*memory, nn.Linear(2, 2), DiscreteActionValueHead())
+    if not recurrent:
+        q_function = nn.Sequential(nn.Linear(2, 2), DiscreteActionValueHead())
+    return DQN(
+        q_function, torch.optim.SGD(q_function.parameters(), 0.1), buffer, 0.9, Greedy(),
+        replay_start_size=4, minibatch_size=minibatch_size, target_update_interval=100, recurrent=recurrent,
+    )  # fmt: skip
+
+
+def train(agent, steps=8):
+    for i in range(steps):
+        agent.act(np.full(2, i, np.float32))
+        agent.observe(np.full(2, i + 1, np.float32), float(i), i % 4 == 3, i == 5)
+    return agent
+
+
+def test_an_agent_stores_in_a_buffer_of_pfrls_interface_and_learns_from_it():
+    buffer = Plain()
+    agent = train(agent_with(buffer))
+    assert agent.optim_t == 5  # from step 4 on
+    assert [item[0]["reward"] for item in buffer.items] == list(range(8))
+    assert [item[0]["is_state_terminal"] for item in buffer.items] == [False, False, False, True] * 2
+    assert buffer.items[3][0]["next_state"].tolist() == [4.0, 4.0]
+    assert buffer.stopped == [0, 0, 0]  # at the terminal steps 3 and 7 and at step 5, which was cut off
+
+
+def test_every_environment_has_its_own_env_id_there():
+    buffer = Plain()
+    buffer.append_batch([0, 1], [0, 1], [2.0, 3.0], [1, 2], [False, False], [False, True], mask=["a", "b"])
+    assert [(item[0]["state"], item[0]["mask"]) for item in buffer.items] == [(0, "a"), (1, "b")]
+    assert buffer.stopped == [1]
+    buffer.append_batch([5], [0], [1.0], [6], [True], [False], [1], next_action=[1])
+    assert (buffer.items[2][0]["next_action"], buffer.stopped) == (1, [1, 1])
+
+
+def test_errors_come_back_to_a_prioritised_buffer_of_pfrls_interface_whose_weights_count():
+    buffer = PlainPrioritized()
+    assert buffer.prioritized and not Plain().prioritized
+    for i in range(3):
+        buffer.append(np.full(2, i, np.float32), 0, float(i), np.zeros(2, np.float32), is_state_terminal=True)
+    agent = agent_with(buffer)
+    batch = buffer.sample_batch(2, 0.9)
+    assert batch.weight.tolist() == [0.5, 0.5] and batch.reward.tolist() == [1.0, 2.0]
+    assert batch.discount.tolist() == [0.0, 0.0]
+    agent.update_from_replay()
+    assert len(buffer.errors) == 1 and len(buffer.errors[0]) == 2 and min(buffer.errors[0]) >= 0
+    with pytest.raises(TypeError, match="keeps no priorities"):
+        Plain().update_priorities([0], [1.0])
+
+
+def test_errors_of_sequences_come_back_in_the_order_of_the_sample():
+    class Prioritized(PlainEpisodic):
+        def update_errors(self, errors):
+            self.errors = errors
+
+    buffer = Prioritized()
+    for i in range(3):
+        buffer.append(np.full(2, i, np.float32), 0, float(i), np.zeros(2, np.float32))
+    batch = buffer.sample_sequences(3)
+    assert batch.lengths.tolist() == [3, 2, 1]
+    buffer.update_priorities(batch.index, torch.tensor([-3.0, 2.0, 1.0]))
+    assert buffer.errors == [1.0, 3.0, 2.0]
+
+
+def test_a_recurrent_agent_learns_from_the_episodes_that_a_users_buffer_samples():
+    assert train(agent_with(PlainEpisodic(), recurrent=True, minibatch_size=3)).optim_t == 5
+
+
+@pytest.mark.parametrize("base", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer, PersistentReplayBuffer])
+def test_an_append_of_a_subclass_is_what_agents_call(base, tmp_path):
+    class HalfRewards(base):
+        def append(self, state, action, reward, *args, **kwargs):
+            super().append(state, action, reward / 2, *args, **kwargs)
+
+    buffer = HalfRewards(str(tmp_path), 100) if base is PersistentReplayBuffer else HalfRewards(100)
+    train(agent_with(buffer))
+    assert sorted(item[0]["reward"] for item in buffer.sample(8)) == [i / 2 for i in range(8)]
+
+
+def test_a_sample_of_a_subclass_is_what_agents_learn_from():
+    class Newest(ReplayBuffer):
+        def sample(self, n):
+            drawn.append(n)
+            return self.memory[-n:]
+
+    drawn = []
+    buffer = Newest(100)
+    train(agent_with(buffer))
+    assert drawn == [2] * 5
+    assert buffer.sample_batch(2).reward.tolist() == [6.0, 7.0]
+
+
+def test_update_errors_of_a_subclass_is_called_and_may_go_on_to_the_librarys():
+    class Doubled(PrioritizedReplayBuffer):
+        def update_errors(self, errors):
+            super().update_errors([2 * error for error in errors])
+
+    buffer = Doubled(100, alpha=1.0, eps=0.0, error_max=None)
+    buffer.append(np.zeros(2, np.float32), 0, 1.0, np.zeros(2, np.float32))
+    buffer.update_priorities(buffer.sample_batch(1).index, [3.0])
+    assert buffer._priorities.to_array().tolist() == [6.0]  # 2 * 3
+
+
+def test_sample_episodes_of_a_subclass_is_what_recurrent_agents_learn_from():
+    class Counting(PrioritizedEpisodicReplayBuffer):
+        draws = 0
+
+        def sample_episodes(self, n_episodes, max_len=None):
+            self.draws += 1
+            return super().sample_episodes(n_episodes, max_len)
+
+    buffer = Counting(100)
+    agent = train(agent_with(buffer, recurrent=True), 12)
+    assert buffer.draws == agent.optim_t > 0
+
+
+def test_a_class_that_overrides_both_forms_keeps_both():
+    class Both(ReplayBuffer):
+        append = functools.partialmethod(ReplayBuffer.append)
+
+        def append_batch(self, *args, **kwargs):
+            seen.append(len(args[2]))
+            super().append_batch(*args, **kwargs)
+
+    seen = []
+    buffer = Both()
+    buffer.append(0, 0, 0.0, 1)
+    buffer.append_batch([0, 1], [0, 0], [0.0, 0.0], [1, 2], [False] * 2, [False] * 2)
+    assert seen == [1, 2] and len(buffer) == 3
