@@ -78,6 +78,11 @@ class MultiprocessVectorEnv(VectorEnv):
             self.close()
             raise
 
+    @property
+    def closed(self) -> bool:
+        """Whether the environments have been closed."""
+        return self._workers.closed
+
     @cached_property
     def spec(self) -> Any:
         """The `spec` of the first environment, None if it has none."""
@@ -152,7 +157,7 @@ class MultiprocessVectorEnv(VectorEnv):
 
     def _ask(self, command: str, arguments: Mapping[int, Any]) -> list[Any]:
         """Send a command to some workers and wait for their answers; whatever goes wrong ends all workers."""
-        if self._workers.closed:
+        if self.closed:
             raise EnvError("this vector environment has been closed")
         try:
             for index, argument in arguments.items():

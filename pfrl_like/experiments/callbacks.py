@@ -3,7 +3,7 @@
 import collections
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,5 +128,6 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
 
 
 def statistics_of(agent: Any) -> list[tuple[str, Any]]:
-    """An agent's statistics, none of one that keeps none."""
-    return list(getattr(agent, "get_statistics", list)())
+    """The (name, value) pairs of an agent or an environment, none of one that keeps none."""
+    statistics: Any = getattr(agent, "get_statistics", list)()
+    return list(statistics) if isinstance(statistics, Iterable) else []

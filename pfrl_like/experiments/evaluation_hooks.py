@@ -61,6 +61,6 @@ class OptunaPrunerHook(EvaluationHook):
         self, env: Any, agent: Any, evaluator: Any, step: int, eval_stats: Any, agent_stats: Any, env_stats: Any
     ) -> None:
         """Report, and raise `optuna.TrialPruned` if the trial should end."""
-        self.trial.report(eval_stats["mean"], step=step)
+        self.trial.report(eval_stats["mean"], step)
         if self.trial.should_prune():
             raise self._pruned()

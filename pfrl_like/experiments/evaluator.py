@@ -308,7 +308,7 @@ class Evaluator:
         close_all([self._tensorboard])
 
     def _env_statistics(self) -> list[tuple[str, Any]]:
-        return list(getattr(self.env, "get_statistics", list)())
+        return statistics_of(self.env)
 
     def _earlier_scores(self) -> dict[float, float]:
         """The scores up to `step_offset`, by step, so that a run that goes on keeps `best` and evaluates when due."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _SECRET_NAME = re.compile(
-    "key|token|secret|pass|pwd|credential|auth|cookie|private|session|signature|dsn", re.IGNORECASE
+    "key|token|secret|pass|pwd|credential|auth(?!or)|cookie|private|session|signature|dsn", re.IGNORECASE
 )
 _NO_SECRETS = ("PWD", "OLDPWD")  # directories
 _URL_WITH_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
@@ -21,8 +21,8 @@ MASK = "********"
 
 
 def is_under_git_control() -> bool:
-    """Whether the current directory belongs to a git repository with at least one commit."""
-    return _git("rev-parse", "--verify", "HEAD") is not None
+    """Whether the current directory belongs to a git repository."""
+    return _git("rev-parse") is not None
 
 
 def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -> str:
@@ -74,7 +74,7 @@ def prepare_output_dir(
         Path of the directory.
     """
     argv = list(sys.argv if argv is None else argv)
-    under_git = is_under_git_control()
+    under_git = _git("rev-parse", "--verify", "HEAD") is not None  # with a commit to speak of
     if exp_id is None:
         exp_id = generate_exp_id(argv=argv) if under_git else datetime.datetime.now().strftime(time_format)
     outdir = os.path.join(os.fspath(basedir or "."), exp_id)

@@ -86,7 +86,7 @@ class RunRecord:
         self._write()
 
     def _write(self) -> None:
-        atomic_write(self.path, (json.dumps(self.content, indent=2) + "\n").encode(), durable=False)
+        atomic_write(self.path, (json.dumps(self.content, indent=2, default=str) + "\n").encode(), durable=False)
 
 
 def check_directory(outdir: Any) -> str:

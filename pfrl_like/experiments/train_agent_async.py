@@ -108,6 +108,7 @@ def train_agent_async(
         TypeError: If a number is no integer, or something cannot be sent to another process.
     """
     logger = logger or _LOGGER
+    check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
     check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
@@ -118,7 +119,6 @@ def train_agent_async(
     seeds = range(processes) if random_seeds is None else [int(seed) for seed in random_seeds]
     if len(seeds) != processes:
         raise ValueError(f"random_seeds has {len(seeds)} seeds for {processes} processes, expected one for each")
-    check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
     os.makedirs(outdir, exist_ok=True)
     if agent is None and make_agent is not None:
         agent = getattr(make_agent, "representative", None)

@@ -126,7 +126,7 @@ def _warn_of_no_evaluation(
     interval = getattr(evaluator, "eval_interval", None)
     if evaluator is None and successful_score is not None:
         logger.warning("successful_score is %s, but there is no evaluator to reach it", successful_score)
-    if interval and steps > step_offset and steps // interval == step_offset // interval:
+    if isinstance(interval, int) and steps > step_offset and steps // interval == step_offset // interval:
         logger.warning(
             "eval_interval is %d, of which no multiple lies after step %d up to %d: nothing will be evaluated",
             interval, step_offset, steps,

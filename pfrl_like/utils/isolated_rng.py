@@ -46,6 +46,8 @@ def _save_spaces(source: Any) -> Iterator[Callable[[], None]]:
             yield from _save_spaces(getattr(source, name, None))
         return
     parts = getattr(source, "spaces", None)
+    if not isinstance(parts, Mapping | tuple | list):
+        parts = None  # those of something else, such as a mock
     if parts is not None:
         for part in parts.values() if isinstance(parts, Mapping) else parts:
             yield from _save_spaces(part)

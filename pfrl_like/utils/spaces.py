@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
+
 SpaceKind = Literal["box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", "other"]
 
 _KIND_OF_NAME: dict[str, SpaceKind] = {
@@ -27,7 +29,8 @@ def space_kind(space: Any) -> SpaceKind:
         space: A space of gym or gymnasium, or an object with the same attributes.
 
     Returns:
-        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other".
+        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other", as of a mock, which has every
+        attribute and none that says anything.
     """
     kind = _KIND_OF_TYPE.get(type(space))
     if kind is None:
@@ -40,15 +43,19 @@ def _find_kind(space: Any) -> SpaceKind:
         if base.__name__ in _KIND_OF_NAME:
             return _KIND_OF_NAME[base.__name__]
     parts = getattr(space, "spaces", None)
-    if parts is not None:
+    if isinstance(parts, Mapping | tuple | list):
         return "dict" if isinstance(parts, Mapping) else "tuple"
-    if hasattr(space, "nvec"):
+    if _has_numbers(space, "nvec"):
         return "multi_discrete"
-    if hasattr(space, "low") and hasattr(space, "high"):
+    if _has_numbers(space, "low", "high"):
         return "box"
-    if hasattr(space, "n"):
+    if _has_numbers(space, "n"):
         return "multi_binary" if getattr(space, "shape", ()) else "discrete"
     return "other"
+
+
+def _has_numbers(space: Any, *names: str) -> bool:
+    return all(np.asarray(getattr(space, name, None)).dtype.kind in "biuf" for name in names)
 
 
 def box_class(space: Any) -> Any:

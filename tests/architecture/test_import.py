@@ -24,7 +24,10 @@ assert not loaded, loaded
 
 def test_modules_of_small_parts_are_reached_through_the_package() -> None:
     code = (
-        "import pfrl_like as pfrl; pfrl.utils.goals.concatenate_goal, pfrl.envs.bit_flipping.BitFlipping, pfrl.envs.abc"
+        "import pfrl_like as pfrl; u = pfrl.utils\n"
+        "u.goals.concatenate_goal, u.contexts.evaluating, u.copy_param.copy_grad, u.random.sample_n_k\n"
+        "u.random_seed.set_random_seed, u.recurrent.pack_and_forward, u.stoppable_thread.StoppableThread\n"
+        "pfrl.envs.bit_flipping.BitFlipping, pfrl.envs.abc"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -257,8 +257,10 @@ def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
 
     before = multiprocessing.active_children()
     env = MultiprocessVectorEnv([lambda: Env(IMAGES)], "fork")
+    assert not env.closed
     env.close()
     env.close()
+    assert env.closed
     assert (tmp_path / "closed").exists()
     assert multiprocessing.active_children() == before
 

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 from experiment_fakes import Counting
 
-from pfrl_like.experiments import LinearInterpolationHook, collect_demonstrations, generate_exp_id, prepare_output_dir
+from pfrl_like.experiments import (
+    LinearInterpolationHook,
+    collect_demonstrations,
+    generate_exp_id,
+    is_under_git_control,
+    prepare_output_dir,
+)
 from pfrl_like.experiments.prepare_output_dir import MASK, masked
 from pfrl_like.replay_buffers import ReplayBuffer
 
@@ -45,6 +51,15 @@ def test_files_of_a_run_under_git(repository):
     }
 
 
+def test_a_repository_without_a_commit_is_one_but_names_no_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert not is_under_git_control()
+    subprocess.run(["git", "init", "-q"], check=True)
+    assert is_under_git_control()
+    outdir = prepare_output_dir({}, time_format="now")
+    assert outdir == "./now" and not (tmp_path / "now" / "git-head.txt").exists()
+
+
 def test_older_run_of_the_same_id_is_kept_aside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):
@@ -69,6 +84,10 @@ def test_secrets_are_masked(tmp_path, monkeypatch):
     assert environ["MY_API_TOKEN"] == MASK and environ["PLAIN"] == "seen"
     assert environ["PROXY"] == f"https://{MASK}@host/x"
     assert all(masked(name, "v") == MASK for name in ("aws_secret_key", "DbPassword", "GH_AUTH"))
+
+
+def test_authors_are_no_secrets():
+    assert [masked(name, "v") for name in ("GIT_AUTHOR_NAME", "AUTH", "OAUTH_ID")] == ["v", MASK, MASK]
 
 
 def test_directories_are_no_secrets():

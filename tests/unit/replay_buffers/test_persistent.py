@@ -160,9 +160,9 @@ def test_a_killed_process_leaves_its_steps_and_no_lock(tmp_path):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        fill(PersistentReplayBuffer(tmp_path, 20), 13)
-        os.write(write, b"!")
-        signal.pause()
+        with fill(PersistentReplayBuffer(tmp_path, 20), 13):
+            os.write(write, b"!")
+            signal.pause()
     os.read(read, 1)
     with pytest.raises(CheckpointError, match=f"process {child} "):
         PersistentReplayBuffer(tmp_path, 20)

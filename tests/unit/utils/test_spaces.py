@@ -1,5 +1,7 @@
 """Kinds of spaces are told without regard to the library that made them."""
 
+from unittest import mock
+
 import gymnasium.spaces as spaces
 import pytest
 
@@ -37,6 +39,11 @@ def test_kind_of_a_librarys_space(library, name, arguments, kind):
 )
 def test_kind_of_an_unknown_space_is_told_by_its_attributes(attributes, kind):
     assert space_kind(type("Mine", (), attributes)()) == kind
+
+
+def test_attributes_that_say_nothing_make_no_known_kind():
+    assert space_kind(mock.Mock()) == "other"
+    assert space_kind(type("Mine", (), {"low": None, "high": 1, "spaces": None})()) == "other"
 
 
 def test_one_of_is_no_tuple():
