@@ -22,7 +22,7 @@ from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.contexts import reads_training
 from pfrl_like.utils.copy_param import synchronize_parameters
@@ -96,13 +96,13 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.max_grad_norm = max_grad_norm
         self.num_steps = num_steps
         self.burn_in = burn_in
-        self.phi = phi
+        self.phi = identity if phi is None else phi
         self.batch_states = batch_states
         check_parts(self, modules, optimizers)
         check_arguments(self)
         for module in modules.values():
             module.to(self.device)
-        self.features = FeatureExtractor(phi, batch_states)
+        self.features = FeatureExtractor(self.phi, batch_states)
         self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}

@@ -217,6 +217,12 @@ def test_phi_is_applied_in_acting_and_in_learning_but_not_in_storing() -> None:
     assert with_phi.replay_buffer.sample(1)[0][0]["state"].shape == (5,)
 
 
+def test_without_phi_the_agent_has_one_that_does_nothing() -> None:
+    agent, obs = make_agent(), np.ones(5, np.float32)
+    assert agent.phi(obs) is obs
+    assert agent.batch_states([obs], agent.device, agent.phi).tolist() == [[1.0] * 5]
+
+
 def test_phi_written_for_one_observation_only_is_applied_row_by_row() -> None:
     def phi(obs: Any) -> Any:
         return np.array([obs[0], obs[4]], dtype=np.float32)  # of a stack it would take two rows
@@ -488,6 +494,12 @@ def test_an_explorer_may_be_anything_that_selects_actions() -> None:
 def test_unknown_keywords_are_refused(agent: str) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'replay_start'"):
         make_agent(agent, replay_start=5)
+
+
+@pytest.mark.parametrize("hook", ["_compute_loss", "_compute_target_values", "_compute_y_and_t"])
+def test_a_subclass_with_a_private_hook_of_pfrl_is_refused(hook: str) -> None:
+    with pytest.raises(TypeError, match=f"Mine overrides {hook} of PFRL's DQN, which is not called here"):
+        type("Mine", (DQN,), {hook: lambda self, exp_batch: None})
 
 
 def test_arguments_may_be_given_by_position_in_the_order_of_pfrl() -> None:
