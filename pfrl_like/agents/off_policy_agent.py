@@ -1,6 +1,7 @@
 """The loop of all agents that learn from replay: store, schedule, sample, update, move the target, keep statistics."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,9 @@ from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.recurrent import max_over_sequences
+
+#: Name of the replay buffer's file in a snapshot.
+SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
 class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSavingMixin, BatchAgent):
@@ -319,6 +323,26 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             online, target = getattr(self, name), getattr(self, f"target_{name}")
             synchronize_parameters(online, target, self.target_update_method, self.soft_update_tau)
         self._updates_left = self._updates_per_move
+
+    # Saving
+
+    def save_snapshot(self, dirname: str) -> None:
+        """`save`, and the replay buffer beside it, as `replay_buffer.pkl`.
+
+        Raises:
+            CheckpointError: If something cannot be saved or written; the agent may have been saved by then.
+        """
+        self.save(dirname)
+        self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
+
+    def load_snapshot(self, dirname: str) -> None:
+        """Load what `save_snapshot` saved.
+
+        Raises:
+            CheckpointError: If the directory lacks one of the two; the agent may have been loaded by then.
+        """
+        self.load(dirname)
+        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
 
 
 def _has_moments(module: torch.nn.Module) -> bool:
