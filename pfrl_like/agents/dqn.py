@@ -192,15 +192,14 @@ class DQN(OffPolicyAgent):
             max_grad_norm=max_grad_norm, num_steps=num_steps, burn_in=burn_in, compile=compile,
         )  # fmt: skip
         self.clip_delta = clip_delta
-        self.elementwise = huber if clip_delta else half_square
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks."""
         loss, td_error, value = dqn_loss(
             self.model, self.target_model, batch,
-            next_action=self.next_action, elementwise=self.elementwise, accumulator=self.batch_accumulator,
-            value_type=self.value_type, target=self.target,
+            next_action=self.next_action, elementwise=huber if self.clip_delta else half_square,
+            accumulator=self.batch_accumulator, value_type=self.value_type, target=self.target,
         )  # fmt: skip
         return loss, td_error, {"loss": loss.detach(), "q": value}
 

@@ -136,8 +136,10 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Take in what the last action led to; see `batch_observe`."""
-        mask = None if action_mask is None else [action_mask]
-        self.batch_observe([obs], [reward], [done], [reset], action_mask=mask)
+        if action_mask is None:  # not passed on, so that a subclass may have PFRL's signature
+            self.batch_observe([obs], [reward], [done], [reset])
+        else:
+            self.batch_observe([obs], [reward], [done], [reset], action_mask=[action_mask])
 
     def batch_observe(
         self,

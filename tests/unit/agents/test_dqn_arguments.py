@@ -150,6 +150,14 @@ def test_clip_delta_makes_large_errors_count_linearly() -> None:
     assert loss == pytest.approx(torch.where(errors < 1, errors**2 / 2, errors - 0.5).mean().item())
 
 
+def test_clip_delta_may_be_changed_later() -> None:
+    agent, other = (make_agent(q_function=make_q_function(), clip_delta=clip) for clip in (True, False))
+    other.load_state_dict(agent.state_dict())
+    agent.clip_delta = False
+    batch = make_batch().replace(reward=torch.full((4,), 100.0))
+    assert torch.equal(agent.loss(batch)[0], other.loss(batch)[0])
+
+
 def test_without_clip_delta_every_error_counts_half_its_square() -> None:
     errors, loss = first_update(clip_delta=False)
     assert loss == pytest.approx((errors**2 / 2).mean().item())
