@@ -19,6 +19,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import forward
+from pfrl_like.utils.spaces import space_kind
 
 #: What networks raise that cannot take in what they are given.
 _MISFITS = (RuntimeError, TypeError, ValueError)
@@ -131,12 +132,12 @@ class ActingMixin:
         return getattr(self.explorer, "reads_action_value", True)
 
     def probe(self, observation_space: Any) -> Any:
-        """What the network gives for one observation of the space, None if the space cannot be sampled from.
+        """What the network gives for one observation of the space, None if the space is of no known kind.
 
         Raises:
             ValueError: If the observation does not fit the network.
         """
-        if observation_space is None or not hasattr(observation_space, "sample"):
+        if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
             return None
         module = getattr(self, self.acting_attributes[0])
         obs = self.features([copy.deepcopy(observation_space).sample()], self.device)

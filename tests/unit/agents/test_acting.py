@@ -89,6 +89,17 @@ def test_an_action_is_an_integer_of_numpy() -> None:
     assert isinstance(make_agent().act(OBS[0]), np.integer)
 
 
+def test_a_space_of_no_known_kind_is_not_sampled_from() -> None:
+    class Anything:
+        """Nobody knows what it gives."""
+
+        def sample(self) -> object:
+            return object()
+
+    assert make_agent().probe(Anything()) is None
+    assert make_agent().probe(None) is None
+
+
 class OfPfrlsSignatures(DQN):
     """Overrides the batched methods, which know of no masks here."""
 
