@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pfrl_like.utils import goals as goals
     from pfrl_like.utils.batch_states import batch_states as batch_states
+    from pfrl_like.utils.clip_l2_grad_norm import clip_l2_grad_norm_ as clip_l2_grad_norm_
     from pfrl_like.utils.contexts import evaluating as evaluating
     from pfrl_like.utils.random_seed import set_random_seed as set_random_seed
     from pfrl_like.utils.stoppable_thread import StoppableThread as StoppableThread
 
 _HOMES = {
     "batch_states": "batch_states",
+    "clip_l2_grad_norm_": "clip_l2_grad_norm",
     "evaluating": "contexts",
     "goals": "goals",
     "set_random_seed": "random_seed",
