@@ -72,9 +72,8 @@ class Explorer(ABC):
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
     """`explorer.select_actions`, also for an object that has only a `select_action`."""
-    batched = getattr(explorer, "select_actions", None)
-    if batched is not None:
-        return batched(t, greedy_actions, action_value, active)
+    if hasattr(type(explorer), "select_actions"):  # asked of the class, for a mock has every attribute
+        return explorer.select_actions(t, greedy_actions, action_value, active)
     return _one_by_one(explorer, t, greedy_actions, action_value, active)
 
 

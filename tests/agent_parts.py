@@ -139,7 +139,7 @@ def make_implicit_q_function(agent: str, recurrent: bool, obs_size: int, n_actio
 
 
 def make_agent(
-    agent: str = "DQN",
+    agent: str | type[DQN] = "DQN",
     buffer: str | None = None,
     recurrent: bool = False,
     *,
@@ -150,7 +150,8 @@ def make_agent(
     **options: Any,
 ) -> DQN:
     """An agent for observations of 5 numbers that begins to learn after 10 steps; options go to its constructor."""
-    model = make_q_function(agent, recurrent, n_actions=n_actions) if q_function is None else q_function
+    kind = AGENTS[agent] if isinstance(agent, str) else agent
+    model = make_q_function(kind.__name__, recurrent, n_actions=n_actions) if q_function is None else q_function
     arguments: dict[str, Any] = {
         "q_function": model,
         "optimizer": optimizer(model.parameters()),
@@ -164,7 +165,7 @@ def make_agent(
     }
     if recurrent:
         arguments["episodic_update_len"] = 4
-    return AGENTS[agent](**{**arguments, **options})
+    return kind(**{**arguments, **options})
 
 
 def make_batch(seed: int, n: int = 8) -> Batch:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from pfrl_like.agents.al import AL as AL
-from pfrl_like.agents.categorical_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
+from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
 from pfrl_like.agents.double_dqn import DoubleDQN as DoubleDQN
 from pfrl_like.agents.double_iqn import DoubleIQN as DoubleIQN

@@ -15,10 +15,11 @@ from pfrl_like.batch import ACTION_MASK, map_nested
 from pfrl_like.explorer import select_actions
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.utils.batch_states import FeatureExtractor
-from pfrl_like.utils.contexts import evaluating
+from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import forward
+from pfrl_like.utils.spaces import space_kind
 
 #: What networks raise that cannot take in what they are given.
 _MISFITS = (RuntimeError, TypeError, ValueError)
@@ -81,7 +82,7 @@ class ActingMixin:
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
         try:
             obs = self.features(batch_obs, self.device)
-            with torch.inference_mode(), evaluating(getattr(self, self.acting_attributes[0])):
+            with torch.inference_mode(), evaluating_readers(getattr(self, self.acting_attributes[0])):
                 action = self.select_actions(obs, action_mask, active)
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
@@ -131,17 +132,17 @@ class ActingMixin:
         return getattr(self.explorer, "reads_action_value", True)
 
     def probe(self, observation_space: Any) -> Any:
-        """What the network gives for one observation of the space, None if the space cannot be sampled from.
+        """What the network gives for one observation of the space, None if the space is of no known kind.
 
         Raises:
             ValueError: If the observation does not fit the network.
         """
-        if observation_space is None or not hasattr(observation_space, "sample"):
+        if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
             return None
         module = getattr(self, self.acting_attributes[0])
         obs = self.features([copy.deepcopy(observation_space).sample()], self.device)
         try:
-            with torch.no_grad(), evaluating(module):
+            with torch.no_grad(), evaluating_readers(module):
                 return forward(module, obs)[0]
         except _MISFITS as error:
             if type(error) not in _MISFITS:

@@ -12,6 +12,7 @@ import torch
 
 from pfrl_like.agent import AsyncAgent
 from pfrl_like.agents.shared_weights import SharedWeights
+from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import Portable, SharedArrays
 from pfrl_like.processes.shared_arrays import Layout
@@ -126,12 +127,12 @@ class Actor(AsyncAgent):
         if self.training:
             self.acting.t = self.t
             self._refresh()
-        return self.acting.act(obs, action_mask=action_mask)
+        return self.acting.act(obs, **_given(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Take in what the last action led to; `action_mask` belongs to `obs`, [n_actions]."""
         self.acting.training = self.training
-        self.acting.observe(obs, reward, done, reset, action_mask=action_mask)
+        self.acting.observe(obs, reward, done, reset, **_given(action_mask))
         if self.training:
             self._steps[1 + self._index] += 1
             self._wait_for_learner()
@@ -204,6 +205,11 @@ class Actor(AsyncAgent):
     def _left_alone(self) -> WorkerError:
         self.acting.logger.error("actor %d has lost its learner after %d steps", self._index, self.t)
         return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
+
+
+def _given(action_mask: Any) -> dict[str, Any]:
+    """The mask as a keyword, if there is one: the agent may have PFRL's signatures."""
+    return {} if action_mask is None else {ACTION_MASK: action_mask}
 
 
 class ActorFactory:

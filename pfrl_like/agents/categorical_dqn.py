@@ -1,8 +1,11 @@
 """Categorical DQN, C51 (Bellemare et al. 2017, arXiv:1707.06887)."""
 
+from torch import Tensor
+
 from pfrl_like.action_value import DistributionalDiscreteActionValue
-from pfrl_like.agents.double_dqn import DoubleDQN
 from pfrl_like.agents.dqn import DQN
+from pfrl_like.functions.distributional import categorical_projection
+from pfrl_like.functions.losses import weighted_mean
 
 
 class CategoricalDQN(DQN):
@@ -18,5 +21,30 @@ class CategoricalDQN(DQN):
     value_type = DistributionalDiscreteActionValue
 
 
-class CategoricalDoubleDQN(CategoricalDQN, DoubleDQN):
-    """`CategoricalDQN` with the next action chosen by the online network (arXiv:1509.06461, eq. 4)."""
+# PFRL's functions, for code that was written for PFRL
+
+
+def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") -> Tensor:
+    """Sum over the atoms, then "mean" or "sum" over the minibatch, of losses [B, n_atoms].
+
+    Raises:
+        ValueError: On another `batch_accumulator`.
+    """
+    return weighted_mean(eltwise_loss.sum(1), None, batch_accumulator)
+
+
+def compute_weighted_value_loss(
+    eltwise_loss: Tensor, batch_size: int, weights: Tensor, batch_accumulator: str = "mean"
+) -> Tensor:
+    """`compute_value_loss` with importance weights, [B]; `batch_size` is what the mean divides by.
+
+    Raises:
+        ValueError: On another `batch_accumulator`.
+    """
+    loss = weighted_mean(eltwise_loss.sum(1), weights.to(eltwise_loss.device), batch_accumulator)
+    return loss * (len(eltwise_loss) / batch_size) if batch_accumulator == "mean" else loss
+
+
+def _apply_categorical_projection(y: Tensor, y_probs: Tensor, z: Tensor) -> Tensor:
+    """`categorical_projection` of masses `y_probs` at the values `y` onto the atoms `z`."""
+    return categorical_projection(z, y, y_probs)

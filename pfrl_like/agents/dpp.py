@@ -1,6 +1,7 @@
 """Dynamic Policy Programming (Azar et al. 2012, arXiv:1004.2027)."""
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 from torch import Tensor
@@ -11,11 +12,30 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.td import dynamic_policy_programming_target
 
 
-class DPP(DQN):
+class AbstractDPP(DQN):
     """DQN that learns action preferences: those of actions that are not the best sink ever further.
 
-    The mean of the preferences under softmax(eta * preferences) is the value of a state; the difference of an action
-    from it adds up over the moves of the target network.
+    The difference of an action's preference from the value of its state adds up over the moves of the target network.
+    Subclasses say what the value of a state is; arguments as `DQN`.
+    """
+
+    @abstractmethod
+    def state_value(self, value: Any) -> Tensor:
+        """Value of each state by the preferences there, [B]."""
+
+    def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
+        """`dynamic_policy_programming_target` of the target network's values; chooses no next action."""
+        return dynamic_policy_programming_target(
+            batch.reward,
+            batch.discount,
+            self.state_value(next_value),
+            value.evaluate_actions(batch.action),
+            self.state_value(value),
+        )
+
+
+class DPP(AbstractDPP):
+    """The value of a state is the mean of the preferences under softmax(eta * preferences), the paper's M_eta.
 
     Args:
         args: As `DQN`; the Q-function has to give a `DiscreteActionValue`.
@@ -35,12 +55,25 @@ class DPP(DQN):
         self.eta = eta
         super().__init__(*args, **kwargs)
 
-    def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`dynamic_policy_programming_target` of the target network's values; chooses no next action."""
-        return dynamic_policy_programming_target(
-            batch.reward,
-            batch.discount,
-            next_value.compute_expectation(self.eta),
-            value.evaluate_actions(batch.action),
-            value.compute_expectation(self.eta),
-        )
+    def state_value(self, value: Any) -> Tensor:
+        """Mean under the softmax, [B]."""
+        mean: Tensor = value.compute_expectation(self.eta)
+        return mean
+
+
+class DPPL(DPP):
+    """`DPP` with log(sum(exp(eta * preferences))) / eta, the paper's L_eta, as the value of a state."""
+
+    def state_value(self, value: Any) -> Tensor:
+        """Soft maximum, [B]."""
+        maximum: Tensor = value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
+        return maximum
+
+
+class DPPGreedy(AbstractDPP):
+    """The value of a state is the largest preference, as of `DPP` with an infinite `eta`; arguments as `DQN`."""
+
+    def state_value(self, value: Any) -> Tensor:
+        """Largest preference, [B]."""
+        largest: Tensor = value.max
+        return largest

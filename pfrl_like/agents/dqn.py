@@ -14,12 +14,27 @@ from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
+from pfrl_like.functions.value_loss import compute_value_loss as compute_value_loss
+from pfrl_like.functions.value_loss import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.recurrent import sequence_outputs
 from pfrl_like.utils.spaces import space_kind
+
+#: What subclasses of PFRL's DQN override; nothing here calls it.
+_HOOKS_OF_PFRL = frozenset(
+    [
+        "_batch_observe_train",
+        "_compute_loss",
+        "_compute_target_values",
+        "_compute_y_and_t",
+        "_evaluate_model_and_update_recurrent_states",
+        "_l_operator",
+        "update_from_episodes",
+    ]
+)
 
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
@@ -130,6 +145,14 @@ class DQN(OffPolicyAgent):
     loss_record: deque[Tensor]
     q_record: deque[Tensor]
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name in sorted(_HOOKS_OF_PFRL & vars(cls).keys()):
+            raise TypeError(
+                f"{cls.__name__} overrides {name} of PFRL's DQN, which is not called here: override target(value, "
+                "next_value, bootstrap, batch) for other targets, loss(batch) for another loss, or select_actions"
+            )
+
     def __init__(
         self,
         q_function: torch.nn.Module,
@@ -169,15 +192,14 @@ class DQN(OffPolicyAgent):
             max_grad_norm=max_grad_norm, num_steps=num_steps, burn_in=burn_in, compile=compile,
         )  # fmt: skip
         self.clip_delta = clip_delta
-        self.elementwise = huber if clip_delta else half_square
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks."""
         loss, td_error, value = dqn_loss(
             self.model, self.target_model, batch,
-            next_action=self.next_action, elementwise=self.elementwise, accumulator=self.batch_accumulator,
-            value_type=self.value_type, target=self.target,
+            next_action=self.next_action, elementwise=huber if self.clip_delta else half_square,
+            accumulator=self.batch_accumulator, value_type=self.value_type, target=self.target,
         )  # fmt: skip
         return loss, td_error, {"loss": loss.detach(), "q": value}
 

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from torch import Tensor
+
 from pfrl_like.action_value import ImplicitQuantileActionValue
 from pfrl_like.agents.dqn import DQN
+from pfrl_like.functions.losses import quantile_huber_of_pairs, weighted_mean
 from pfrl_like.q_functions.implicit_quantile_q_functions import CosineBasisLinear as CosineBasisLinear
 from pfrl_like.q_functions.implicit_quantile_q_functions import ImplicitQuantileQFunction as ImplicitQuantileQFunction
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
@@ -58,3 +61,35 @@ class IQN(DQN):
     def _value(self, obs: Any, active: Any = None) -> Any:
         value = super()._value(obs, active)
         return value.at_even_fractions() if self.act_deterministically and not self.training else value
+
+
+# PFRL's functions, for code that was written for PFRL
+
+
+def compute_eltwise_huber_quantile_loss(y: Tensor, t: Tensor, taus: Tensor) -> Tensor:
+    """Quantile Huber loss of every pair, [B, N, N']: `quantile_huber_of_pairs`.
+
+    Args:
+        y: Predicted quantiles, [B, N].
+        t: Quantiles of the target, [B, N'].
+        taus: Fractions of the predicted quantiles, [B, N].
+    """
+    return quantile_huber_of_pairs(y, t, taus)
+
+
+def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") -> Tensor:
+    """Mean over N', sum over N, then "mean" or "sum" over the minibatch, of losses [B, N, N'].
+
+    Raises:
+        ValueError: On another `batch_accumulator`.
+    """
+    return weighted_mean(eltwise_loss.mean(2).sum(1), None, batch_accumulator)
+
+
+def compute_weighted_value_loss(eltwise_loss: Tensor, weights: Tensor, batch_accumulator: str = "mean") -> Tensor:
+    """`compute_value_loss` with importance weights, [B].
+
+    Raises:
+        ValueError: On another `batch_accumulator`.
+    """
+    return weighted_mean(eltwise_loss.mean(2).sum(1), weights, batch_accumulator)

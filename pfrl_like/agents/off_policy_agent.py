@@ -1,6 +1,7 @@
 """The loop of all agents that learn from replay: store, schedule, sample, update, move the target, keep statistics."""
 
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,13 +23,16 @@ from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.contexts import reads_training
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.recurrent import max_over_sequences
+
+#: Name of the replay buffer's file in a snapshot.
+SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
 class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSavingMixin, BatchAgent):
@@ -96,13 +100,13 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.max_grad_norm = max_grad_norm
         self.num_steps = num_steps
         self.burn_in = burn_in
-        self.phi = phi
+        self.phi = identity if phi is None else phi
         self.batch_states = batch_states
         check_parts(self, modules, optimizers)
         check_arguments(self)
         for module in modules.values():
             module.to(self.device)
-        self.features = FeatureExtractor(phi, batch_states)
+        self.features = FeatureExtractor(self.phi, batch_states)
         self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
@@ -132,8 +136,10 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Take in what the last action led to; see `batch_observe`."""
-        mask = None if action_mask is None else [action_mask]
-        self.batch_observe([obs], [reward], [done], [reset], action_mask=mask)
+        if action_mask is None:  # not passed on, so that a subclass may have PFRL's signature
+            self.batch_observe([obs], [reward], [done], [reset])
+        else:
+            self.batch_observe([obs], [reward], [done], [reset], action_mask=[action_mask])
 
     def batch_observe(
         self,
@@ -319,6 +325,26 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             online, target = getattr(self, name), getattr(self, f"target_{name}")
             synchronize_parameters(online, target, self.target_update_method, self.soft_update_tau)
         self._updates_left = self._updates_per_move
+
+    # Saving
+
+    def save_snapshot(self, dirname: str) -> None:
+        """`save`, and the replay buffer beside it, as `replay_buffer.pkl`.
+
+        Raises:
+            CheckpointError: If something cannot be saved or written; the agent may have been saved by then.
+        """
+        self.save(dirname)
+        self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
+
+    def load_snapshot(self, dirname: str) -> None:
+        """Load what `save_snapshot` saved.
+
+        Raises:
+            CheckpointError: If the directory lacks one of the two; the agent may have been loaded by then.
+        """
+        self.load(dirname)
+        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
 
 
 def _has_moments(module: torch.nn.Module) -> bool:

@@ -27,7 +27,7 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
          _has(agent.replay_buffer, "capacity", "append_batch", "sample_batch", "__len__"),
          "one of pfrl_like.replay_buffers"),
         ("explorer", agent.explorer, _has(agent.explorer, "select_action"), "one of pfrl_like.explorers"),
-        ("phi", agent.phi, agent.phi is None or callable(agent.phi), "a function of one observation, or None"),
+        ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
         ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
     ]  # fmt: skip
     for name, part, fits, expected in parts:

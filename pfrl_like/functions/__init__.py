@@ -6,6 +6,7 @@ from pfrl_like.functions.distributional import even_fractions as even_fractions
 from pfrl_like.functions.losses import half_square as half_square
 from pfrl_like.functions.losses import huber as huber
 from pfrl_like.functions.losses import quantile_huber as quantile_huber
+from pfrl_like.functions.losses import quantile_huber_of_pairs as quantile_huber_of_pairs
 from pfrl_like.functions.losses import weighted_mean as weighted_mean
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix as lower_triangular_matrix
 from pfrl_like.functions.returns import n_step_returns as n_step_returns

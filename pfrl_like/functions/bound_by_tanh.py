@@ -11,8 +11,12 @@ def bound_by_tanh(x: Tensor, low: Any, high: Any) -> Tensor:
 
     Args:
         x: Any numbers, [..., n].
-        low: Smallest values, tensor or array [n] or what else broadcasts, of any dtype; finite.
+        low: Smallest values, tensor, array or number, [n] or what else broadcasts; finite.
         high: Largest values, likewise.
+
+    Returns:
+        Values of the shape, dtype and device of `x`.
     """
-    least, most = (torch.as_tensor(bound, dtype=x.dtype, device=x.device) for bound in (low, high))
+    least = torch.as_tensor(low, dtype=x.dtype, device=x.device)
+    most = torch.as_tensor(high, dtype=x.dtype, device=x.device)
     return torch.tanh(x) * ((most - least) / 2) + (most + least) / 2

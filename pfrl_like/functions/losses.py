@@ -40,10 +40,15 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
     Returns:
         [B].
     """
-    error = target.unsqueeze(1) - prediction.unsqueeze(2)  # [B, N, M]
-    weight = (tau.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
-    loss = (weight * huber(error)).sum(1)
+    loss = quantile_huber_of_pairs(prediction, target, tau).sum(1)
     return loss.mean(1) if mass is None else torch.linalg.vecdot(loss, mass)
+
+
+def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
+    """The losses of all pairs that `quantile_huber` adds up, [B, N, M]; arguments as there."""
+    error = target.unsqueeze(1) - prediction.unsqueeze(2)
+    weight = (tau.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
+    return weight * huber(error)
 
 
 def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str = "mean") -> Tensor:

@@ -33,9 +33,11 @@ class FactorizedNoisyLinear(nn.Module):
         if in_size < 1:
             raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once before")
         weight = mu_link.weight
-        self.in_features, self.out_features = in_size, out_size
+        self.in_features = in_size
+        self.out_features = self.out_size = out_size  # PFRL's name, too
+        self.hasbias = mu_link.bias is not None
         self.mu, self.sigma = (
-            nn.Linear(in_size, out_size, mu_link.bias is not None, weight.device, weight.dtype) for _ in range(2)
+            nn.Linear(in_size, out_size, self.hasbias, weight.device, weight.dtype) for _ in range(2)
         )
         # mu keeps what every nn.Linear begins with, which is the paper's choice
         nn.init.constant_(self.sigma.weight, sigma_scale * in_size**-0.5)

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from pfrl_like.utils import recurrent as recurrent
     from pfrl_like.utils import stoppable_thread as stoppable_thread
     from pfrl_like.utils.batch_states import batch_states as batch_states
+    from pfrl_like.utils.clip_l2_grad_norm import clip_l2_grad_norm_ as clip_l2_grad_norm_
     from pfrl_like.utils.contexts import evaluating as evaluating
     from pfrl_like.utils.random_seed import set_random_seed as set_random_seed
     from pfrl_like.utils.stoppable_thread import StoppableThread as StoppableThread
 
 _HOMES = {
     "batch_states": "batch_states",
+    "clip_l2_grad_norm_": "clip_l2_grad_norm",
     "contexts": "contexts",
     "copy_param": "copy_param",
     "evaluating": "contexts",

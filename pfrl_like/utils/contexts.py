@@ -1,4 +1,4 @@
-"""`evaluating`: a module in evaluation mode for the length of a block."""
+"""A module in evaluation mode for the length of a block: `evaluating`, and `evaluating_readers` for hot paths."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,25 +11,12 @@ from torch.nn.modules import activation, container, conv, flatten, linear, paddi
 Class = TypeVar("Class", bound=type[nn.Module])
 
 
-def evaluating(module: nn.Module) -> AbstractContextManager[nn.Module]:
-    """Put a module into evaluation mode and back, or leave it alone where that makes no difference.
-
-    Whether it does is found out once for each module. Afterwards every part is in the mode it was in before, a part
-    that its owner keeps in evaluation mode included.
-    """
-    reads = getattr(module, _READS_TRAINING, None)
-    if reads is None:
-        reads = reads_training(module)
-        setattr(module, _READS_TRAINING, reads)
-    return _switched(module) if reads else contextlib.nullcontext(module)
-
-
-#: Where a module keeps the answer; a compiler that traces this can follow an attribute, but no dictionary of weak keys.
-_READS_TRAINING = "_pfrl_like_reads_training"
-
-
 @contextlib.contextmanager
-def _switched(module: nn.Module) -> Iterator[nn.Module]:
+def evaluating(module: nn.Module) -> Iterator[nn.Module]:
+    """Put a module into evaluation mode and back.
+
+    Afterwards every part is in the mode it was in before, a part that its owner keeps in evaluation mode included.
+    """
     before = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -39,6 +26,22 @@ def _switched(module: nn.Module) -> Iterator[nn.Module]:
             module.train()
         for part, training in before:
             part.training = training
+
+
+def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
+    """`evaluating`, which leaves a module alone whose forward pass does not read the mode.
+
+    Whether it does is found out once for each module.
+    """
+    reads = getattr(module, _READS_TRAINING, None)
+    if reads is None:
+        reads = reads_training(module)
+        setattr(module, _READS_TRAINING, reads)
+    return evaluating(module) if reads else contextlib.nullcontext(module)
+
+
+#: Where a module keeps the answer; a compiler that traces this can follow an attribute, but no dictionary of weak keys.
+_READS_TRAINING = "_pfrl_like_reads_training"
 
 
 def reads_training(module: nn.Module) -> bool:

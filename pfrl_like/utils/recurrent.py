@@ -163,8 +163,7 @@ def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state:
     Returns:
         The output for the B rows, and the new state.
     """
-    batch_sizes = torch.tensor([len(first_leaf(batch_input))])
-    output, recurrent_state = rnn(wrap_packed_sequences_recursive(batch_input, batch_sizes, None), recurrent_state)
+    output, recurrent_state = rnn(pack_one_step_batch_as_sequences(batch_input), recurrent_state)
     return unwrap_packed_sequences_recursive(output), recurrent_state
 
 
@@ -221,6 +220,11 @@ def pack_sequences_recursive(sequences: Any) -> Any:
     return sequences
 
 
+def pack_one_step_batch_as_sequences(xs: Any) -> Any:
+    """Make B sequences of one step each of a tensor [B, ...], or of nested tuples and dicts of such."""
+    return wrap_packed_sequences_recursive(xs, torch.tensor([len(first_leaf(xs))]), None)
+
+
 def wrap_packed_sequences_recursive(unwrapped: Any, batch_sizes: Tensor, sorted_indices: Tensor | None) -> Any:
     """Make a `PackedSequence` of every tensor of packed rows; other objects pass through.
 
@@ -247,6 +251,10 @@ def unwrap_packed_sequences_recursive(packed: Any) -> Any:
     if isinstance(packed, dict):
         return {key: unwrap_packed_sequences_recursive(part) for key, part in packed.items()}
     return packed
+
+
+#: PFRL's name for it where the sequences have one step each.
+unpack_sequences_as_one_step_batch = unwrap_packed_sequences_recursive
 
 
 def get_packed_sequence_info(packed: Any) -> tuple[Tensor, Tensor | None] | None:

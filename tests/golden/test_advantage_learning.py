@@ -1,4 +1,4 @@
-"""AL, PAL, DoublePAL and DPP, with the arithmetic beside the numbers.
+"""AL, PAL, DoublePAL and DPP in its three forms, with the arithmetic beside the numbers.
 
 Observations are numbers, and Q(s, a) is a table: s * 1 for action 0 and s * 2 for action 1 in the online network; in
 the target network 4 s and 3 s, so that the gap of action 1 is s.
@@ -13,6 +13,8 @@ from agent_parts import AGENTS, make_agent, make_batch
 from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuadraticActionValue
+from pfrl_like.agents.dpp import DPPL, DPPGreedy
+from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.functions.td import (
     advantage_learning_target,
@@ -52,14 +54,14 @@ def close(actual: Tensor, expected: list[float]) -> None:
     torch.testing.assert_close(actual, torch.tensor(expected))
 
 
-def agent_of(name: str, **options: Any) -> Any:
+def agent_of(name: str | type[DQN], **options: Any) -> Any:
     agent: Any = make_agent(name, q_function=Table([1.0, 2.0]), **options)
     with torch.no_grad():
         agent.target_model.weight.copy_(torch.tensor([4.0, 3.0]))
     return agent
 
 
-def targets(name: str, batch: Batch = BATCH, **options: Any) -> Tensor:
+def targets(name: str | type[DQN], batch: Batch = BATCH, **options: Any) -> Tensor:
     _, td_error, stats = agent_of(name, **options).loss(batch)
     torch.testing.assert_close(stats["q"], VALUE)
     return td_error + VALUE
@@ -125,6 +127,20 @@ def test_dpp_takes_the_softmax_mean_for_the_value() -> None:
     expected = [6 + 1 + 0.5 * mean[6] - mean[2], 12 + 3 + 0.25 * mean[2] - mean[4], 9 + 5 - mean[3]]
     close(targets("DPP", eta=math.log(2)), expected)
     assert expected[2] == pytest.approx(9 + 5 - 35 / 3)  # 12 - 3 / 9
+
+
+def test_dppl_takes_the_log_of_the_sum_for_the_value() -> None:
+    # With eta = log 2 it is log2(2**(4 s) + 2**(3 s)) = 4 s + log2(1 + 2**-s):
+    value = {s: 4 * s + math.log2(1 + 2**-s) for s in (2, 3, 4, 6)}
+    expected = [6 + 1 + 0.5 * value[6] - value[2], 12 + 3 + 0.25 * value[2] - value[4], 9 + 5 - value[3]]
+    close(targets(DPPL, eta=math.log(2)), expected)
+    # of what is allowed: 6 + 1 + 0.5 * 18 - 6,   12 + 3 + 0.25 * 8 - value,   the same
+    close(targets(DPPL, MASKED, eta=math.log(2)), [10.0, 17 - value[4], expected[2]])
+
+
+def test_dpp_greedy_takes_the_largest_for_the_value() -> None:
+    # 6 + 1 + 0.5 * 24 - 8,   12 + 3 + 0.25 * 8 - 16,   9 + 5 - 12
+    close(targets(DPPGreedy), [11.0, 1.0, 2.0])
 
 
 def test_defaults_are_those_of_pfrl() -> None:
@@ -234,6 +250,13 @@ def test_al_and_pal_learn_from_continuous_actions() -> None:
     for name, expected in (("AL", [12.0, 4.0, 4.0]), ("PAL", [12.0, 5.0, 5.0])):
         agent: Any = make_agent(name, q_function=Quadratic(), alpha=0.5)
         close(agent.loss(batch)[1], [e - v for e, v in zip(expected, [6.0, 14.0, 10.0], strict=True)])
+
+
+def test_dpp_greedy_learns_from_continuous_actions() -> None:
+    batch = BATCH.replace(action=torch.tensor([[4.0], [2.0], [1.0]]))
+    # values 6, 14, 10 and the largest 4 s: 6 + 1 + 0.5 * 24 - 8,   14 + 3 + 0.25 * 8 - 16,   10 + 5 - 12
+    agent: Any = make_agent(DPPGreedy, q_function=Quadratic())
+    close(agent.loss(batch)[1], [11.0 - 6, 3.0 - 14, 3.0 - 10])
 
 
 def test_dpp_refuses_continuous_actions() -> None:

@@ -1,6 +1,7 @@
 """Acting and observing: one environment, several, some of which are inactive; recurrent states; wrong spaces."""
 
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.agents import DQN
+from pfrl_like.agents.actor import Actor
 from pfrl_like.batch import Batch
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent
@@ -85,6 +87,43 @@ def test_observations_may_be_listed_or_stacked(stack: Any) -> None:
 
 def test_an_action_is_an_integer_of_numpy() -> None:
     assert isinstance(make_agent().act(OBS[0]), np.integer)
+
+
+def test_a_space_of_no_known_kind_is_not_sampled_from() -> None:
+    class Anything:
+        """Nobody knows what it gives."""
+
+        def sample(self) -> object:
+            return object()
+
+    assert make_agent().probe(Anything()) is None
+    assert make_agent().probe(None) is None
+
+
+class OfPfrlsSignatures(DQN):
+    """Overrides the batched methods, which know of no masks here."""
+
+    calls = 0
+
+    def batch_act(self, batch_obs: Any) -> Any:  # type: ignore[override]
+        self.calls += 1
+        return super().batch_act(batch_obs)
+
+    def batch_observe(  # type: ignore[override]
+        self, batch_obs: Any, batch_reward: Any, batch_done: Any, batch_reset: Any
+    ) -> None:
+        self.calls += 1
+        super().batch_observe(batch_obs, batch_reward, batch_done, batch_reset)
+
+
+def test_a_subclass_may_have_the_signatures_of_pfrl() -> None:
+    agent: Any = make_agent(OfPfrlsSignatures)
+    play_one(agent, Chain(4), 10)
+    assert (agent.calls, agent.t) == (20, 10)
+    sent: list[Any] = []
+    actor = Actor(make_agent(OfPfrlsSignatures).acting_copy(), mock.Mock(send=sent.append))
+    play_one(actor, Chain(4), 32)  # as many as are sent together
+    assert [(kind, len(content[0])) for kind, content in sent] == [("rows", 32)]
 
 
 def test_observe_before_act_is_refused_in_training() -> None:

@@ -150,6 +150,14 @@ def test_clip_delta_makes_large_errors_count_linearly() -> None:
     assert loss == pytest.approx(torch.where(errors < 1, errors**2 / 2, errors - 0.5).mean().item())
 
 
+def test_clip_delta_may_be_changed_later() -> None:
+    agent, other = (make_agent(q_function=make_q_function(), clip_delta=clip) for clip in (True, False))
+    other.load_state_dict(agent.state_dict())
+    agent.clip_delta = False
+    batch = make_batch().replace(reward=torch.full((4,), 100.0))
+    assert torch.equal(agent.loss(batch)[0], other.loss(batch)[0])
+
+
 def test_without_clip_delta_every_error_counts_half_its_square() -> None:
     errors, loss = first_update(clip_delta=False)
     assert loss == pytest.approx((errors**2 / 2).mean().item())
@@ -215,6 +223,12 @@ def test_phi_is_applied_in_acting_and_in_learning_but_not_in_storing() -> None:
         assert [with_phi.act(obs) for obs in observations] == [without.act(halves(obs)) for obs in observations]
     play_one(with_phi, CHAIN, 1)
     assert with_phi.replay_buffer.sample(1)[0][0]["state"].shape == (5,)
+
+
+def test_without_phi_the_agent_has_one_that_does_nothing() -> None:
+    agent, obs = make_agent(), np.ones(5, np.float32)
+    assert agent.phi(obs) is obs
+    assert agent.batch_states([obs], agent.device, agent.phi).tolist() == [[1.0] * 5]
 
 
 def test_phi_written_for_one_observation_only_is_applied_row_by_row() -> None:
@@ -488,6 +502,12 @@ def test_an_explorer_may_be_anything_that_selects_actions() -> None:
 def test_unknown_keywords_are_refused(agent: str) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'replay_start'"):
         make_agent(agent, replay_start=5)
+
+
+@pytest.mark.parametrize("hook", ["_compute_loss", "_compute_target_values", "_compute_y_and_t"])
+def test_a_subclass_with_a_private_hook_of_pfrl_is_refused(hook: str) -> None:
+    with pytest.raises(TypeError, match=f"Mine overrides {hook} of PFRL's DQN, which is not called here"):
+        type("Mine", (DQN,), {hook: lambda self, exp_batch: None})
 
 
 def test_arguments_may_be_given_by_position_in_the_order_of_pfrl() -> None:

@@ -1,6 +1,7 @@
 """What an agent saves beside its networks: counters, statistics, its explorer and recurrent states."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,3 +166,20 @@ def test_a_recurrent_memory_that_is_none_is_refused_and_changes_nothing(change: 
     with pytest.raises(ValueError, match="the recurrent memory is|a tensor is"):
         agent.restore_state({**before, "t": 0, "memory": {**before["memory"], **change}})
     assert difference(before, agent.saved_state()) is None
+
+
+def test_a_snapshot_holds_the_agent_and_its_replay_buffer(tmp_path: Path) -> None:
+    agent, other = make_agent(), make_agent()
+    play_one(agent, Chain(4), 30)
+    agent.save_snapshot(str(tmp_path / "snapshot"))
+    other.load_snapshot(str(tmp_path / "snapshot"))
+    assert (other.t, other.optim_t, other.cumulative_steps) == (30, agent.optim_t, 30)
+    assert torch.equal(other.replay_buffer.sample_batch(30).obs.sum(), agent.replay_buffer.sample_batch(30).obs.sum())
+    for mine, theirs in zip(agent.target_model.parameters(), other.target_model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_snapshot_without_its_buffer_is_refused(tmp_path: Path) -> None:
+    make_agent().save(str(tmp_path))
+    with pytest.raises(CheckpointError, match=r"replay_buffer\.pkl"):
+        make_agent().load_snapshot(str(tmp_path))

@@ -56,6 +56,12 @@ def test_gradients_reach_means_and_scales() -> None:
     assert all(p.grad is not None and bool(p.grad.any()) for p in layer.parameters())
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_sizes_and_bias_can_be_read(bias: bool) -> None:
+    layer = FactorizedNoisyLinear(nn.Linear(3, 2, bias=bias))
+    assert (layer.in_features, layer.out_features, layer.out_size, layer.hasbias) == (3, 2, 2, bias)
+
+
 def test_a_layer_without_bias_stays_without() -> None:
     layer = FactorizedNoisyLinear(nn.Linear(3, 2, bias=False))
     assert list(layer.state_dict()) == ["mu.weight", "sigma.weight"]

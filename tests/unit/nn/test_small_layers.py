@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from pfrl_like.functions import bound_by_tanh
 from pfrl_like.nn import BoundByTanh, ConcatObsAndAction
 
 
@@ -21,6 +22,13 @@ def test_bounds_may_be_numbers() -> None:
 def test_impossible_bounds_are_refused(low: Any, high: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         BoundByTanh(low, high)
+
+
+@pytest.mark.parametrize(("low", "high"), [(np.zeros(2), np.full(2, 4.0)), ([0, 0], [4, 4]), (0, 4.0)])
+def test_the_function_takes_any_bounds_and_keeps_the_dtype(low: Any, high: Any) -> None:
+    bounded = bound_by_tanh(torch.zeros(3, 2), low, high)
+    assert bounded.dtype == torch.float32
+    assert torch.equal(bounded, torch.full((3, 2), 2.0))  # the middle
 
 
 def test_observation_comes_before_the_action() -> None:

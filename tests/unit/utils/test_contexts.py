@@ -10,7 +10,7 @@ from pfrl_like.q_functions import (
     DistributionalFCStateQFunctionWithDiscreteAction,
     FCStateQFunctionWithDiscreteAction,
 )
-from pfrl_like.utils.contexts import evaluating, ignores_training, reads_training
+from pfrl_like.utils.contexts import evaluating, evaluating_readers, ignores_training, reads_training
 
 
 class OwnForward(nn.Module):
@@ -56,9 +56,17 @@ def patched() -> nn.Module:
 )
 def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module) -> None:
     assert not reads_training(module)
-    with evaluating(module) as same:
+    with evaluating_readers(module) as same:
         assert same is module
         assert module.training
+
+
+@pytest.mark.parametrize("module", [nn.Linear(1, 1), MLP(2, 2, [2]), OwnForward()])
+def test_evaluating_switches_every_module(module: nn.Module) -> None:
+    with evaluating(module) as same:
+        assert same is module
+        assert not any(part.training for part in module.modules())
+    assert all(part.training for part in module.modules())
 
 
 @pytest.mark.parametrize(

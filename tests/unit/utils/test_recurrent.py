@@ -109,6 +109,15 @@ def test_nested_inputs_are_packed_part_by_part() -> None:
     assert recurrent.one_step_forward(module, {"x": (ROWS,)}, None)[0].shape == (7, 3)
 
 
+def test_rows_are_packed_as_sequences_of_one_step_and_unpacked() -> None:
+    rows = torch.randn(3, 2)
+    packed, (inner,) = recurrent.pack_one_step_batch_as_sequences((rows, (rows + 1,)))
+    assert packed.batch_sizes.tolist() == inner.batch_sizes.tolist() == [3]
+    alone, (too,) = recurrent.unpack_sequences_as_one_step_batch((packed, (inner,)))
+    assert torch.equal(alone, rows)
+    assert torch.equal(too, rows + 1)
+
+
 def test_list_of_sequences_is_packed_and_computed() -> None:
     gru = nn.GRU(2, 3)
     output, state = recurrent.pack_and_forward(gru, sequences(), None)

@@ -1,0 +1,8 @@
+"""Categorical DQN (arXiv:1707.06887) with the targets of Double DQN (arXiv:1509.06461)."""
+
+from pfrl_like.agents.categorical_dqn import CategoricalDQN
+from pfrl_like.agents.double_dqn import DoubleDQN
+
+
+class CategoricalDoubleDQN(CategoricalDQN, DoubleDQN):
+    """`CategoricalDQN` with the next action chosen by the online network (arXiv:1509.06461, eq. 4)."""
