@@ -224,7 +224,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 _IQN = {
     "n_cosines": 64,
     "agent": {
-        **{"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 32},
+        **{"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 8},
         "act_deterministically": True,
     },
 }

@@ -176,4 +176,6 @@ def check_hooks(hooks: Sequence[Any], flag: str, runner: str) -> None:
     """
     for hook in hooks:
         if not getattr(hook, flag, False):
-            raise ValueError(f"evaluation_hooks holds {hook}, which does not support {runner} ({flag} is not set)")
+            error = ValueError(f"{hook} does not support {runner}().")  # the sentence that callers of PFRL know
+            error.add_note(f"evaluation_hooks: expected hooks with {flag} = True")
+            raise error
