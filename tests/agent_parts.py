@@ -76,7 +76,7 @@ COMBINATIONS = [(agent, buffer, False) for agent in AGENTS for buffer in (*BUFFE
 MAKE_BUFFER = BUFFERS | RECURRENT_BUFFERS
 
 #: Agents of which the default run tries every case; of the others one each, and the slow run all.
-EXEMPLARS = ("DQN", "IQN")
+EXEMPLARS = ("DQN",)
 
 
 def sparing(cases: Iterable[tuple[Any, ...]], *others: tuple[Any, ...]) -> list[Any]:

@@ -321,7 +321,7 @@ class TestWithoutWaiting:
         torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-6)
 
     @pytest.mark.parametrize("name", OPTIMIZERS)
-    @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+    @pytest.mark.parametrize("max_grad_norm", [None, pytest.param(0.1, marks=pytest.mark.slow)])
     def test_bad_updates_are_skipped_and_reported_in_time(self, name: str, max_grad_norm: float | None) -> None:
         model, expected = make_model(), make_model()
         optimizer, other = OPTIMIZERS[name](model), OPTIMIZERS[name](expected)
