@@ -223,8 +223,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 _IQN = {
     "n_cosines": 64,
+    "reward_scale": 0.1,  # for returns that are not much wider than the Huber loss's bend
     "agent": {
-        **{"quantile_thresholds_N": 8, "quantile_thresholds_N_prime": 8, "quantile_thresholds_K": 8},
+        "quantile_thresholds_N": 8,
+        "quantile_thresholds_N_prime": 8,
+        "quantile_thresholds_K": 8,
         "act_deterministically": True,
     },
 }
