@@ -38,7 +38,7 @@ def test_pair_learns(agent: str, buffer: str, recurrent: bool, tmp_path: Path) -
     trained = make_agent(agent, recurrent=recurrent, replay_buffer=make_buffer(buffer, tmp_path))
     before = [param.clone() for param in trained.model.parameters()]
     rng = np.random.default_rng(0)
-    for step in range(40):
+    for step in range(30):
         trained.act(rng.normal(size=5).astype(np.float32))
         trained.observe(rng.normal(size=5).astype(np.float32), 1.0, step % 6 == 5, step % 10 == 9)
     assert trained.optim_t > 0

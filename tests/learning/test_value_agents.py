@@ -264,7 +264,7 @@ def play(agent: DQN, env: Any) -> list[float]:
     return returns
 
 
-@pytest.mark.parametrize("agent", ["QRDQN", "IQN", pytest.param("FQF", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("agent", ["IQN", *(pytest.param(name, marks=pytest.mark.slow) for name in ("QRDQN", "FQF"))])
 def test_quantiles_of_a_random_return_are_learnt(agent: str) -> None:
     # State 1 earns a reward uniform on [0, 40] and ends: its quantile at tau is 40 tau. State 0 earns nothing and leads
     # there: 20 tau. The range is wide because the Huber loss bends quantiles that are less than about 1 apart.

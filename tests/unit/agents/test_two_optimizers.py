@@ -95,8 +95,7 @@ def parameters(module: nn.Module) -> Tensor:
     return nn.utils.parameters_to_vector(module.parameters()).detach().clone()
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-@pytest.mark.parametrize("buffer", [ReplayBuffer, PrioritizedReplayBuffer])
+@pytest.mark.parametrize(("buffer", "normalised"), [(ReplayBuffer, False), (PrioritizedReplayBuffer, True)])
 def test_it_keeps_the_contracts(buffer: Any, normalised: bool) -> None:
     check_agent(functools.partial(make_actor_critic, buffer, normalised), ENV)
 
