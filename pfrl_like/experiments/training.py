@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+import numbers
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -126,7 +127,7 @@ def _warn_of_no_evaluation(
     interval = getattr(evaluator, "eval_interval", None)
     if evaluator is None and successful_score is not None:
         logger.warning("successful_score is %s, but there is no evaluator to reach it", successful_score)
-    if isinstance(interval, int) and steps > step_offset and steps // interval == step_offset // interval:
+    if isinstance(interval, numbers.Integral) and steps > step_offset and steps // interval == step_offset // interval:
         logger.warning(
             "eval_interval is %d, of which no multiple lies after step %d up to %d: nothing will be evaluated",
             interval, step_offset, steps,
