@@ -29,10 +29,13 @@ from pfrl_like.utils.contexts import reads_training
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
+from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import max_over_sequences
 
 #: Name of the replay buffer's file in a snapshot.
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
+
+_CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
 
 
 class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSavingMixin, BatchAgent):
@@ -52,6 +55,15 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     target_attributes: tuple[str, ...] = ("model",)
     #: Learns from a minibatch of features, and gives what `update` gives; None for one step on the `loss`.
     learn: Callable[[Batch], tuple[Tensor, dict[str, Tensor]]] | None = None
+
+    #: What other parts of the agent were built with.
+    optimizer: Any = Fixed(_CHOSEN_ONCE)
+    phi: Any = Fixed(_CHOSEN_ONCE)
+    batch_states: Any = Fixed(_CHOSEN_ONCE)
+    recurrent: Any = Fixed(_CHOSEN_ONCE)
+    max_grad_norm: Any = Fixed(_CHOSEN_ONCE)
+    num_steps: Any = Fixed(_CHOSEN_ONCE)
+    burn_in: Any = Fixed(_CHOSEN_ONCE)
 
     def __init__(
         self,
@@ -119,8 +131,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
-        self._updates_per_move = int(target_update_interval // update_interval * n_times_update)  # of the target
-        self._updates_left = self._updates_per_move  # before it has to move
+        self._updates_left = self._updates_per_move()  # before the target has to move
         self.clear_records()
 
     # How an algorithm differs
@@ -324,7 +335,10 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         for name in self.target_attributes:
             online, target = getattr(self, name), getattr(self, f"target_{name}")
             synchronize_parameters(online, target, self.target_update_method, self.soft_update_tau)
-        self._updates_left = self._updates_per_move
+        self._updates_left = self._updates_per_move()
+
+    def _updates_per_move(self) -> int:
+        return int(self.target_update_interval // self.update_interval * self.n_times_update)
 
     # Saving
 

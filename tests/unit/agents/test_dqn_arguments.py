@@ -510,6 +510,17 @@ def test_a_subclass_with_a_private_hook_of_pfrl_is_refused(hook: str) -> None:
         type("Mine", (DQN,), {hook: lambda self, exp_batch: None})
 
 
+@pytest.mark.parametrize(
+    "name", ["optimizer", "phi", "batch_states", "recurrent", "max_grad_norm", "num_steps", "burn_in"]
+)
+def test_what_would_have_no_effect_later_cannot_be_set(name: str) -> None:
+    agent = make_agent()
+    before = getattr(agent, name)
+    with pytest.raises(AttributeError, match=f"{name} of DQN is fixed: give it to a new agent"):
+        setattr(agent, name, None)
+    assert getattr(agent, name) is before
+
+
 def test_arguments_may_be_given_by_position_in_the_order_of_pfrl() -> None:
     q_function = make_q_function()
     buffer = EpisodicReplayBuffer(100)
