@@ -1,9 +1,10 @@
-"""DQN on Pong beside PFRL and stable-baselines3: steps per second and bytes a transition.
+"""DQN on Pong beside PFRL and stable-baselines3: steps per second, bytes a transition, memory with the buffer full.
 
 `python benchmarks/atari.py --peer-python PATH --results benchmarks/results/atari.jsonl`, with an interpreter that has
 pfrl, stable_baselines3, ale-py and opencv-python-headless. Every measurement is a process of its own with one thread,
 the libraries take turns, and runs that the results file holds already are not made again. The network is that of 2015,
-with a minibatch of 32 every fourth step. pfrl_like steps its own wrappers; PFRL's need an older gym, so the peers step
+with a minibatch of 32 every fourth step. Buffers hold half of the steps, so that memory has to stay what it is from
+then on. pfrl_like steps its own wrappers; PFRL's need an older gym, so the peers step
 gymnasium's, which show the same frames, and PFRL stacks them in its LazyFrames.
 """
 
@@ -41,7 +42,10 @@ class Done(Exception):
 
 
 class Meter(gymnasium.Wrapper):
-    """Measures time and memory from step `WARM_STEPS` to step `steps`, then raises Done."""
+    """Measures time and memory from step `WARM_STEPS` to step `steps`, then raises Done.
+
+    Memory is divided by the steps until the buffer is full; what it grows by after that is told apart.
+    """
 
     def __init__(self, env: gymnasium.Env, steps: int) -> None:
         super().__init__(env)
@@ -51,10 +55,15 @@ class Meter(gymnasium.Wrapper):
     def step(self, action: Any) -> Any:
         if self.t == WARM_STEPS:
             self.bytes, self.start = resident_bytes(), time.perf_counter()
+        elif self.t == self.steps // 2:
+            self.full_bytes = resident_bytes()
         elif self.t == self.steps:
-            measured = self.steps - WARM_STEPS
-            rate = measured / (time.perf_counter() - self.start)
-            self.result = {"rate": rate, "bytes": (resident_bytes() - self.bytes) / measured}
+            filled = self.steps // 2 - WARM_STEPS
+            self.result = {
+                "rate": (self.steps - WARM_STEPS) / (time.perf_counter() - self.start),
+                "bytes": (self.full_bytes - self.bytes) / filled,
+                "growth": (resident_bytes() - self.full_bytes) / 2**20,
+            }
             raise Done
         self.t += 1
         return self.env.step(action)
@@ -105,7 +114,7 @@ def train_dqn(library: Any, steps: int) -> dict[str, float]:
     agent = library.agents.DQN(
         model,
         torch.optim.Adam(model.parameters(), lr=1e-4),
-        library.replay_buffers.ReplayBuffer(steps),
+        library.replay_buffers.ReplayBuffer(steps // 2),
         0.99,
         library.explorers.LinearDecayEpsilonGreedy(1.0, 0.1, 10_000, env.action_space.sample),
         replay_start_size=REPLAY_START,
@@ -127,7 +136,7 @@ def train_sb3(library: Any, steps: int) -> dict[str, float]:
         "CnnPolicy",
         meter,
         learning_rate=1e-4,
-        buffer_size=steps,
+        buffer_size=steps // 2,
         learning_starts=REPLAY_START,
         batch_size=32,
         train_freq=4,
@@ -172,8 +181,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results") / "atari.jsonl")
     parser.add_argument("--measure", choices=LIBRARIES, help="print one measurement, made in this process")
     args = parser.parse_args()
-    if args.steps <= WARM_STEPS:
-        parser.error(f"--steps is {args.steps}, expected more than {WARM_STEPS}")
+    if args.steps <= 2 * WARM_STEPS:
+        parser.error(f"--steps is {args.steps}, expected more than {2 * WARM_STEPS}")
     if args.measure:
         print(json.dumps(measure_here(args.measure, args.steps)))
         return
@@ -191,15 +200,17 @@ def main() -> None:
                 file.write(json.dumps(run) + "\n")
 
     print(f"{GAME}, {args.steps} steps, {args.rounds} rounds, medians\n")
-    print("| library | steps/s | pfrl_like is faster by | bytes a transition |\n| --- | --- | --- | --- |")
+    print("| library | steps/s | pfrl_like is faster by | bytes a transition | MiB more after the buffer is full |")
+    print("| --- | --- | --- | --- | --- |")
     median = {
         (name, key): float(np.median([run[key] for run in runs if run["library"] == name]))
         for name in LIBRARIES
-        for key in ("rate", "bytes")
+        for key in ("rate", "bytes", "growth")
     }
     for name in LIBRARIES:
         ratio = median["pfrl_like", "rate"] / median[name, "rate"]
-        print(f"| {name} | {median[name, 'rate']:.1f} | {ratio:.2f} | {median[name, 'bytes']:.0f} |")
+        numbers = f"{ratio:.2f} | {median[name, 'bytes']:.0f} | {median[name, 'growth']:.1f}"
+        print(f"| {name} | {median[name, 'rate']:.1f} | {numbers} |")
 
 
 if __name__ == "__main__":
