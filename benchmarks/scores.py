@@ -236,7 +236,14 @@ _IQN = {
 OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("cartpole", "AL"): {"agent": {"alpha": 0.5}},
     ("cartpole", "PAL"): {"agent": {"alpha": 0.5}},
-    ("cartpole", "DPP"): {"agent": {"eta": 10.0}},
+    # Preferences of lost actions sink with every move of the target. Few moves, long returns and no old transitions
+    # keep the gaps small enough to be learnt.
+    ("cartpole", "DPP"): {
+        "lr": 2e-3,
+        "capacity": 10_000,
+        "num_steps": 10,
+        "agent": {"eta": 1.0, "n_times_update": 64, "target_update_interval": 1_024},
+    },
     # Explores by the noise alone; beta reaches 1 with the last update.
     ("cartpole", "Rainbow"): {
         "prioritized": {"alpha": 0.5, "beta0": 0.4, "betasteps": 24_500, "normalize_by_max": "memory"},
