@@ -29,6 +29,7 @@ from pfrl_like import agents, experiments, explorers, q_functions, replay_buffer
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.nn import RecurrentSequential, to_factorized_noisy
 from pfrl_like.q_functions.dueling_dqn import dueling
+from pfrl_like.utils.contexts import ignores_training
 
 RESULTS = Path(__file__).parent / "results" / "scores.jsonl"
 EPISODES = 20
@@ -45,13 +46,14 @@ class HideVelocities(gymnasium.ObservationWrapper):
         return np.array([5 * observation[0], 20 * observation[2]], dtype=np.float32)
 
 
+@ignores_training
 class AtomsHead(nn.Module):
     """The last layer of C51: probabilities of `n_atoms` returns for each action."""
 
     def __init__(self, n_inputs: int, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
         super().__init__()
         self.linear = nn.Linear(n_inputs, n_actions * n_atoms)
-        self.shape = (-1, n_actions, n_atoms)
+        self.shape = (-1, int(n_actions), n_atoms)
         self.register_buffer("z_values", torch.linspace(v_min, v_max, n_atoms))
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -240,7 +242,7 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
     # keep the gaps small enough to be learnt.
     ("cartpole", "DPP"): {
         "lr": 2e-3,
-        "capacity": 10_000,
+        "capacity": 5_000,
         "num_steps": 10,
         "agent": {"eta": 1.0, "n_times_update": 64, "target_update_interval": 1_024},
     },
@@ -258,6 +260,7 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
         "num_steps": 3,
         "prioritized": {"alpha": 0.5, "beta0": 0.4, "betasteps": 123_750, "normalize_by_max": "memory"},
         "noise": 0.5,
+        "agent": {"compile": True},
         "atoms": {"n_atoms": 51, "v_min": 0.0, "v_max": 20.0},  # a brick takes some 6 steps: 1 / 6 / (1 - gamma)
     },
 }

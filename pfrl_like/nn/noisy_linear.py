@@ -29,7 +29,7 @@ class FactorizedNoisyLinear(nn.Module):
         super().__init__()
         if not isinstance(mu_link, nn.Linear):
             raise TypeError(f"mu_link is a {type(mu_link).__name__}, expected a torch.nn.Linear")
-        in_size, out_size = mu_link.in_features, mu_link.out_features
+        in_size, out_size = int(mu_link.in_features), int(mu_link.out_features)  # a compiler traces NumPy's integers
         if in_size < 1:
             raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once before")
         weight = mu_link.weight

@@ -89,8 +89,7 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
     ) -> None:
         super().__init__()
         self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
-        self.n_actions = n_actions
-        self.n_atoms = n_atoms
+        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # a compiler traces NumPy's integers
         self.n_input_channels = n_input_channels
         self.activation = activation
         self.conv_layers = large_convolutions(n_input_channels, bias)

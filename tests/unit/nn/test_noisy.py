@@ -1,5 +1,6 @@
 import copy
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -60,6 +61,11 @@ def test_gradients_reach_means_and_scales() -> None:
 def test_sizes_and_bias_can_be_read(bias: bool) -> None:
     layer = FactorizedNoisyLinear(nn.Linear(3, 2, bias=bias))
     assert (layer.in_features, layer.out_features, layer.out_size, layer.hasbias) == (3, 2, 2, bias)
+
+
+def test_sizes_of_numpy_become_ints_which_a_compiler_takes_for_constants() -> None:
+    noisy = FactorizedNoisyLinear(nn.Linear(4, np.int64(3)))  # as gymnasium counts actions
+    assert [type(size) for size in (noisy.in_features, noisy.out_features, noisy.out_size)] == [int] * 3
 
 
 def test_a_layer_without_bias_stays_without() -> None:

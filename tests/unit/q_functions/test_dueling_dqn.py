@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -81,6 +82,11 @@ def test_channels_activation_and_bias_are_used(make) -> None:
 def test_impossible_atoms_are_refused(arguments: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match=r"expected at least 2|expected v_min < v_max"):
         DistributionalDuelingDQN(2, *arguments)
+
+
+def test_sizes_of_numpy_become_ints_which_a_compiler_takes_for_constants() -> None:
+    q_function = DistributionalDuelingDQN(np.int64(2), np.int64(3), -1.0, 1.0)  # as gymnasium counts actions
+    assert [type(size) for size in (q_function.n_actions, q_function.n_atoms)] == [int] * 2
 
 
 def test_streams_can_be_made_noisy() -> None:
