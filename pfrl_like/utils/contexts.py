@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+import torch
 from torch import nn
 from torch.nn.modules import activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling
 
@@ -18,14 +19,30 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
     Afterwards every part is in the mode it was in before, a part that its owner keeps in evaluation mode included.
     """
     before = [(part, part.training) for part in module.modules()]
-    module.eval()
+    plain = not torch.compiler.is_compiling() and all(_is_plain(part) for part, _ in before)
+    if plain:
+        for part, _ in before:
+            vars(part)["training"] = False  # past `nn.Module.__setattr__`, which takes ten times as long
+    else:
+        module.eval()
     try:
         yield module
     finally:
-        if before[0][1]:
-            module.train()
-        for part, training in before:
-            part.training = training
+        if plain:
+            for part, training in before:
+                vars(part)["training"] = training
+        else:
+            if before[0][1]:
+                module.train()
+            for part, training in before:
+                part.training = training
+
+
+def _is_plain(part: nn.Module) -> bool:
+    """Whether the mode of a part is its attribute and nothing more."""
+    cls = type(part)
+    methods = cls.train, cls.eval, cls.__setattr__
+    return methods == (nn.Module.train, nn.Module.eval, nn.Module.__setattr__) and "training" in vars(part)
 
 
 def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:

@@ -128,6 +128,24 @@ def test_train_and_eval_of_the_users_own_are_called() -> None:
     assert modes == [False, True]
 
 
+def test_a_part_that_watches_its_attributes_sees_the_mode() -> None:
+    modes: list[bool] = []
+
+    class Watching(nn.Linear):
+        """Notes its modes."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "training":
+                modes.append(value)
+            super().__setattr__(name, value)
+
+    module = nn.Sequential(Watching(1, 1))
+    modes.clear()
+    with evaluating(module):
+        assert modes == [False]
+    assert modes[-1]
+
+
 def test_marked_class_is_known_and_its_subclass_with_another_forward_is_not() -> None:
     @ignores_training
     class Marked(nn.Module):
