@@ -42,9 +42,10 @@ class Done(Exception):
 
 
 class Meter(gymnasium.Wrapper):
-    """Measures time and memory from step `WARM_STEPS` to step `steps`, then raises Done.
+    """Measures time from step `WARM_STEPS` to step `steps`, then raises Done.
 
-    Memory is divided by the steps until the buffer is full; what it grows by after that is told apart.
+    Memory is what the second half of a buffer of `steps` // 2 takes, when all else has been allocated; what it grows by
+    once the buffer is full is told apart.
     """
 
     def __init__(self, env: gymnasium.Env, steps: int) -> None:
@@ -54,11 +55,13 @@ class Meter(gymnasium.Wrapper):
 
     def step(self, action: Any) -> Any:
         if self.t == WARM_STEPS:
-            self.bytes, self.start = resident_bytes(), time.perf_counter()
+            self.start = time.perf_counter()
+        elif self.t == self.steps // 4:
+            self.bytes = resident_bytes()
         elif self.t == self.steps // 2:
             self.full_bytes = resident_bytes()
         elif self.t == self.steps:
-            filled = self.steps // 2 - WARM_STEPS
+            filled = self.steps // 2 - self.steps // 4
             self.result = {
                 "rate": (self.steps - WARM_STEPS) / (time.perf_counter() - self.start),
                 "bytes": (self.full_bytes - self.bytes) / filled,
@@ -181,8 +184,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path(__file__).with_name("results") / "atari.jsonl")
     parser.add_argument("--measure", choices=LIBRARIES, help="print one measurement, made in this process")
     args = parser.parse_args()
-    if args.steps <= 2 * WARM_STEPS:
-        parser.error(f"--steps is {args.steps}, expected more than {2 * WARM_STEPS}")
+    if args.steps <= 4 * WARM_STEPS:
+        parser.error(f"--steps is {args.steps}, expected more than {4 * WARM_STEPS}")
     if args.measure:
         print(json.dumps(measure_here(args.measure, args.steps)))
         return
