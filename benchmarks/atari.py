@@ -4,8 +4,8 @@
 pfrl, stable_baselines3, ale-py and opencv-python-headless. Every measurement is a process of its own with one thread,
 the libraries take turns, and runs that the results file holds already are not made again. The network is that of 2015,
 with a minibatch of 32 every fourth step. Buffers hold half of the steps, so that memory has to stay what it is from
-then on. pfrl_like steps its own wrappers; PFRL's need an older gym, so the peers step
-gymnasium's, which show the same frames, and PFRL stacks them in its LazyFrames.
+then on. pfrl_like steps its own wrappers; PFRL's need an older gym, so the peers step gymnasium's, which show the same
+frames, and PFRL stacks them in its LazyFrames.
 """
 
 import argparse

@@ -42,7 +42,7 @@ class ActorLearnerMixin:
     def acting_copy(self) -> Self:
         """A copy that chooses actions as this agent does, on the CPU, and has nothing to learn with."""
         acting: Any = copy.copy(self)
-        vars(acting).update(dict.fromkeys((*self.saved_attributes, *_LEFT_BEHIND)))
+        vars(acting).update(dict.fromkeys((*self.saved_attributes, *_LEFT_BEHIND)))  # past what is fixed
         for name in self.acting_attributes:
             setattr(acting, name, frozen_copy(getattr(self, name)).cpu())
         acting.explorer = copy.deepcopy(acting.explorer)
