@@ -35,7 +35,6 @@ class EmpiricalNormalization(nn.Module):
     _mean: Tensor
     _var: Tensor
     count: Tensor
-    _holds_still: bool = False
 
     def __init__(
         self,
@@ -63,6 +62,7 @@ class EmpiricalNormalization(nn.Module):
         self.eps = eps
         self.until = until
         self.clip_threshold = clip_threshold
+        self._holds_still = False  # an attribute from the start, so that compiled regions look at it
         moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
         self.register_buffer("_mean", moment)
         self.register_buffer("_var", torch.ones_like(moment))
