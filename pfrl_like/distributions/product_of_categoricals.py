@@ -31,10 +31,8 @@ class ProductOfCategoricals(Distribution):
     def __init__(self, logits: Tensor | Sequence[Tensor], nvec: Sequence[int] | None = None) -> None:
         if (nvec is None) == isinstance(logits, Tensor):
             raise ValueError("nvec has to be given if logits is one tensor, and only then")
-        if isinstance(logits, Tensor):
-            sizes = tuple(map(int, nvec or ()))
-        else:
-            sizes = tuple(part.shape[-1] for part in logits)
+        sizes = tuple(int(n) for n in ([part.shape[-1] for part in logits] if nvec is None else nvec))
+        if not isinstance(logits, Tensor):
             logits = torch.cat(tuple(logits), -1)
         if not sizes or min(sizes) < 1 or sum(sizes) != logits.shape[-1]:
             raise ValueError(f"nvec is {sizes}, expected positive numbers that add up to {logits.shape[-1]} logits")

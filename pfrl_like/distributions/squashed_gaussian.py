@@ -17,7 +17,7 @@ class SquashedGaussian(Distribution):
 
     What it says of values at the bounds, which float numbers reach, is finite: they count as the last number before.
     A sample's own log-probability, from `rsample_with_log_prob` or from `log_prob` of the very tensor that `sample` or
-    `rsample` gave, is computed from what was squashed and exact everywhere.
+    `rsample` gave last, is computed from what was squashed and exact everywhere.
 
     Args:
         loc: Mean before squashing, [..., n].
@@ -34,7 +34,7 @@ class SquashedGaussian(Distribution):
         self._batch_shape = self.base_dist._batch_shape
         self._event_shape = self.base_dist._event_shape
         self._validate_args = False
-        self._drawn: tuple[Tensor, Tensor, int] | None = None
+        self._drawn: tuple[Tensor, Tensor] | None = None
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -91,12 +91,11 @@ class SquashedGaussian(Distribution):
         return self.base_dist.entropy() + (log_slope_of_tanh(points) @ weights).sum(-1)
 
     def _remember(self, before: Tensor) -> Tensor:
-        value = before.tanh()
-        self._drawn = None if value.is_inference() else (value, before, value._version)
-        return value
+        self._drawn = before.tanh(), before
+        return self._drawn[0]
 
     def _before_squashing(self, value: Tensor) -> Tensor:
-        if self._drawn is not None and value is self._drawn[0] and value._version == self._drawn[2]:
+        if self._drawn is not None and value is self._drawn[0] and _is_as_it_was_made(value):
             return self._drawn[1]
         most = 1 - torch.finfo(value.dtype).eps / 2  # the last number before 1
         return value.clamp(-most, most).atanh()
@@ -114,6 +113,11 @@ def log_slope_of_tanh(x: Tensor) -> Tensor:
     It is 2 * (log 2 - x - log(1 + exp(-2x))).
     """
     return 2 * (math.log(2) - x - softplus(-2 * x))
+
+
+def _is_as_it_was_made(value: Tensor) -> bool:
+    """Whether nobody has changed a tensor in place; of one of inference mode, or under a compiler, nobody can tell."""
+    return torch.compiler.is_compiling() or value.is_inference() or value._version == 0
 
 
 @functools.lru_cache(maxsize=8)
