@@ -80,7 +80,7 @@ class GaussianHeadWithFixedCovariance(nn.Module):
 
     def __init__(self, scale: float | Tensor = 1) -> None:
         super().__init__()
-        if not (scale > 0 if not isinstance(scale, Tensor) else bool((scale > 0).all())):
+        if not (torch.as_tensor(scale) > 0).all():
             raise ValueError(f"scale is {scale!r}, expected a positive number")
         if isinstance(scale, Tensor):
             self.register_buffer("scale", scale, persistent=False)  # no part of the state dict, as in PFRL

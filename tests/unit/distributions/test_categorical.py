@@ -16,12 +16,8 @@ def test_it_is_the_categorical_of_torch() -> None:
     assert (ours.batch_shape, ours.event_shape, ours.param_shape) == ((2,), (), (2, 3))
     for name in ("logits", "probs", "mode"):
         torch.testing.assert_close(getattr(ours, name), getattr(theirs, name))
-    for value in (
-        torch.tensor([2, 1]),
-        torch.tensor([2.0, 1.0]),
-        torch.tensor([[2, 1], [0, 0], [1, 1]]),
-        torch.tensor(1),
-    ):
+    for action in ([2, 1], [2.0, 1.0], [[2, 1], [0, 0], [1, 1]], 1):
+        value = torch.tensor(action)
         torch.testing.assert_close(ours.log_prob(value), theirs.log_prob(value))
     torch.testing.assert_close(ours.entropy(), theirs.entropy())
     other = Categorical(-LOGITS)
@@ -87,7 +83,7 @@ def test_a_row_that_allows_nothing_allows_everything() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_sums_over_all_actions_and_their_gradients_are_finite(dtype: torch.dtype) -> None:
-    logits = LOGITS.to(dtype).requires_grad_()
+    logits = LOGITS.to(dtype, copy=True).requires_grad_()
     distribution = MaskedCategorical(logits, MASK)
     assert distribution.log_prob(torch.tensor([1, 1]))[0] < -1e4  # forbidden
     q = torch.tensor([3.0, 1.0, 2.0], dtype=dtype)

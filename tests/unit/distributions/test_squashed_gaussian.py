@@ -48,7 +48,8 @@ def test_values_at_the_bounds_and_beyond_count_as_the_last_one_before(value: flo
 
 def test_a_samples_own_log_probability_is_exact_at_the_bound() -> None:
     distribution = SquashedGaussian(torch.tensor([20.0]), 0.5)
-    for sample in (distribution.sample(), distribution.rsample()):
+    for draw in (distribution.sample, distribution.rsample):
+        sample = draw()
         assert sample.item() == 1
         # The Gaussian's own is at most -log(1/2) - 0.92; the slope's is 2 * 20 - log 4 within a few scales.
         assert 30 < distribution.log_prob(sample).item() < 50
@@ -90,7 +91,7 @@ def test_gradients_are_finite_where_tanh_has_none() -> None:
     assert torch.isfinite(scale.grad).all()
 
 
-@pytest.mark.parametrize(("scale", "error"), [(0.01, 1e-5), (0.5, 1e-5), (2.0, 1e-5), (math.exp(2), 5e-3)])
+@pytest.mark.parametrize(("scale", "error"), [(0.01, 1e-5), (0.5, 1e-5), (2.0, 1e-5), (math.exp(2), 2e-2)])
 def test_entropy_mean_and_variance_are_those_of_a_fine_sum(scale: float, error: float) -> None:
     loc = torch.tensor([[-8.0], [-1.0], [0.0], [0.4], [3.0]], dtype=torch.float64)
     distribution = SquashedGaussian(loc, scale)

@@ -77,10 +77,11 @@ def test_the_second_half_makes_variances() -> None:
 
 
 def test_the_fixed_scale() -> None:
-    for scale in (0.5, np.array([0.5, 0.5], dtype=np.float32), torch.tensor([0.5, 0.5])):
-        assert torch.equal(GaussianHeadWithFixedCovariance(scale)(MEAN).stddev, torch.full((2, 2), 0.5))  # type: ignore[arg-type]
     assert torch.equal(GaussianHeadWithFixedCovariance()(MEAN).stddev, torch.ones(2, 2))
-    assert not list(GaussianHeadWithFixedCovariance().state_dict())
+    for scale in (0.5, torch.tensor([0.5, 0.5])):
+        head = GaussianHeadWithFixedCovariance(scale)
+        assert torch.equal(head(MEAN).stddev, torch.full((2, 2), 0.5))
+        assert head.scale is scale and not list(head.state_dict())
 
 
 @pytest.mark.parametrize("name", ["state-independent", "diagonal", "fixed"])
