@@ -98,13 +98,17 @@ def _beside_each_other(row: Tensor, nvec: tuple[int, ...], filler: float) -> Ten
     """Numbers [..., sum(nvec)] as [..., n, max(nvec)]."""
     if len(set(nvec)) == 1:
         return row.reshape(*row.shape[:-1], len(nvec), nvec[0])
-    return pad(row, (0, 1), value=filler)[..., _places(nvec, row.device)]
+    places = _places.__wrapped__ if torch.compiler.is_compiling() else _places  # which does not follow caches
+    flat = pad(row, (0, 1), value=filler).index_select(-1, places(nvec, row.device))
+    return flat.reshape(*row.shape[:-1], len(nvec), max(nvec))
 
 
 @functools.lru_cache(maxsize=32)
 def _places(nvec: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where in a row of logits each choice's are, [n, max(nvec)]; the place after the last one where there is none."""
+    """Where in a row each choice's numbers are, [n * max(nvec)]; the place after the row where there is none."""
+    starts = [sum(nvec[:i]) for i in range(len(nvec))]
+    places = [
+        start + j if j < size else sum(nvec) for start, size in zip(starts, nvec, strict=True) for j in range(max(nvec))
+    ]
     with torch.inference_mode(False):
-        number, start = torch.arange(max(nvec)), torch.tensor(nvec).cumsum(0) - torch.tensor(nvec)
-        there_is_one = number < torch.tensor(nvec).unsqueeze(1)
-        return torch.where(there_is_one, number + start.unsqueeze(1), sum(nvec)).to(device)
+        return torch.tensor(places, device=device)
