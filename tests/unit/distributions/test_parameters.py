@@ -2,11 +2,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.distributions import Beta, Distribution, Independent, Normal, TransformedDistribution
+from torch.distributions import Beta, Distribution, Independent, MultivariateNormal, Normal, TransformedDistribution
 from torch.distributions.transforms import TanhTransform
 
 from pfrl_like.distributions import (
     Categorical,
+    Delta,
     DeltaVector,
     DiagonalGaussian,
     MaskedCategorical,
@@ -15,6 +16,7 @@ from pfrl_like.distributions import (
     detached,
     mode_of,
     parameters_of,
+    rows_of,
     rsample_with_log_prob,
     with_parameters,
 )
@@ -30,6 +32,9 @@ MAKERS: dict[str, Callable[[torch.Tensor], Distribution]] = {
     "torch's gaussian": lambda x: Independent(Normal(x, x.exp()), 1),
     "torch's squashed": lambda x: TransformedDistribution(Independent(Normal(x, x.exp()), 1), [TanhTransform()]),
     "torch's categorical": lambda x: torch.distributions.Categorical(logits=x),
+    "torch's categorical of probabilities": lambda x: torch.distributions.Categorical(probs=x.exp()),
+    "torch's multivariate": lambda x: MultivariateNormal(x, torch.diag_embed(x.exp())),
+    "torch's vector of points": lambda x: Independent(Delta(x), 1),
 }
 X = torch.tensor([[0.3, -1.0, 2.0, 0.1], [0.0, 0.5, 0.5, -4.0]])
 
@@ -37,7 +42,7 @@ X = torch.tensor([[0.3, -1.0, 2.0, 0.1], [0.0, 0.5, 0.5, -4.0]])
 def numbers(distribution: Distribution) -> list[torch.Tensor]:
     value = mode_of(distribution)
     found = [value]
-    if not isinstance(distribution, DeltaVector):
+    if not isinstance(getattr(distribution, "base_dist", None), Delta):
         found.append(distribution.log_prob(value))
     return found
 
@@ -48,8 +53,10 @@ def test_a_distribution_made_of_anothers_parameters_is_the_same(name: str) -> No
     same = with_parameters(distribution, *parameters_of(distribution))
     assert isinstance(same, Distribution) and same.batch_shape == (2,)
     torch.testing.assert_close(numbers(same), numbers(distribution))
-    one_row = with_parameters(distribution, *(parameter[1:] for parameter in parameters_of(distribution)))
-    torch.testing.assert_close(numbers(one_row), [x[1:] for x in numbers(distribution)])
+    rows = torch.tensor([1, 1, 0])
+    some = rows_of(distribution, rows)
+    assert some.batch_shape == (3,) and some.sample().shape[0] == 3
+    torch.testing.assert_close(numbers(some), [x[rows] for x in numbers(distribution)])
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -69,9 +76,11 @@ def test_parameters_have_a_row_for_each_state_even_if_the_scale_is_shared() -> N
 
 
 def test_other_distributions_are_refused() -> None:
-    for function in (parameters_of, with_parameters, detached):
+    for function in (parameters_of, with_parameters, detached, lambda d: rows_of(d, [0])):
         with pytest.raises(TypeError, match="distribution is a Beta, whose parameters are not known"):
             function(Beta(torch.ones(2), torch.ones(2)))
+    with pytest.raises(TypeError, match="distribution is a Tensor"):
+        parameters_of(X)
 
 
 def test_a_distribution_of_ones_own_says_what_its_parameters_are() -> None:
