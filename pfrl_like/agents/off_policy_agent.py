@@ -123,7 +123,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.features = FeatureExtractor(self.phi, batch_states)
         self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
-        self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
+        several = len(optimizers) > 1
+        self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
         one_loss = compile and self.learn is None
