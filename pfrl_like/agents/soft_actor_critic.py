@@ -262,6 +262,18 @@ class SoftActorCritic(OffPolicyActorCritic):
             )
         return {"policy_loss": loss.detach(), "entropy": entropy}
 
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment in which the policy cannot act, and a policy without densities."""
+        super().check_spaces(observation_space, action_space)
+        distribution = self.probe(observation_space)
+        if distribution is None:
+            return
+        try:
+            rsample_with_log_prob(distribution)
+        except (RuntimeError, NotImplementedError) as error:
+            name = type(self).__name__
+            raise TypeError(f"{name} needs a policy with densities, but {error}") from error
+
     def further_statistics(self) -> dict[str, Any]:
         """Number of updates and temperature."""
         return {"n_updates": self.n_policy_updates, "temperature": self.temperature}
