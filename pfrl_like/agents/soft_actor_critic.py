@@ -51,7 +51,7 @@ def soft_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch) ->
     Returns:
         Least value of the next actions, an action value of one action, and their log-probabilities, [N].
     """
-    next_action, log_prob = _sample(policy, batch, next=True)[1:]
+    next_action, log_prob = sample_with_log_prob(policy, batch, next=True)[1:]
     return least_of([value_of(critic, batch, next_action, next=True) for critic in target_critics]), log_prob
 
 
@@ -78,7 +78,7 @@ def sac_policy_loss(
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: log_prob(a), [N], and the entropy, [N].
     """
-    distribution, action, log_prob = _sample(policy, batch)
+    distribution, action, log_prob = sample_with_log_prob(policy, batch)
     q = mean_value(value_of(critics[0], batch, action))
     for critic in critics[1:]:
         q = torch.minimum(q, mean_value(value_of(critic, batch, action)))
@@ -105,7 +105,7 @@ def temperature_loss(
     return weighted_mean(-temperature * (log_prob + entropy_target), weight, accumulator)
 
 
-def _sample(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
+def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
     """The policy's distributions, samples of them, and log-probabilities of these, [N].
 
     Raises:
