@@ -246,7 +246,8 @@ class SoftActorCritic(OffPolicyActorCritic):
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **temperature_optimizer},
             replay_buffer, gamma, Greedy(), further=holder, burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu, device=device, replay_start_size=replay_start_size,
+            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
+            device=device, replay_start_size=replay_start_size,
             minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
             target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
             batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
