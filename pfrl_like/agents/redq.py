@@ -60,10 +60,11 @@ class REDQ(SoftActorCritic):
             raise ValueError("compile is True, but every update of REDQ has other critics in its targets: leave it out")
         numbered(q_funcs, q_func_optimizers)  # one for each
         self.subset_size = subset_size
+        delay = n_times_update if policy_update_delay is None else policy_update_delay
         super().__init__(
             policy, *q_funcs[:2], policy_optimizer, *q_func_optimizers[:2], replay_buffer, gamma,
             further_q_funcs=q_funcs[2:], further_q_func_optimizers=q_func_optimizers[2:],
-            n_times_update=n_times_update, policy_update_delay=policy_update_delay or n_times_update, **kwargs,
+            n_times_update=n_times_update, policy_update_delay=delay, **kwargs,
         )  # fmt: skip
 
     def bootstrap_critics(self) -> Sequence[Any]:
