@@ -105,8 +105,12 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         """`critic_loss` of each critic."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        options = {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
-        return [critic_loss(critic, batch, next_value, reward, **options) for critic in self.critics]
+        return [critic_loss(critic, batch, next_value, reward, **self.loss_options) for critic in self.critics]
+
+    @property
+    def loss_options(self) -> dict[str, Any]:
+        """How the critics' errors become one number."""
+        return {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
 
     def targets_are_due(self, with_policy: bool) -> bool:
         """Whether the targets move after this update, of an agent that `moves_its_targets`."""

@@ -47,8 +47,7 @@ class CrossQ(SoftActorCritic):
         both = batch.replace(obs=_joined(batch.obs, batch.next_obs))
         values = [value_of(critic, both, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
-        options = {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
-        return [loss_of_value(value[:n], batch, next_value, reward, **options) for value in values]
+        return [loss_of_value(value[:n], batch, next_value, reward, **self.loss_options) for value in values]
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """As of `SoftActorCritic`, with the critics in evaluation mode."""

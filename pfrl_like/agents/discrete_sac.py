@@ -36,7 +36,8 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
     distribution = distribution_of(policy, batch, next=True)
     probs, log_probs = probabilities(distribution)
     q = torch.stack([q_values(value_of(critic, batch, next=True)) for critic in target_critics]).amin(0)
-    return torch.linalg.vecdot(probs, q - temperature * log_probs)
+    mean: Tensor = torch.linalg.vecdot(probs, q - temperature * log_probs)
+    return mean
 
 
 def discrete_sac_policy_loss(
@@ -91,9 +92,10 @@ class DiscreteSAC(SoftActorCritic):
         with torch.no_grad(), evaluating_readers(self.policy):
             mean = discrete_sac_next_value(self.policy, self.target_critics, batch, self._temperature())
         next_value = DiscreteActionValue(mean.unsqueeze(1))
-        options = {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
         values = [value_of(critic, batch) for critic in self.critics]
-        return [loss_of_value(value, batch, next_value, batch.reward, batch.action, **options) for value in values]
+        return [
+            loss_of_value(value, batch, next_value, batch.reward, batch.action, **self.loss_options) for value in values
+        ]
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""

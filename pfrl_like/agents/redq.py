@@ -62,7 +62,8 @@ class REDQ(SoftActorCritic):
         self.subset_size = subset_size
         delay = n_times_update if policy_update_delay is None else policy_update_delay
         super().__init__(
-            policy, *q_funcs[:2], policy_optimizer, *q_func_optimizers[:2], replay_buffer, gamma,
+            policy, q_funcs[0], q_funcs[1], policy_optimizer, q_func_optimizers[0], q_func_optimizers[1],
+            replay_buffer, gamma,
             further_q_funcs=q_funcs[2:], further_q_func_optimizers=q_func_optimizers[2:],
             n_times_update=n_times_update, policy_update_delay=delay, **kwargs,
         )  # fmt: skip
