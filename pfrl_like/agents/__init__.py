@@ -13,11 +13,13 @@ from pfrl_like.agents.dqn import DQN as DQN
 from pfrl_like.agents.fqf import FQF as FQF
 from pfrl_like.agents.iqn import IQN as IQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent as OnPolicyAgent
 from pfrl_like.agents.pal import PAL as PAL
+from pfrl_like.agents.ppo import PPO as PPO
 from pfrl_like.agents.qr_dqn import QRDQN as QRDQN
 from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor
 
-_NOT_YET = frozenset(["A2C", "A3C", "ACER", "DDPG", "PPO", "REINFORCE", "SAC", "SoftActorCritic", "TD3", "TRPO"])
+_NOT_YET = frozenset(["A2C", "A3C", "ACER", "DDPG", "REINFORCE", "SAC", "SoftActorCritic", "TD3", "TRPO"])
 
 if not TYPE_CHECKING:  # for which every name would be there
 
