@@ -14,7 +14,38 @@ from pfrl_like.batch import Batch, map_nested
 Rows = NDArray[np.int64]
 
 
-def shuffled(steps: Batch, size: int, epochs: int) -> Iterator[Iterator[Batch]]:
+def everything(episodes: Episodes, max_len: int | None = None) -> Batch:
+    """All steps as one minibatch, of sequences of at most `max_len` steps if there are recurrent states."""
+    if episodes.states is None:
+        return episodes.steps
+    return sequences(episodes, *pieces(episodes.lengths, max_len))
+
+
+def one_by_one(episodes: Episodes) -> Iterator[Batch]:
+    """Each episode as a minibatch, of one sequence if there are recurrent states."""
+    begin = np.cumsum(episodes.lengths) - episodes.lengths
+    for start, length in zip(begin, episodes.lengths, strict=True):
+        if episodes.states is None:
+            yield episodes.steps[start : start + length]
+        else:
+            yield sequences(episodes, np.array([start]), np.array([length]))
+
+
+def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
+    """The minibatches of each epoch, of sequences if there are recurrent states.
+
+    Args:
+        episodes: All steps.
+        size: Steps of a minibatch.
+        epochs: How many.
+        max_len: Steps of the longest sequence; None for whole episodes.
+    """
+    if episodes.states is None:
+        return shuffled_steps(episodes.steps, size, epochs)
+    return shuffled_sequences(episodes, size, epochs, max_len)
+
+
+def shuffled_steps(steps: Batch, size: int, epochs: int) -> Iterator[Iterator[Batch]]:
     """The minibatches of each epoch; all have `size` steps, the last one's with those of the next shuffling.
 
     So over all epochs there are as many minibatches as cover each step `epochs` times.

@@ -52,6 +52,10 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
     acting_argument = "model"
     value_type: type[Any] = tuple
 
+    #: Of agents with windows of statistics.
+    entropy_record: Window
+    value_record: Window
+
     #: What other parts of the agent were built with.
     phi: Any = Fixed(_CHOSEN_ONCE)
     batch_states: Any = Fixed(_CHOSEN_ONCE)
@@ -124,9 +128,8 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         if self.training:
             self._features = obs
             distribution, value = self._said
-            distribution = distribution if action_mask is None else masked(distribution, action_mask)
-            acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active))
-            self.record_acting(distribution.entropy()[acting], None if value is None else value[acting])
+            acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
+            self.record_acting(_allowed(distribution, action_mask), value, acting)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
@@ -135,10 +138,11 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         self._said = output if self.value_type is tuple else (output, None)
         return self._said[0]
 
-    def record_acting(self, entropy: Tensor, value: Tensor | None) -> None:
-        """Keep statistics of what the model says of states that are acted in: entropies, [k], and values, [k, 1]."""
-        self.entropy_record.extend(entropy)
-        self.value_record.extend(value)
+    def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
+        """Keep statistics of what the model says of the states that are acted in, those rows that `acting` selects."""
+        if self._windows:
+            self.entropy_record.extend(distribution.entropy()[acting])
+            self.value_record.extend(value[acting])
 
     def normalized(self, obs: Any) -> Any:
         """What the model takes in: features, normalised if there is a normaliser."""
@@ -194,8 +198,10 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
 
         The last run may have stopped in mid-episode, which nobody has told the agent.
         """
-        if self.training:
-            self.rollout.stop(self._last_of)
+        if self.training and len(self.rollout):
+            env_ids, rows = self.rollout.running()
+            self.rollout.end(rows)
+            self.cut_off(env_ids, rows)
         if self.memory is not None:
             self.memory.forget(self.training)
 
@@ -228,9 +234,14 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         cut_off = ended & ~terminated
         self._last_of = self._bootstrap_from
         if cut_off.any():
-            self.rollout.follow(added[cut_off], *self._bootstrap_from(env_ids[cut_off]))
+            self.cut_off(env_ids[cut_off], added[cut_off])
         self.t += len(env_ids)
         self._cumulative_steps += len(env_ids)
+
+    def cut_off(self, env_ids: Rows, rows: Rows) -> None:
+        """Take in that episodes were cut off after the steps in these rows; what came then is bootstrapped from."""
+        if len(rows):
+            self.rollout.follow(rows, *self._last_of(env_ids))
 
     def _bootstrap_from(self, env_ids: Rows) -> tuple[Any, Any]:
         """Features of the last observations of some environments, and the recurrent states to look at them with."""
@@ -325,21 +336,30 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         else:
             state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
             output = one_step_forward(self.model, obs, state)[0]
-        return _distribution_and_value(output, action_mask)
+        distribution, value = output
+        return _allowed(distribution, action_mask), value.squeeze(-1)
+
+
+def output_of(model: Any, batch: Batch) -> Any:
+    """What a module gives for the rows of a minibatch, of steps or of sequences."""
+    if batch.lengths is None:
+        return call(model, batch.obs)
+    return sequence_outputs(model, batch.obs, batch.recurrent_state, batch.lengths)
+
+
+def policy_of(policy: Any, batch: Batch) -> Any:
+    """The distributions of actions, [N], that a policy gives for the rows of a minibatch."""
+    return _allowed(output_of(policy, batch), batch.action_mask)
 
 
 def policy_and_value(model: Any, batch: Batch) -> tuple[Any, Tensor]:
     """The distributions of actions and the values, [N], that a model gives for the rows of a minibatch."""
-    if batch.lengths is None:
-        output = call(model, batch.obs)
-    else:
-        output = sequence_outputs(model, batch.obs, batch.recurrent_state, batch.lengths)
-    return _distribution_and_value(output, batch.action_mask)
+    distribution, value = output_of(model, batch)
+    return _allowed(distribution, batch.action_mask), value.squeeze(-1)
 
 
-def _distribution_and_value(output: Any, action_mask: Tensor | None) -> tuple[Any, Tensor]:
-    distribution, value = output
-    return distribution if action_mask is None else masked(distribution, action_mask), value.squeeze(-1)
+def _allowed(distribution: Any, action_mask: Any) -> Any:
+    return distribution if action_mask is None else masked(distribution, action_mask)
 
 
 def check_numbers(**columns: Tensor) -> None:

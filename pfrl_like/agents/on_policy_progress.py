@@ -43,6 +43,11 @@ class OnPolicyProgressMixin:
         """The means of the windows, as ("average_name", value)."""
         return [(f"average_{name}", getattr(self, f"{name}_record").mean) for name in self._windows]
 
+    def move_average(self, name: str, value: Any) -> None:
+        """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` says how far."""
+        mean, decay = getattr(self, name), getattr(self, f"{name}_decay")
+        setattr(self, name, mean + (1 - decay) * (float(value) - mean))
+
     def saved_state(self) -> dict[str, Any]:
         """What goes on beside the networks: counters, statistics, recurrent states and the steps collected so far."""
         state: dict[str, Any] = {

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agents.averages import Window
-from pfrl_like.agents.minibatches import shuffled, shuffled_sequences
+from pfrl_like.agents.minibatches import shuffled
 from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
 from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
@@ -102,8 +102,6 @@ class PPO(OnPolicyAgent):
     saved_attributes = ("model", "optimizer", "obs_normalizer")
     kept_numbers = ("explained_variance",)
 
-    value_record: Window
-    entropy_record: Window
     value_loss_record: Window
     policy_loss_record: Window
 
@@ -168,7 +166,7 @@ class PPO(OnPolicyAgent):
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
         losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
-        for minibatches in self.minibatches(episodes):
+        for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             kl = []
             for batch in minibatches:
                 loss, stats = ppo_loss(
@@ -184,12 +182,6 @@ class PPO(OnPolicyAgent):
                 break
         self.explained_variance = float(explained_variance(steps.value, steps.returns))
         return advantage, {name: torch.stack(values) for name, values in losses.items()}
-
-    def minibatches(self, episodes: Episodes) -> Any:
-        """The minibatches of each epoch: of steps, or of sequences for a recurrent model."""
-        if self.recurrent:
-            return shuffled_sequences(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len)
-        return shuffled(episodes.steps, self.minibatch_size, self.epochs)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the windows, NaN before the first value; minibatches learnt from; what values explain.

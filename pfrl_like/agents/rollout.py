@@ -145,17 +145,16 @@ class Rollout:
         last = last[~self._ended[last]]
         return self._env[last], last
 
-    def stop(self, last_of: LastOf) -> None:
-        """End the episodes that go on; they are cut off.
+    def end(self, rows: Rows) -> None:
+        """Say that these steps, of episodes that were running, are the last ones."""
+        self._ended[rows] = True
+        self.n_ended += len(rows)
 
-        Args:
-            last_of: Gives, for numbers of environments, the `last_obs` and `last_state` of `follow`.
-        """
-        env_ids, rows = self.running()
-        if len(rows):
-            self.follow(rows, *last_of(env_ids))
-            self._ended[rows] = True
-            self.n_ended += len(rows)
+    def forget(self, rows: Rows) -> None:
+        """Forget the episodes, or what there is of them, whose last steps these are."""
+        order, lengths, ends = self._by_episode()
+        goes = np.repeat(np.isin(order[ends], rows), lengths)
+        self._keep(np.sort(order[~goes]))
 
     def take(self, gamma: float, device: torch.device | str, last_of: LastOf | None = None) -> Episodes:
         """Hand out the steps and forget them.
@@ -163,8 +162,8 @@ class Rollout:
         Args:
             gamma: Discount factor per step.
             device: Where the tensors go.
-            last_of: As of `stop`, for the episodes that go on, of which the steps so far are handed out; None: these
-                episodes stay.
+            last_of: Gives, for numbers of environments, the `last_obs` and `last_state` of `follow`: of the episodes
+                that go on the steps so far are handed out. None: these episodes stay.
 
         Raises:
             ValueError: If there is nothing to hand out.
@@ -226,13 +225,18 @@ class Rollout:
         return map_nested(lambda leaf: leaf[:0], self._columns.get(name))
 
     def _keep(self, rows: Rows) -> None:
-        """Forget all steps but these, whose episodes have not ended."""
+        """Forget all steps but these."""
         at, n = torch.from_numpy(rows), len(rows)
         for column in self._columns.values():
             _put(column, 0, n, map_nested(lambda leaf: leaf.index_select(0, at.to(leaf.device)), column))
-        self._env[:n], self._ended[:n] = self._env[rows], False
-        self.clear()
-        self._n = n
+        self._env[:n], self._ended[:n] = self._env[rows], self._ended[rows]
+        self._n, self.n_ended = n, int(np.count_nonzero(self._ended[:n]))
+        tails, self._tails = self._tails, []
+        for last_rows, obs, state in tails:
+            kept = np.flatnonzero(np.isin(last_rows, rows))
+            if len(kept):
+                chosen = [map_nested(lambda leaf: leaf[kept], part) for part in (obs, state)]  # noqa: B023
+                self.follow(np.searchsorted(rows, last_rows[kept]), *chosen)
 
     # Memory
 
