@@ -93,6 +93,18 @@ class Batch:
     def __len__(self) -> int:
         return len(self.reward)
 
+    def required(self, *names: str) -> list[Tensor]:
+        """Fields that may be None, but not here.
+
+        Raises:
+            ValueError: If one of them is None.
+        """
+        fields = [getattr(self, name) for name in names]
+        if any(field is None for field in fields):
+            lacking = [name for name, field in zip(names, fields, strict=True) if field is None]
+            raise ValueError(f"batch lacks {', '.join(lacking)}, which is learnt from")
+        return fields
+
     def replace(self, **changes: Any) -> "Batch":
         """A copy with some fields changed."""
         return dataclasses.replace(self, **changes)

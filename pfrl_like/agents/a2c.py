@@ -1,4 +1,4 @@
-"""Advantage actor-critic over several environments in step (Mnih et al. 2016, arXiv:1602.01783, without its threads)."""
+"""Advantage actor-critic in several environments at once (Mnih et al. 2016, arXiv:1602.01783, without threads)."""
 
 import dataclasses
 import logging
@@ -33,8 +33,9 @@ def a2c_loss(
         The scalar loss, and detached: "actor_loss", "value" and "entropy", means over the rows.
     """
     distribution, value = policy_and_value(model, batch)
-    actor_loss = -weighted_mean(distribution.log_prob(batch.action) * batch.advantage, batch.weight)
-    value_loss = weighted_mean((batch.returns - value).square(), batch.weight)
+    advantage, returns = batch.required("advantage", "returns")
+    actor_loss = -weighted_mean(distribution.log_prob(batch.action) * advantage, batch.weight)
+    value_loss = weighted_mean((returns - value).square(), batch.weight)
     entropy = weighted_mean(distribution.entropy(), batch.weight)
     loss = pi_loss_coef * actor_loss + v_loss_coef * value_loss - entropy_coeff * entropy
     stats = {"actor_loss": actor_loss, "value": value.mean(), "entropy": entropy}
@@ -135,11 +136,9 @@ class A2C(OnPolicyAgent):
         self.n_updates += 1
         for name, value in stats.items():
             self.move_average(f"average_{name}", value)
-        return steps.advantage, {"loss": loss.detach(), **stats}
+        return steps.required("advantage")[0], {"loss": loss.detach(), **stats}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Exponential means of the policy's loss, of predicted values and of entropies, 0 before the first update."""
         names = ("actor", "value", "entropy")
-        return [
-            (f"average_{name}", getattr(self, full)) for name, full in zip(names, self.kept_numbers, strict=True)
-        ]
+        return [(f"average_{name}", getattr(self, full)) for name, full in zip(names, self.kept_numbers, strict=True)]

@@ -1,4 +1,4 @@
-"""The loop of all agents that learn from what they have just done: collect, then learn from all of it, and forget it."""
+"""The loop of all agents that learn from what they have just done: collect, learn from all of it, forget it."""
 
 import dataclasses
 import logging
@@ -52,6 +52,8 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
     acting_argument = "model"
     value_type: type[Any] = tuple
 
+    model: Any
+    obs_normalizer: Any
     #: Of agents with windows of statistics.
     entropy_record: Window
     value_record: Window
@@ -257,9 +259,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         """Learn from all that was collected, and forget it."""
         self._learn_once(self.rollout.take(self.gamma, self.device, self._last_of))
 
-    def update(
-        self, batch: Batch, errors_out: list[float] | None = None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once from steps that came from elsewhere, as if they were those that were collected.
 
         Args:
@@ -315,9 +315,10 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
             log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
             advantage = steps.advantage
             if advantage is None:
-                columns = (steps.reward, steps.discount, value, episodes.next_values(value, last_value))
-                one = [column.unsqueeze(1) for column in (*columns, episodes.continues)]  # one after the other
-                advantage = gae(*one, gae_lambda).squeeze(1)
+                following = episodes.next_values(value, last_value)
+                columns = steps.reward, steps.discount, value, following, episodes.continues
+                reward, discount, now, following, continues = (column.unsqueeze(1) for column in columns)
+                advantage = gae(reward, discount, now, following, continues, gae_lambda).squeeze(1)
             returns = advantage + value if steps.returns is None else steps.returns
             check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)

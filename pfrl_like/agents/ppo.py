@@ -44,13 +44,14 @@ def ppo_loss(
         policy from the one that acted, mean of ratio - 1 - log ratio (http://joschu.net/blog/kl-approx.html).
     """
     distribution, value = policy_and_value(model, batch)
-    log_ratio = distribution.log_prob(batch.action) - batch.log_prob
+    old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
+    log_ratio = distribution.log_prob(batch.action) - old_log_prob
     ratio = log_ratio.exp()
-    policy_loss = -weighted_mean(clipped_surrogate(ratio, batch.advantage, clip_eps), batch.weight)
-    value_error = (value - batch.returns).square()
+    policy_loss = -weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
+    value_error = (value - returns).square()
     if clip_eps_vf is not None:
-        near = batch.value + (value - batch.value).clamp(-clip_eps_vf, clip_eps_vf)
-        value_error = torch.maximum(value_error, (near - batch.returns).square())
+        near = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
+        value_error = torch.maximum(value_error, (near - returns).square())
     value_loss = weighted_mean(value_error, batch.weight)
     loss = policy_loss + value_func_coef * value_loss
     if entropy_coef:
@@ -161,7 +162,7 @@ class PPO(OnPolicyAgent):
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Some epochs of minibatches of `ppo_loss`."""
         steps = self.evaluated(episodes, self.lambd)
-        advantage = steps.advantage
+        value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
@@ -176,11 +177,11 @@ class PPO(OnPolicyAgent):
                 self.gradient_steps["optimizer"](loss)
                 self.n_updates += 1
                 kl.append(stats.pop("kl"))
-                for name, value in stats.items():
-                    losses[name].append(value)
+                for name, each in stats.items():
+                    losses[name].append(each)
             if self.target_kl is not None and kl and torch.stack(kl).mean() > self.target_kl:
                 break
-        self.explained_variance = float(explained_variance(steps.value, steps.returns))
+        self.explained_variance = float(explained_variance(value, returns))
         return advantage, {name: torch.stack(values) for name, values in losses.items()}
 
     def get_statistics(self) -> list[tuple[str, Any]]:

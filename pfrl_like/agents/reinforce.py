@@ -31,7 +31,7 @@ def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
         The scalar loss.
     """
     distribution = policy_of(model, batch)
-    gain = batch.returns * distribution.log_prob(batch.action)
+    gain = batch.required("returns")[0] * distribution.log_prob(batch.action)
     if beta:
         gain = gain + beta * distribution.entropy()
     return weighted_mean(-gain, batch.weight, "sum")
@@ -127,7 +127,8 @@ class REINFORCE(OnPolicyAgent):
         """One step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
         steps = episodes.steps
         columns = steps.reward, steps.discount, torch.zeros_like(steps.reward), episodes.continues
-        returns = lambda_returns(*(column.unsqueeze(1) for column in columns), 1.0).squeeze(1)
+        reward, discount, nothing, continues = (column.unsqueeze(1) for column in columns)
+        returns = lambda_returns(reward, discount, nothing, continues, 1.0).squeeze(1)
         check_numbers(returns=returns)
         episodes = dataclasses.replace(episodes, steps=steps.replace(returns=returns))
         if self.backward_separately:

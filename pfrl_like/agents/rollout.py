@@ -242,7 +242,9 @@ class Rollout:
 
     def _reserve(self, rows: int) -> None:
         size = max(self.room, rows, 2 * len(self._env))
-        self._env, self._ended = (np.resize(column, size) for column in (self._env, self._ended))
+        more = size - len(self._env)
+        self._env = np.concatenate([self._env, np.zeros(more, np.int64)])
+        self._ended = np.concatenate([self._ended, np.zeros(more, np.bool_)])
 
         def grown(leaf: Tensor) -> Tensor:
             return torch.cat([leaf, leaf.new_empty(size - len(leaf), *leaf.shape[1:])])

@@ -36,14 +36,15 @@ def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -
         batch: Steps with `log_prob` and `advantage`.
         entropy_coef: Weight of the entropy.
     """
-    ratio = (distribution.log_prob(batch.action) - batch.log_prob).exp()
-    gain = weighted_mean(ratio * batch.advantage, batch.weight)
+    old_log_prob, advantage = batch.required("log_prob", "advantage")
+    ratio = (distribution.log_prob(batch.action) - old_log_prob).exp()
+    gain = weighted_mean(ratio * advantage, batch.weight)
     return gain + entropy_coef * weighted_mean(distribution.entropy(), batch.weight) if entropy_coef else gain
 
 
 def value_loss(vf: Any, batch: Batch) -> Tensor:
     """Mean of the squared differences of values and `returns`, a scalar."""
-    return weighted_mean((output_of(vf, batch).squeeze(-1) - batch.returns).square(), batch.weight)
+    return weighted_mean((output_of(vf, batch).squeeze(-1) - batch.required("returns")[0]).square(), batch.weight)
 
 
 def natural_step(
@@ -187,7 +188,7 @@ class TRPO(OnPolicyAgent):
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """One step of the policy within the trust region, and some epochs of the values."""
         steps = self.evaluated(episodes, self.lambd)
-        advantage = steps.advantage
+        value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
@@ -198,7 +199,7 @@ class TRPO(OnPolicyAgent):
             for batch in minibatches:
                 self.gradient_steps["vf_optimizer"](value_loss(self.vf, batch))
         self.n_updates += 1
-        self.explained_variance = float(explained_variance(steps.value, steps.returns))
+        self.explained_variance = float(explained_variance(value, returns))
         return advantage, stats
 
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:
@@ -243,7 +244,7 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def _assign(params: Sequence[Tensor], flat: Tensor) -> None:
-    for param, values in zip(params, flat.split([param.numel() for param in params]), strict=True):
+    for param, values in zip(params, torch.split(flat, [param.numel() for param in params]), strict=True):
         param.copy_(values.view_as(param))
 
 

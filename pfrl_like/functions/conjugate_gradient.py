@@ -9,7 +9,7 @@ from torch import Tensor
 def conjugate_gradient(
     product: Callable[[Tensor], Tensor], b: Tensor, max_iter: int = 10, tolerance: float = 1e-10
 ) -> Tensor:
-    """x with A x = b for a symmetric positive definite A (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044, section 3).
+    """Solve A x = b for a symmetric positive definite A (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044, eq. 3:1).
 
     Args:
         product: Gives A v for a vector v, [n].
