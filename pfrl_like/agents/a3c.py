@@ -1,5 +1,6 @@
 """Asynchronous advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783)."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,7 @@ class A3C(AsyncActorCritic):
         average_value_decay: Decay of the running mean of the value, likewise.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         average_reward_tau: By how much of each advantage the mean reward moves.
+        logger: Told of updates that were refused.
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -102,10 +104,11 @@ class A3C(AsyncActorCritic):
         batch_states: Callable[..., Any] = default_batch_states,
         *,
         average_reward_tau: float = 1e-2,
+        logger: logging.Logger | None = None,
     ) -> None:
         super().__init__(
             model, optimizer, t_max, gamma, phi=phi, batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, act_deterministically=act_deterministically,
+            max_grad_norm=max_grad_norm, act_deterministically=act_deterministically, logger=logger,
             decays={"entropy": average_entropy_decay, "value": average_value_decay},
         )  # fmt: skip
         self.process_idx = process_idx

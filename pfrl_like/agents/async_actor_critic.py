@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import logging
 import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +12,10 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agent import AsyncAgent, AttributeSavingMixin, BatchAgent
+from pfrl_like.agents.acting import has_mask
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.policy_acting import PolicyActingMixin
-from pfrl_like.batch import Batch, map_nested
+from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
@@ -72,6 +74,9 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     #: Statistics with a value for each row whose running mean is the attribute `average_` and the name.
     averaged: tuple[str, ...] = ("value", "entropy")
 
+    _gradient_step: GradientStep | None = None
+    _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
+
     phi: Any = Fixed(_CHOSEN_ONCE)
     batch_states: Any = Fixed(_CHOSEN_ONCE)
     recurrent: Any = Fixed(_CHOSEN_ONCE)
@@ -88,6 +93,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         recurrent: bool,
         max_grad_norm: float | None,
         act_deterministically: bool,
+        logger: logging.Logger | None,
         decays: dict[str, float],
     ) -> None:
         self.device = torch.device("cpu")
@@ -96,6 +102,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         self.max_grad_norm = max_grad_norm
         self.act_deterministically = act_deterministically
         self.recurrent = recurrent
+        self.logger = logger or logging.getLogger(__name__)
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
         check_parts(self, model, optimizer)
@@ -113,8 +120,6 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
             setattr(self, f"average_{name}_decay", decay)
             check_numbers(self, **{f"average_{name}_decay": (0, 1)})
         self._rollouts: dict[int, Rollout] = {}
-        self._gradient_step: GradientStep | None = None
-        self._shared_buffers: list[tuple[Tensor, Tensor]] = []
 
     # How an algorithm differs
 
@@ -125,6 +130,14 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     def learn_from(self, batch: Batch) -> None:
         """What follows after `t_max` steps, or an episode's end: one update."""
         self.learn(batch)
+
+    def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
+        """Values of states, [N] or [N, 1], among what the model gives for them."""
+        value: Tensor = outputs[-1]
+        return value
+
+    def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
+        """Keep the last step of all environments for longer than until the next update; arguments: `store_step`."""
 
     # Sharing
 
@@ -155,7 +168,6 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.model = copy.deepcopy(self._shared_model)
-        self._gradient_step, self._shared_buffers = None, []
 
     # Acting
 
@@ -190,25 +202,32 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         if self.training:
             if self.batch_last_obs is None:
                 raise RuntimeError("observe was called in training before act")
+            step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
+            self.store(step, action_mask, active)
+            if action_mask is None and self._last_mask is not None and has_mask(batch_obs):
+                action_mask = [obs[ACTION_MASK] for obs in batch_obs]
             for i in range(len(batch_obs)) if active is None else np.flatnonzero(active).tolist():
-                self._take_step(i, batch_obs[i], float(batch_reward[i]), bool(batch_done[i]), bool(batch_reset[i]))
+                rollout = self._with_last_step(i, float(batch_reward[i]))
+                if batch_done[i] or batch_reset[i] or len(rollout) >= self.t_max:
+                    del self._rollouts[i]
+                    mask = None if action_mask is None else action_mask[i]
+                    self.learn_from(self._batch(rollout, batch_obs[i], mask, bool(batch_done[i])))
         if self.memory is not None:
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
-    def _take_step(self, i: int, obs: Any, reward: float, done: bool, reset: bool) -> None:
-        """Take in a step of environment i, and learn if it is time."""
+    def _with_last_step(self, i: int, reward: float) -> Rollout:
+        """The steps of environment i, to the last one."""
         rollout = self._rollouts.get(i)
         if rollout is None:
-            rollout = self._rollouts[i] = Rollout(self._state_before(i))
+            state = None if self.memory is None else self.memory.train_previous_state
+            rollout = self._rollouts[i] = Rollout(get_recurrent_state_at(state, [i], True))
         rollout.obs.append(self.batch_last_obs[i])
         rollout.action.append(self.batch_last_action[i])
         rollout.reward.append(reward)
         if self._last_mask is not None:
             rollout.action_mask.append(self._last_mask[i])
         self.t += 1
-        if done or reset or len(rollout) >= self.t_max:
-            del self._rollouts[i]
-            self.learn_from(self._batch(rollout, obs, done))
+        return rollout
 
     def stop_episode(self) -> None:
         """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""
@@ -216,23 +235,25 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         if self.memory is not None:
             self.memory.forget(self.training)
 
-    def _state_before(self, i: int) -> Any:
-        """Recurrent state of environment i before the last step, for a batch of one."""
-        return None if self.memory is None else get_recurrent_state_at(self.memory.train_previous_state, [i], True)
-
-    def _batch(self, rollout: Rollout, last_obs: Any, done: bool) -> Batch:
-        """The rollout with features in place of observations."""
+    def _batch(self, rollout: Rollout, last_obs: Any, last_mask: Any, done: bool) -> Batch:
+        """The rollout with features in place of observations, and what came after it."""
         features = self.features([*rollout.obs, last_obs], self.device)
         discount = torch.full((len(rollout),), self.gamma)
         if done:
             discount[-1] = 0.0
+        masks = rollout.action_mask
+        if masks:
+            masks = torch.from_numpy(
+                np.array([*masks, np.ones_like(masks[0]) if last_mask is None else last_mask], bool)
+            )
         return Batch(
             obs=map_nested(lambda leaf: leaf[:-1], features),
             action=torch.from_numpy(np.array(rollout.action)),
             reward=torch.tensor(rollout.reward),
             next_obs=map_nested(lambda leaf: leaf[1:], features),
             discount=discount,
-            action_mask=torch.from_numpy(np.array(rollout.action_mask, bool)) if rollout.action_mask else None,
+            action_mask=masks[:-1] if len(masks) else None,
+            next_action_mask=masks[1:] if len(masks) else None,
             recurrent_state=rollout.recurrent_state,
             lengths=torch.tensor([len(rollout)]),
         )
@@ -267,6 +288,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
             step(loss)
         except NonFiniteError as refusal:
             refusal.batch = batch
+            self.logger.error("update %d was refused: %s", self.optim_t + 1, refusal)
             raise
         for shared, own in self._shared_buffers:
             shared.copy_(own)  # such as running moments
@@ -288,13 +310,15 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         """Value of the state after the last row, [1], without a gradient; 0 if that is terminal."""
         if not batch.discount[-1]:
             return torch.zeros(1)
+        last = map_nested(lambda leaf: leaf[-1:], batch.next_obs)
+        mask = None if batch.next_action_mask is None else batch.next_action_mask[-1:]
         with torch.no_grad(), evaluating_readers(self.model):
-            last = map_nested(lambda leaf: leaf[-1:], batch.next_obs)
-            if not self.recurrent:
-                return call(self.model, last)[-1].reshape(1)
-            rows = _joined(batch.obs, last)
-            outputs, _ = forward(self.model, rows, batch.recurrent_state, torch.tensor([len(batch) + 1]))
-            return outputs[-1].reshape(-1)[-1:]
+            if self.recurrent:
+                _, state = forward(self.model, batch.obs, batch.recurrent_state, batch.lengths)
+                outputs, _ = forward(self.model, last, state)
+            else:
+                outputs = call(self.model, last)
+            return self.state_value(outputs, mask).reshape(1)
 
     def _make_gradient_step(self) -> GradientStep:
         shared, own = self._shared_model, self.model
@@ -350,16 +374,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
 
 #: What is made anew where an agent arrives.
-_OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers"])
-
-
-def _joined(rows: Any, last: Any) -> Any:
-    """The rows and one more, nested alike."""
-    if isinstance(rows, dict):
-        return {key: _joined(rows[key], last[key]) for key in rows}
-    if isinstance(rows, tuple):
-        return tuple(map(_joined, rows, last))
-    return torch.cat([rows, last])
+_OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
 
 
 def check_parts(agent: Any, model: Any, optimizer: Any) -> None:
@@ -383,9 +398,7 @@ def check_parts(agent: Any, model: Any, optimizer: Any) -> None:
         raise TypeError(f"model is a {kind}, which keeps a recurrent state, but recurrent is False: say True")
     held = {id(param) for group in optimizer.param_groups for param in group["params"]}
     if held.isdisjoint(map(id, model.parameters())):
-        raise ValueError(
-            "optimizer holds no parameter of model, so nothing would learn: make it of model.parameters()"
-        )
+        raise ValueError("optimizer holds no parameter of model, so nothing would learn: make it of model.parameters()")
     devices = {param.device.type for param in model.parameters()} - {"cpu"}
     if devices:
         raise ValueError(f"model is on {devices.pop()}, but {type(agent).__name__} computes on the CPU: move it there")
