@@ -154,8 +154,8 @@ class A3C(AsyncActorCritic):
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
         next_value = torch.cat([torch.zeros(len(batch) - 1), self.last_value(batch)])
         goes_on = torch.ones_like(reward, dtype=torch.bool)
-        columns = (each.unsqueeze(1) for each in (reward, batch.discount, next_value, goes_on))
-        return lambda_returns(*columns, lambd=1.0).squeeze(1)
+        reward, discount, next_value, goes_on = (x.unsqueeze(1) for x in (reward, batch.discount, next_value, goes_on))
+        return lambda_returns(reward, discount, next_value, goes_on, lambd=1.0).squeeze(1)
 
     def _loss_scale(self, n_steps: int) -> float:
         scale = 1.0

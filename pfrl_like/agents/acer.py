@@ -234,10 +234,11 @@ class ACER(AsyncActorCritic):
 
     def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Values of states; with forbidden actions, the mean of the action values under the policy without them."""
-        distribution, action_value, value = outputs
+        distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
-            return value  # type: ignore[no-any-return]
-        return torch.linalg.vecdot(masked(distribution, action_mask).probs, action_value.q_values)
+            return outputs[2]  # type: ignore[no-any-return]
+        mean: Tensor = torch.linalg.vecdot(_allowed(distribution, action_mask).probs, action_value.q_values)
+        return mean
 
     def _outputs_for(self, batch: Batch, model: torch.nn.Module | None = None) -> tuple[Any, Any, Tensor]:
         """Distributions without forbidden actions, action values, and values, [N]."""

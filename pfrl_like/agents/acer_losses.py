@@ -56,13 +56,18 @@ def acer_targets(
         use_Q_opc: Whether advantages are those of Q_opc.
     """
     next_value = torch.cat([value[1:], last_value])
-    goes_on = torch.ones_like(reward, dtype=torch.bool)
-    columns = [each.unsqueeze(1) for each in (reward, discount, q, next_value)]
-    trace = None if ratio is None else ratio.pow(1 / action_size).unsqueeze(1)
-    q_ret = retrace(*columns, trace, goes_on.unsqueeze(1)).squeeze(1)
-    q_for_policy = retrace(*columns, None, goes_on.unsqueeze(1)).squeeze(1) if use_Q_opc else q_ret
+    trace = None if ratio is None else ratio.pow(1 / action_size)
+    q_ret = _retrace(reward, discount, q, next_value, trace)
+    q_for_policy = _retrace(reward, discount, q, next_value, None) if use_Q_opc else q_ret
     error = q_ret - q
     return Targets(q_ret, q_for_policy - value, value + (error if ratio is None else ratio.clamp(max=1.0) * error))
+
+
+def _retrace(reward: Tensor, discount: Tensor, q: Tensor, next_value: Tensor, ratio: Tensor | None) -> Tensor:
+    """`retrace` of one column."""
+    reward, discount, q, next_value = (x.unsqueeze(1) for x in (reward, discount, q, next_value))
+    ratio = None if ratio is None else ratio.unsqueeze(1)
+    return retrace(reward, discount, q, next_value, ratio, torch.ones_like(reward, dtype=torch.bool)).squeeze(1)
 
 
 def policy_loss(
@@ -84,7 +89,8 @@ def policy_loss(
     weight = advantage
     if ratio is not None:
         weight = weight * (ratio if truncation_threshold is None else ratio.clamp(max=truncation_threshold))
-    return -weight * distribution.log_prob(action)
+    loss: Tensor = -weight * distribution.log_prob(action)
+    return loss
 
 
 def bias_correction(
@@ -106,13 +112,14 @@ def bias_correction(
         with torch.no_grad():
             weight = (distribution.probs - truncation_threshold * behaviour.probs).clamp_min(0.0)
             weight = weight * (action_value.q_values - value.unsqueeze(1))
-        return -torch.linalg.vecdot(weight, distribution.logits)
+        return -torch.linalg.vecdot(weight, distribution.logits)  # type: ignore[no-any-return]
     with torch.no_grad():
         action = distribution.sample()
         inverse_ratio = (behaviour.log_prob(action) - distribution.log_prob(action)).exp()
         weight = (1 - truncation_threshold * inverse_ratio).clamp_min(0.0)
         weight = weight * (action_value.evaluate_actions(action).reshape(-1) - value)
-    return -weight * distribution.log_prob(action)
+    correction: Tensor = -weight * distribution.log_prob(action)
+    return correction
 
 
 def within_trust_region(
@@ -143,7 +150,8 @@ def within_trust_region(
         gradient = torch.autograd.grad(-loss(twin).sum(), learnt, retain_graph=True)
         kl_gradient = torch.autograd.grad(kl.sum(), learnt)
     direction = trust_region_gradient(_flat(gradient), _flat(kl_gradient), delta)
-    return -torch.linalg.vecdot(direction, _flat([each for each in statistics if each.requires_grad])), kl.detach()
+    learnt = [each for each in statistics if each.requires_grad]
+    return -(direction * _flat(learnt)).sum(1), kl.detach()
 
 
 def _flat(tensors: Any) -> Tensor:

@@ -69,7 +69,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
     acting_argument = "model"
     acting_attributes = ("model",)
-    value_type = tuple
+    value_type: type[Any] = tuple
 
     #: Statistics with a value for each row whose running mean is the attribute `average_` and the name.
     averaged: tuple[str, ...] = ("value", "entropy")
@@ -241,19 +241,19 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         discount = torch.full((len(rollout),), self.gamma)
         if done:
             discount[-1] = 0.0
-        masks = rollout.action_mask
-        if masks:
-            masks = torch.from_numpy(
-                np.array([*masks, np.ones_like(masks[0]) if last_mask is None else last_mask], bool)
-            )
+        masks = None
+        if rollout.action_mask:
+            first = rollout.action_mask[0]
+            last_mask = np.ones_like(first) if last_mask is None else last_mask
+            masks = torch.from_numpy(np.array([*rollout.action_mask, last_mask], bool))
         return Batch(
             obs=map_nested(lambda leaf: leaf[:-1], features),
             action=torch.from_numpy(np.array(rollout.action)),
             reward=torch.tensor(rollout.reward),
             next_obs=map_nested(lambda leaf: leaf[1:], features),
             discount=discount,
-            action_mask=masks[:-1] if len(masks) else None,
-            next_action_mask=masks[1:] if len(masks) else None,
+            action_mask=None if masks is None else masks[:-1],
+            next_action_mask=None if masks is None else masks[1:],
             recurrent_state=rollout.recurrent_state,
             lengths=torch.tensor([len(rollout)]),
         )
@@ -322,7 +322,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
     def _make_gradient_step(self) -> GradientStep:
         shared, own = self._shared_model, self.model
-        copies = dict(zip(shared.parameters(), own.parameters(), strict=True))
+        copies: dict[Tensor, Tensor] = dict(zip(shared.parameters(), own.parameters(), strict=True))
         self._shared_buffers = list(zip(shared.buffers(), own.buffers(), strict=True))
         self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies)
         return self._gradient_step
@@ -354,7 +354,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         for name, value in state.items():
             if name not in known:
                 raise ValueError(f"the state has {name}, which this {type(self).__name__} has not")
-            if not isinstance(value, numbers.Real) or (type(known[name]) is int and type(value) is not int):
+            if type(value) not in (int, type(known[name])):
                 raise ValueError(f"{name} is {value!r:.80}, expected a number as {known[name]!r}")
         vars(self).update(state)
 
@@ -412,11 +412,12 @@ def check_numbers(agent: Any, **bounds: tuple[float, float | None]) -> None:
         **bounds: Least and largest number of each attribute; without a largest one the least itself is excluded.
     """
     for name, (least, most) in bounds.items():
-        value = getattr(agent, name)
+        value: Any = getattr(agent, name)
         if value is None and most is None:
             continue
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        if type(value) is bool or not isinstance(value, numbers.Real):
             raise TypeError(f"{name} is {value!r:.80}, expected a number")
-        if not (least <= value <= most if most is not None else value > least):
+        number = float(value)
+        if not (least <= number <= most if most is not None else number > least):
             expected = f"from {least} to {most}" if most is not None else f"above {least}, or None"
             raise ValueError(f"{name} is {value!r}, expected a number {expected}")

@@ -17,13 +17,7 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.recurrent import (
-    batch_sizes_of,
-    is_recurrent,
-    map_recurrent_state,
-    one_step_forward,
-    sequence_outputs,
-)
+from pfrl_like.utils.recurrent import batch_sizes_of, is_recurrent, map_recurrent_state, one_step_forward, sequence_outputs
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -75,9 +69,7 @@ def _histories(critic: Any, batch: Batch, after: bool) -> Any:
         states.append(state if after else before)
         start += size
     if states[0] is None:
-        states[0] = map_recurrent_state(
-            lambda part: torch.zeros_like(part[:, :1]).expand(-1, int(len(batch.lengths)), -1), state
-        )
+        states[0] = map_recurrent_state(lambda part: torch.zeros_like(part[:, :1]).expand(-1, int(len(batch.lengths)), -1), state)
     return _joined(states)
 
 

@@ -16,7 +16,7 @@ from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.progress import ProgressMixin
 from pfrl_like.agents.replay_arguments import check_arguments, check_parts
 from pfrl_like.agents.storing import store_step
-from pfrl_like.batch import Batch
+from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization

@@ -25,7 +25,7 @@ def share_state(optimizer: Optimizer) -> None:
     for state in optimizer.state.values():
         for value in state.values():
             if isinstance(value, Tensor):
-                value.share_memory_()
+                value.share_memory_()  # type: ignore[no-untyped-call]
 
 
 def make_state(optimizer: Optimizer) -> None:
