@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+from pfrl_like.agents.a3c import A3C as A3C
+from pfrl_like.agents.acer import ACER as ACER
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
@@ -17,7 +19,7 @@ from pfrl_like.agents.pal import PAL as PAL
 from pfrl_like.agents.qr_dqn import QRDQN as QRDQN
 from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor
 
-_NOT_YET = frozenset(["A2C", "A3C", "ACER", "DDPG", "PPO", "REINFORCE", "SAC", "SoftActorCritic", "TD3", "TRPO"])
+_NOT_YET = frozenset(["A2C", "DDPG", "PPO", "REINFORCE", "SAC", "SoftActorCritic", "TD3", "TRPO"])
 
 if not TYPE_CHECKING:  # for which every name would be there
 
