@@ -24,7 +24,13 @@ from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.copy_param import copy_param
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, is_recurrent, max_over_sequences, sequence_outputs
+from pfrl_like.utils.recurrent import (
+    forward,
+    get_recurrent_state_at,
+    is_recurrent,
+    max_over_sequences,
+    sequence_outputs,
+)
 
 _CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
 
