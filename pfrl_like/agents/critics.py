@@ -17,7 +17,13 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.recurrent import batch_sizes_of, is_recurrent, map_recurrent_state, one_step_forward, sequence_outputs
+from pfrl_like.utils.recurrent import (
+    batch_sizes_of,
+    is_recurrent,
+    map_recurrent_state,
+    one_step_forward,
+    sequence_outputs,
+)
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
