@@ -234,13 +234,6 @@ def test_a_q_function_of_another_kind_is_refused_with_one_that_fits(agent: str) 
         one.check_spaces(TestSpaces.BOX, spaces.Discrete(2))
 
 
-def test_agents_that_are_not_there_yet_are_told_from_those_that_never_were() -> None:
-    with pytest.raises(AttributeError, match="'PPO' is not in pfrl_like yet"):
-        agents.PPO  # noqa: B018
-    with pytest.raises(AttributeError, match="'Foo' is no attribute"):
-        agents.Foo  # noqa: B018
-
-
 class TestRecurrence:
     """Each environment has a state of its own, apart for training and evaluation, that ends with its episode."""
 
