@@ -39,6 +39,14 @@ COMPARISONS = (
     Comparison("sample-prioritized", "pfrl", 12.0, "the same, prioritised with write-back, batches/s"),
     Comparison("act", "pfrl", 2.0, "act on one observation, MLP 64x64, actions/s"),
     Comparison("frames", "pfrl", 3.0, "32 stacks of four 84x84 frames, batches/s"),
+    Comparison("sac", "pfrl", 1.5, "SAC on HalfCheetah, MLP 256x256, batch 256, steps/s"),
+    Comparison("sac", "stable_baselines3", 1.25, "SAC on HalfCheetah, MLP 256x256, batch 256, steps/s"),
+    Comparison("sac-compiled", "pfrl", 1.8, "SAC on HalfCheetah, compile=True, steps/s"),
+    Comparison("td3", "pfrl", 1.45, "TD3 on HalfCheetah, MLP 256x256, batch 256, steps/s"),
+    Comparison("td3-compiled", "pfrl", 1.8, "TD3 on HalfCheetah, compile=True, steps/s"),
+    Comparison("ppo", "pfrl", 2.2, "PPO on 8 HalfCheetahs, rollout 2048, 10 epochs of minibatches of 64, steps/s"),
+    Comparison("ppo", "stable_baselines3", 1.7, "PPO on 8 HalfCheetahs, the same, steps/s"),
+    Comparison("a3c", "pfrl", 1.5, "A3C on CartPole, 2 processes, steps/s"),
 )
 FRAME_BYTES = 7_300
 

@@ -7,62 +7,22 @@ differences (environment, sampling to tensors) are spelt out.
 
 import argparse
 import contextlib
-import gc
 import importlib
 import json
-import os
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
+import speed_policies
 import torch
+from speed_tools import FourValues, OutOfTime, StopWatch, calls_per_second, resident_bytes
 from torch import nn
 
 TRANSITIONS = 100_000
 FRAME_TRANSITIONS = 50_000
-WARM_STEPS = 2_000  # of training, not measured: the replay buffer's start and, with compile=True, the compiler
-
-
-class OutOfTime(Exception):
-    """Ends a training run from inside its environment, the same way for every library."""
-
-
-class StopWatch(gymnasium.Wrapper):
-    """Measures steps per second from step `WARM_STEPS` on, then raises OutOfTime."""
-
-    def __init__(self, env: gymnasium.Env, seconds: float) -> None:
-        super().__init__(env)
-        self.seconds, self.steps, self.start = seconds, 0, 0.0
-
-    def step(self, action: Any) -> Any:
-        now = time.perf_counter()
-        if self.steps == WARM_STEPS:
-            self.start = now
-        elif self.steps > WARM_STEPS and now - self.start >= self.seconds:
-            self.rate = (self.steps - WARM_STEPS) / (now - self.start)
-            raise OutOfTime
-        self.steps += 1
-        return self.env.step(action)
-
-
-class FourValues:
-    """A gymnasium environment as PFRL 0.4 expects it: `reset` gives the observation, `step` four values."""
-
-    def __init__(self, env: gymnasium.Env) -> None:
-        self.env = env
-        self.observation_space, self.action_space = env.observation_space, env.action_space
-
-    def reset(self) -> Any:
-        return self.env.reset()[0]
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, dict]:
-        obs, reward, terminated, truncated, info = self.env.step(action)
-        info["needs_reset"] = truncated
-        return obs, reward, terminated, info
 
 
 def q_function(library: Any, n_inputs: int, n_actions: int) -> nn.Module:
@@ -213,23 +173,6 @@ def frames(library: Any, seconds: float) -> dict[str, float]:
     return {"rate": rate, "bytes": used / FRAME_TRANSITIONS}
 
 
-def calls_per_second(function: Callable[[], Any], seconds: float) -> float:
-    for _ in range(100):
-        function()
-    calls, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        for _ in range(10):
-            function()
-        calls += 10
-    return calls / elapsed
-
-
-def resident_bytes() -> int:
-    gc.collect()
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 CASES: dict[str, Callable[[Any, float], dict[str, float]]] = {
     "dqn-32": lambda library, seconds: train(library, seconds, 32),
     "dqn-128": lambda library, seconds: train(library, seconds, 128),
@@ -239,6 +182,12 @@ CASES: dict[str, Callable[[Any, float], dict[str, float]]] = {
     "sample-prioritized": sample_prioritized,
     "act": act,
     "frames": frames,
+    **speed_policies.CASES,
+}
+
+SB3_CASES: dict[str, Callable[[Any, float], dict[str, float]]] = {
+    "dqn-32": lambda library, seconds: train_sb3(library, seconds, 32),
+    **speed_policies.SB3_CASES,
 }
 
 
@@ -254,12 +203,10 @@ def main() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an old gym, imported by PFRL, complains of being old
         library = importlib.import_module(args.library)
-        if args.library == "stable_baselines3":
-            result = train_sb3(library, args.seconds, 32)
-        else:
-            # PFRL has no compiled form: its side of that case is its plain training.
-            case = "dqn-32" if args.library == "pfrl" and args.case == "dqn-32-compiled" else args.case
-            result = CASES[case](library, args.seconds)
+        # The peers have no compiled form: their side of that case is their plain training.
+        case = args.case if args.library == "pfrl_like" else args.case.removesuffix("-compiled")
+        cases = SB3_CASES if args.library == "stable_baselines3" else CASES
+        result = cases[case](library, args.seconds)
     print(json.dumps({"case": args.case, "library": args.library, **result}))
 
 
