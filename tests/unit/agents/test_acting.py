@@ -10,7 +10,6 @@ from agent_parts import AGENTS, make_agent, make_q_function
 from gymnasium import spaces
 from torch import nn
 
-from pfrl_like import agents
 from pfrl_like.agents import DQN
 from pfrl_like.agents.actor import Actor
 from pfrl_like.batch import Batch
