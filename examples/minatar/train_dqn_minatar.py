@@ -89,7 +89,7 @@ def main() -> None:
     try:
         from minatar.gym import register_envs
     except ImportError as error:
-        raise SystemExit('this example needs the package minatar: the extra "minatar", or pip install "minatar>=1.0.15"') from error
+        raise SystemExit('this example needs MinAtar: install the extra "minatar", or "minatar>=1.0.15"') from error
     register_envs()
     logging.basicConfig(level=args.log_level)
     torch.set_num_threads(1)  # networks this small are slower on several threads
