@@ -45,7 +45,10 @@ def ppo_loss(
     """
     distribution, value = policy_and_value(model, batch)
     old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
-    log_prob, entropy = log_prob_and_entropy(distribution, batch.action)
+    if entropy_coef:
+        log_prob, entropy = log_prob_and_entropy(distribution, batch.action)
+    else:
+        log_prob, entropy = distribution.log_prob(batch.action), None
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     policy_loss = -weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
@@ -55,7 +58,7 @@ def ppo_loss(
         value_error = torch.maximum(value_error, (near - returns).square())
     value_loss = weighted_mean(value_error, batch.weight)
     loss = policy_loss + value_func_coef * value_loss
-    if entropy_coef:
+    if entropy is not None:
         loss = loss - entropy_coef * weighted_mean(entropy, batch.weight)
     stats = {"policy_loss": policy_loss, "value_loss": value_loss, "log_ratio": log_ratio}
     return loss, {name: number.detach() for name, number in stats.items()}
