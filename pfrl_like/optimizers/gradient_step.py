@@ -31,6 +31,7 @@ class GradientStep:
     Args:
         optimizer: The user's optimiser; learning rate and the like are read from its `param_groups` at every step.
         max_grad_norm: Largest L2 norm of the whole gradient, None for no clipping.
+        own_only: Compute gradients of this optimiser's parameters alone, where losses also depend on those of others.
         copies: Parameters that losses are functions of, by the optimiser's parameter that each is a copy of: their
             gradients move the optimiser's, they themselves stay. None: losses are functions of the optimiser's.
 
@@ -43,10 +44,12 @@ class GradientStep:
         self,
         optimizer: Optimizer,
         max_grad_norm: float | None = None,
+        own_only: bool = False,
         copies: Mapping[Tensor, Tensor] | None = None,
     ) -> None:
         self.optimizer = optimizer
         self.max_grad_norm = max_grad_norm
+        self.own_only = own_only
         self.copies = copies
         self._calls = 0
         self._device: torch.device | None = None
@@ -54,8 +57,8 @@ class GradientStep:
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy caches its own parameters
-        return {"optimizer": self.optimizer, "max_grad_norm": self.max_grad_norm, "copies": self.copies}
+        names = ("optimizer", "max_grad_norm", "own_only", "copies")
+        return {name: getattr(self, name) for name in names}  # a copy caches its own parameters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         GradientStep.__init__(self, **state)
@@ -72,12 +75,13 @@ class GradientStep:
                 and (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
             )
             or (self._frozen and any(param.requires_grad for param in self._frozen))
+            or (self.own_only and not all(param.requires_grad for param in self.params))
         ):
             self._prepare()
         leaves = self.leaves
         for leaf in leaves:
             leaf.grad = None
-        _run_backward((loss,), (self.one,), False, False, (), allow_unreachable=True, accumulate_grad=True)
+        _run_backward((loss,), (self.one,), False, False, self._inputs, allow_unreachable=True, accumulate_grad=True)
         grads = [leaf.grad for leaf in leaves]
         if self.on_gpu:
             self._step_on_gpu(loss, grads)
@@ -137,6 +141,7 @@ class GradientStep:
         if not self.params:
             raise ValueError("optimizer holds no parameter that requires a gradient")
         self.leaves = self.params if self.copies is None else [self.copies[param] for param in self.params]
+        self._inputs = tuple(self.leaves) if self.own_only else ()
         device = self.params[0].device
         self.on_gpu = device.type != "cpu"
         if device != self._device:
