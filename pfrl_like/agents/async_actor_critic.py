@@ -15,6 +15,7 @@ from pfrl_like.agents.acting import has_mask
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.on_policy_arguments import check_numbers_in, check_parts
 from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.agents.policy_spaces import check_policy_fits
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.gradient_step import GradientStep
@@ -181,6 +182,17 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         return super()._value(obs, active)[0]
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment whose actions the policy cannot choose, or whose observations do not fit the model.
+
+        Raises:
+            TypeError: If actions are of another kind.
+            ValueError: If their number differs, or observations do not fit.
+        """
+        outputs = self.probe(observation_space)
+        if outputs is not None and action_space is not None:
+            check_policy_fits(outputs[0], action_space, self.acting_argument)
 
     # Observing
 
