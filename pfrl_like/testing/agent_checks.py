@@ -19,6 +19,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.testing.chain import Chain
 from pfrl_like.testing.play import Episodes, play_one, play_several, play_step
 from pfrl_like.testing.requirement import difference, require
+from pfrl_like.testing.stream_checks import check_streams
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
@@ -282,6 +283,14 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
         )
 
 
+def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
+    """In any number of environments, whoever resets them: steps bootstrap, unless terminated, from what came of them."""
+    agent = trial.trained
+    learns = hasattr(agent, "update") or hasattr(agent, "learn")
+    if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):
+        check_streams(trial.new_agent, trial.env, trial.n_steps, trial.seed, trial.difference, state_of)
+
+
 def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
     """TD errors depend on the next observation if and only if the discount is not zero."""
     if not trial.learns_from_batches:
@@ -378,6 +387,7 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_statistics_are_numbers,
     check_a_loaded_agent_is_the_saved_one,
     check_only_termination_stops_bootstrapping,
+    check_what_is_learnt_from_is_what_happened,
     # From here on the trained agent goes on learning.
     check_the_discount_decides_about_bootstrapping,
     check_importance_weights_count,
