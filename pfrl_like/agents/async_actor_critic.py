@@ -324,7 +324,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         shared, own = self._shared_model, self.model
         copies: dict[Tensor, Tensor] = dict(zip(shared.parameters(), own.parameters(), strict=True))
         self._shared_buffers = list(zip(shared.buffers(), own.buffers(), strict=True))
-        self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies)
+        self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
         return self._gradient_step
 
     def _running_mean(self, name: str, values: Tensor) -> float:

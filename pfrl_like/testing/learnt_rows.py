@@ -78,12 +78,18 @@ class Record:
         envs: The environments.
         gamma: The agent's discount factor per step.
         features: Gives a batch of features for a list of observations; None if those are compared as they are.
+        cut_off_is_end: Whether the agent was told to take truncated episodes for terminated ones.
     """
 
     def __init__(
-        self, envs: Sequence[RecordedEnv], gamma: float, features: Callable[[list[Any]], Any] | None = None
+        self,
+        envs: Sequence[RecordedEnv],
+        gamma: float,
+        features: Callable[[list[Any]], Any] | None = None,
+        cut_off_is_end: bool = False,
     ) -> None:
         self.gamma = gamma
+        self.cut_off_is_end = cut_off_is_end
         self.features = features
         self.windows: list[tuple[list[Step], list[Step] | None]] = []  # steps in a row, and the episode after theirs
         for env in envs:
@@ -111,7 +117,7 @@ class Record:
 
     def _fault(self, row: Row, steps: list[Step], after: list[Step] | None) -> str | None:
         first, last = steps[0], steps[-1]
-        expected = 0.0 if last.terminated else self.gamma ** len(steps)
+        expected = 0.0 if last.terminated or (last.truncated and self.cut_off_is_end) else self.gamma ** len(steps)
         ended = f"terminated={last.terminated} and truncated={last.truncated}"
         if not np.array_equal(row.obs, self._looks(first.obs)):
             return f"a step from obs {first.obs} is learnt from as one from {row.obs}"

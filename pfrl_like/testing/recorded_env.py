@@ -81,3 +81,9 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         episode.append(Step(self._obs, own_copy(action), reward, own_copy(obs), bool(terminated), truncated))
         self._obs = episode[-1].next_obs
         return obs, reward, bool(terminated), truncated, info
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last episode is over."""
+        last = self.episodes[-1][-1:]
+        return bool(last) and (last[0].terminated or last[0].truncated)

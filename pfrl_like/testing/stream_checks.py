@@ -88,7 +88,7 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
         ("learn", [row for learnt in door.features for row in rows_of(learnt)], features),
         ("the replay buffer", stored, None),
     ):
-        record = Record(envs, gamma, look)
+        record = Record(envs, gamma, look, getattr(agent, "learn_from_truncated", False))
         found = next((fault for fault in map(record.fault, rows) if fault is not None), None)
         require(found is None, f"what came to {name} is not what happened ({form}): {found}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
@@ -113,7 +113,7 @@ def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
     """The steps of episodes that have ended."""
     for env in envs:
         for episode in env.episodes:
-            if episode and (episode[-1].terminated or episode[-1].truncated):
+            if env.ended or episode is not env.episodes[-1]:
                 yield from episode
 
 
