@@ -5,15 +5,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Independent, Normal, constraints
+from torch.distributions import Normal
+
+from pfrl_like.distributions.independent_vector import IndependentVector
 
 _LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
 
 
-class DiagonalGaussian(Independent[Normal]):
-    """Gaussian of vectors: `Independent(Normal(loc, scale), 1)` of torch, which it is to whoever asks, only cheaper.
-
-    Arguments are not looked at; NaN in them shows up in what is computed from them.
+class DiagonalGaussian(IndependentVector[Normal]):
+    """Gaussian of vectors: `Independent(Normal(loc, scale), 1)` of torch, only cheaper.
 
     Args:
         loc: Mean, [..., n].
@@ -24,30 +24,19 @@ class DiagonalGaussian(Independent[Normal]):
         ValueError: If `loc` is a scalar.
     """
 
-    arg_constraints = {}  # noqa: RUF012 - as in torch
-    support = constraints.real_vector
-    has_rsample = True
-    has_enumerate_support = False
-    reinterpreted_batch_ndims = 1
-
-    loc: Tensor
-    scale: Tensor
-
     def __init__(self, loc: Tensor, scale: Tensor | float, log_scale: Tensor | None = None) -> None:
         shape = loc.shape
-        if not shape:
-            raise ValueError("loc is a scalar, expected a tensor [..., n]")
         if not isinstance(scale, Tensor):
             scale = torch.full(shape[-1:], scale, dtype=loc.dtype, device=loc.device)
         elif scale.shape != shape and scale.shape != shape[-1:]:
             log_scale = None
-            scale = scale.expand(shape[-1:] if scale.ndim < 2 else shape)
-        self.loc = loc
-        self.scale = scale
+            if scale.numel() == 1:
+                scale = scale.reshape(1).expand(shape[-1:])
+            else:
+                loc, scale = torch.broadcast_tensors(loc, scale)  # type: ignore[no-untyped-call]
+        super().__init__(loc)
+        self.scale: Tensor = scale
         self._log_scale = log_scale
-        self._batch_shape = shape[:-1]
-        self._event_shape = shape[-1:]
-        self._validate_args = False
 
     @property
     def base_dist(self) -> Normal:  # type: ignore[override]
@@ -69,16 +58,6 @@ class DiagonalGaussian(Independent[Normal]):
         return DiagonalGaussian(self.loc.expand(shape), self.scale.expand(shape))
 
     @property
-    def mean(self) -> Tensor:
-        """`loc`."""
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        """`loc`."""
-        return self.loc
-
-    @property
     def stddev(self) -> Tensor:
         """`scale`, [..., n]."""
         return self.scale.expand_as(self.loc)
@@ -92,24 +71,24 @@ class DiagonalGaussian(Independent[Normal]):
         """A sample that carries gradients, [*sample_shape, ..., n]."""
         return torch.addcmul(self.loc, self.scale, self._noise(sample_shape))
 
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        """The same without a gradient."""
-        with torch.no_grad():
-            return self.rsample(sample_shape)
-
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
         """A sample that carries gradients, [..., n], and its log-probability, [...], cheaper than one by one."""
         noise = self._noise()
-        return torch.addcmul(self.loc, self.scale, noise), self._log_prob_of_noise(noise)
+        return torch.addcmul(self.loc, self.scale, noise), _log_prob(self._log_volume(), noise)
+
+    def log_prob_and_entropy(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """What `log_prob` and `entropy` give, cheaper than one by one."""
+        volume = self._log_volume()
+        noise = (value - self.loc) / self.scale
+        return _log_prob(volume, noise), (volume + self._event_shape[0] / 2).expand(self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Logarithm of the density at `value` [..., n], [...]."""
-        return self._log_prob_of_noise((value - self.loc) / self.scale)
+        return _log_prob(self._log_volume(), (value - self.loc) / self.scale)
 
     def entropy(self) -> Tensor:
         """Entropy in nats, [...]."""
-        per_component = self.log_scale.sum(-1)
-        return (per_component + self._event_shape[0] * (0.5 + _LOG_ROOT_2_PI)).expand(self._batch_shape)
+        return (self._log_volume() + self._event_shape[0] / 2).expand(self._batch_shape)
 
     @property
     def log_scale(self) -> Tensor:
@@ -120,6 +99,10 @@ class DiagonalGaussian(Independent[Normal]):
         shape = (*sample_shape, *self.loc.shape)
         return torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
-    def _log_prob_of_noise(self, noise: Tensor) -> Tensor:
-        at_mean = -self._event_shape[0] * _LOG_ROOT_2_PI - self.log_scale.sum(-1)
-        return torch.sub(at_mean, torch.linalg.vecdot(noise, noise), alpha=0.5)
+    def _log_volume(self) -> Tensor:
+        """Minus the logarithm of the density at the mean, [...] or a scalar."""
+        return self.log_scale.sum(-1) + self._event_shape[0] * _LOG_ROOT_2_PI
+
+
+def _log_prob(volume: Tensor, noise: Tensor) -> Tensor:
+    return -0.5 * noise.square().sum(-1) - volume
