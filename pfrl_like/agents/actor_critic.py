@@ -12,13 +12,11 @@ from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import half_square
+from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.spaces import space_kind
-
-#: Descends on a loss with the optimiser of this name.
-Step = Callable[[str, Tensor], None]
 
 
 class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
@@ -51,6 +49,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
     #: Whether the policy has a target, too.
     has_target_policy: bool = True
+    #: Whether the critics have targets.
+    has_target_critics: bool = True
 
     policy: Any
     target_policy: Any
@@ -82,7 +82,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)
-        self.target_attributes = (*(("policy",) if self.has_target_policy else ()), *critics)
+        followed = ["policy"] * self.has_target_policy + [*critics] * self.has_target_critics
+        self.target_attributes = tuple(followed)
         for name in self.target_attributes:
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
         targets = [f"target_{name}" for name in self.target_attributes]
@@ -100,6 +101,17 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         """Descend on the policy's loss, and those that follow from it; returns statistics."""
         raise NotImplementedError
 
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of each critic."""
+        with torch.no_grad():
+            next_value, reward = self.bootstrap(batch)
+        return [critic_loss(critic, batch, next_value, reward, **self.loss_options) for critic in self.critics]
+
+    @property
+    def loss_options(self) -> dict[str, Any]:
+        """How the critics' errors become one number."""
+        return {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
+
     def targets_are_due(self, with_policy: bool) -> bool:
         """Whether the targets move after this update, of an agent that `moves_its_targets`."""
         return True
@@ -109,14 +121,17 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The critics' step, and the policy's if it is its turn."""
         with_policy = (self.optim_t + 1) % self.policy_update_delay == 0
-        td_error, stats = self.improve(batch, self._descend, with_policy)
+        if self._compiled is None:
+            td_error, stats = self.improve(batch, self._descend, with_policy)
+        else:
+            td_error, stats = self._compiled(batch, with_policy)
         if with_policy:
             self.policy_updates.count += 1
         if self.moves_its_targets and self.targets_are_due(with_policy):
             self.sync_target_network()
         return td_error, stats
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """All descents of one update, in order; returns the TD errors [N] and statistics.
 
         Args:
@@ -124,15 +139,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             step: Descends on a loss.
             with_policy: Whether the policy learns as well.
         """
-        with torch.no_grad():
-            next_value, reward = self.bootstrap(batch)
-        found = [
-            critic_loss(
-                getattr(self, name), batch, next_value, reward,
-                elementwise=self.elementwise, accumulator=self.batch_accumulator,
-            )
-            for name in self.critic_names
-        ]  # fmt: skip
+        found = self.critic_losses(batch)
         for optimizer, (loss, _, _) in zip(self._critic_optimizers, found, strict=True):
             step(optimizer, loss)
         losses, errors, values = zip(*found, strict=True)
