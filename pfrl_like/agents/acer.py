@@ -20,7 +20,6 @@ from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
-from pfrl_like.utils.recurrent import max_over_sequences
 
 #: Column of the replay buffer with the statistics of the distributions that actions were drawn from.
 MU = "mu"
@@ -71,6 +70,10 @@ class ACER(AsyncActorCritic):
     average_entropy: float
     average_kl: float
     averaged = ("value", "entropy", "kl")
+
+    #: An update from replay takes one sequence.
+    learns_from_sequences = True
+    minibatch_size = 1
 
     def __init__(
         self,
@@ -135,6 +138,11 @@ class ACER(AsyncActorCritic):
         """The model, its average and the optimiser."""
         return ("shared_model", "shared_average_model", "optimizer")
 
+    @property
+    def episodic_update_len(self) -> int:
+        """Longest sequence of an update from replay, `t_max`."""
+        return self.t_max
+
     def sync_parameters(self) -> None:
         """Copy the shared parameters to the model that acts, and move the average model towards it."""
         super().sync_parameters()
@@ -187,7 +195,7 @@ class ACER(AsyncActorCritic):
             return
         error = torch.zeros(0)
         try:
-            error = max_over_sequences(self.update(batch)[0], batch.lengths)
+            error, _ = self.update(batch)
         finally:  # the buffer waits for errors, which after a refused update do not come
             buffer.update_priorities(batch.index[: len(error)], error)
 

@@ -24,7 +24,13 @@ from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.copy_param import copy_param
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, is_recurrent, sequence_outputs
+from pfrl_like.utils.recurrent import (
+    forward,
+    get_recurrent_state_at,
+    is_recurrent,
+    max_over_sequences,
+    sequence_outputs,
+)
 
 _CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
 
@@ -260,23 +266,37 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
     # Learning
 
-    def update(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once, from consecutive steps of one episode: the only way to the parameters.
 
         Args:
             batch: The steps in their order, with raw observations.
+            errors_out: Cleared and filled with the absolute errors, if given.
 
         Returns:
-            Errors of the values, [N], and the statistics of the loss.
+            Errors of the values, [N] (of a sequence: the largest, [1]), and the statistics of the loss.
 
         Raises:
+            ValueError: If the batch holds several sequences.
             NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
                 holds the steps.
         """
+        if batch.lengths is not None and len(batch.lengths) != 1:
+            raise ValueError(f"batch holds {len(batch.lengths)} sequences, expected the steps of one episode")
+        ready = batch
         if not self.features.is_identity:
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
-            batch = batch.replace(obs=obs, next_obs=next_obs)
-        return self.learn(batch)
+            ready = batch.replace(obs=obs, next_obs=next_obs)
+        try:
+            error, stats = self.learn(ready)
+        except NonFiniteError as refusal:
+            refusal.batch = batch
+            raise
+        if batch.lengths is not None:
+            error = max_over_sequences(error, batch.lengths)
+        if errors_out is not None:
+            errors_out[:] = error.abs().tolist()
+        return error, stats
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update` with features in place of observations."""

@@ -100,7 +100,7 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
 def everything(agent: Any) -> Any:
     """All that is in an agent's replay buffer."""
     buffer = agent.replay_buffer
-    if getattr(agent, "recurrent", False):
+    if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
         batch = buffer.sample_sequences(buffer.n_episodes, None, agent.gamma)
     else:
         batch = buffer.sample_batch(len(buffer), agent.gamma)
