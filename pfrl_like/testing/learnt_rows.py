@@ -129,7 +129,7 @@ class Record:
                 what = ", so that nothing is bootstrapped from its last observation: only termination stops that"
             elif expected == 0:
                 what = ", so that it is bootstrapped from a terminal state"
-            return f"a step with {ended} is learnt from with the discount {row.discount}, expected {expected}{what}"
+            return f"a step with {ended} is learnt from with the discount {row.discount:.4g}, expected {expected:.4g}{what}"
         if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._looks(last.next_obs)):
             return None
         if after and np.array_equal(row.next_obs, self._looks(after[0].obs)):

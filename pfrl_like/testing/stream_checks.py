@@ -45,6 +45,7 @@ def check_streams(
         AssertionError: Naming the contract that is broken.
     """
     states: dict[int, tuple[str, Any]] = {}
+    missing = None
     for mode, n_envs in FORMS:
         envs = [RecordedEnv(env, number, seed) for number in range(n_envs)]
         if mode is not None and not _fits_gymnasium(envs[0]):
@@ -58,7 +59,8 @@ def check_streams(
             other, expected = states.setdefault(n_envs, (form, state))
             found = compare(expected, state, "state")
             require(found is None, f"{form}, gave another agent than {other}: {found}")
-        check_rows(agent, door, envs, form)
+        missing = check_rows(agent, door, envs, form) or missing
+    require(missing is None, f"a step is not in the replay buffer: {missing}")
 
 
 def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStream:
@@ -69,11 +71,14 @@ def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStre
     return as_vector_stream(gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=mode))
 
 
-def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") -> None:
+def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") -> str | None:
     """Check that what came through a door, and what is in the replay buffer, are steps of these environments.
 
+    Returns:
+        A step of an episode that has ended which is not in the buffer; None if there is no such step.
+
     Raises:
-        AssertionError: If something else was there, or steps of episodes that have ended are missing in the buffer.
+        AssertionError: If something else was there.
     """
     device, gamma = getattr(agent, "device", "cpu"), agent.gamma
 
@@ -93,8 +98,8 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
         require(found is None, f"what came to {name} is not what happened ({form}): {found}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
             seen = {id(record.steps_of(row)[0]) for row in rows}
-            missing = next((step for step in ended_steps(envs) if id(step) not in seen), None)
-            require(missing is None, f"a step is not in the replay buffer ({form}): {missing}")
+            return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in seen), None)
+    return None
 
 
 def everything(agent: Any) -> Any:
