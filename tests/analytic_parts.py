@@ -181,8 +181,9 @@ class Trial:
         continuous: bool = False,
     ) -> None:
         self.agent = agent
+        self.endings = ENDINGS[ending]
         self.envs = [
-            RecordedEnv(Ring(number, continuous), number, endings=ENDINGS[ending], own_rewards=False)
+            RecordedEnv(Ring(number, continuous), number, endings=self.endings, own_rewards=False)
             for number in range(n_envs)
         ]
         self.n_steps = n_steps
