@@ -51,8 +51,9 @@ class Ring(gymnasium.Env[Any, Any]):
         self.state = number % N_STATES
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Go on where the last episode ended."""
+        """Begin elsewhere than the last episode ended."""
         self.label[1:] = [self.label[1] + 1, 0]
+        self.state = (self.state + 2) % N_STATES
         return self._obs(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -207,7 +208,9 @@ class Trial:
     def steps(self, obs: Any, n: int | None = None) -> list[Step]:
         """The steps of the episode so far, from the one that began with an observation on; at most n."""
         number, episode, start = label_of(obs)
-        return self.envs[number].episodes[episode][start:][:n]
+        steps = self.envs[number].episodes[episode][start:][:n]
+        assert steps, f"no step began at {obs}"
+        return steps
 
 
 # What follows from the tables, for steps in a row of one episode

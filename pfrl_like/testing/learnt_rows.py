@@ -113,7 +113,9 @@ class Record:
     def steps_of(self, row: Row) -> list[Step]:
         """The steps that have made a row without fault."""
         found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
-        return next(steps for steps, after in map(self.windows.__getitem__, found) if not self._fault(row, steps, after))
+        return next(
+            steps for steps, after in map(self.windows.__getitem__, found) if not self._fault(row, steps, after)
+        )
 
     def _fault(self, row: Row, steps: list[Step], after: list[Step] | None) -> str | None:
         first, last = steps[0], steps[-1]

@@ -24,6 +24,14 @@ from analytic_parts import (
     state_of,
     value_of_action,
 )
+from faulty_agents import (
+    CutsOffAsTerminal,
+    ForgetsWhoIsActive,
+    GammaForDiscount,
+    NeverTerminal,
+    WaitsForTheNextObservation,
+    kind_of,
+)
 from gymnasium.vector import AutoresetMode
 from torch import nn
 
@@ -286,12 +294,10 @@ def check_rows(trial: Trial, expected: Callable[[list[Step]], float], n: int) ->
     assert {steps[-1][4:] for steps, _ in seen} == possible
 
 
-def check_discrete(name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
-    error = functools.partial(ERRORS.get(name, plain_error), target=DISCRETE[name][2])
-    check_rows(Trial(make_discrete(name, n), ending, mode, n_envs), error, n)
-
-
-def check_continuous(name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
+def check_agent_of(name: str, n: int, trial: Trial) -> None:
+    """The agent of a trial, which is one of these with n-step returns, learns what follows from its tables."""
+    if name in DISCRETE:
+        return check_rows(trial, functools.partial(ERRORS.get(name, plain_error), target=DISCRETE[name][2]), n)
     n_critics, next_value = CONTINUOUS[name]
 
     def error(steps: list[Step]) -> float:
@@ -299,10 +305,13 @@ def check_continuous(name: str, n: int, ending: str, mode: AutoresetMode | None,
         errors = [target - critic_value(rows, first.obs, first.action) for rows in CRITICS[:n_critics]]
         return errors[0] if n_critics == 1 else sum(map(abs, errors)) / n_critics
 
-    check_rows(Trial(make_continuous(name, n), ending, mode, n_envs, continuous=True), error, n)
+    return check_rows(trial, error, n)
 
 
-CHECKS = {name: check_discrete for name in DISCRETE} | {name: check_continuous for name in CONTINUOUS}
+def make(name: str, n: int) -> Any:
+    return make_discrete(name, n) if name in DISCRETE else make_continuous(name, n)
+
+
 FORMS = list(itertools.product((1, 3), ENDINGS, MODES, (1, 2, 3)))
 #: Of these every agent has one in the default run, and DQN and SAC every mode.
 EXEMPLARY = [(3, "every", AutoresetMode.NEXT_STEP, 3)]
@@ -311,7 +320,7 @@ OF_EXEMPLARS = [(1, "every", mode, 2) for mode in MODES]
 
 def cases() -> list[Any]:
     chosen = []
-    for name in CHECKS:
+    for name in (*DISCRETE, *CONTINUOUS):
         quick = EXEMPLARY + (OF_EXEMPLARS if name in ("DQN", "SoftActorCritic") else [])
         chosen += [pytest.param(name, *form, marks=[] if form in quick else pytest.mark.slow) for form in FORMS]
     return chosen
@@ -321,4 +330,30 @@ def cases() -> list[Any]:
 def test_td_errors_follow_from_the_tables(
     name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int
 ) -> None:
-    CHECKS[name](name, n, ending, mode, n_envs)
+    check_agent_of(name, n, Trial(make(name, n), ending, mode, n_envs, continuous=name in CONTINUOUS))
+
+
+@pytest.mark.parametrize("name", ["DQN", "TD3"])
+@pytest.mark.parametrize(
+    ("fault", "mode"),
+    [
+        (CutsOffAsTerminal, AutoresetMode.SAME_STEP),
+        (NeverTerminal, AutoresetMode.DISABLED),
+        (WaitsForTheNextObservation, AutoresetMode.SAME_STEP),
+        (ForgetsWhoIsActive, AutoresetMode.NEXT_STEP),
+    ],
+)
+def test_a_wrong_end_of_an_episode_shows(name: str, fault: type, mode: AutoresetMode) -> None:
+    with pytest.raises(AssertionError):
+        check_faulty(name, fault, mode)
+
+
+def test_gamma_in_place_of_the_discount_shows() -> None:
+    with pytest.raises(AssertionError):
+        check_faulty("DQN", GammaForDiscount, AutoresetMode.SAME_STEP)
+
+
+def check_faulty(name: str, fault: type, mode: AutoresetMode) -> None:
+    agent = make(name, 3)
+    agent.__class__ = kind_of(fault, type(agent))
+    check_agent_of(name, 3, Trial(agent, "every", mode, 2, continuous=name in CONTINUOUS))

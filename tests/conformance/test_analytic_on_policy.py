@@ -19,6 +19,14 @@ from analytic_parts import (
     softmax,
     state_of,
 )
+from faulty_agents import (
+    CutsOffAsTerminal,
+    ForgetsWhoIsActive,
+    GammaForDiscount,
+    NeverTerminal,
+    WaitsForTheNextObservation,
+    kind_of,
+)
 from gymnasium.vector import AutoresetMode
 from torch import nn
 
@@ -63,7 +71,9 @@ def make(name: str) -> Any:
     if name == "A3C":
         return agents.A3C(model, still(model), T_MAX, GAMMA)
     if name == "PPO":
-        return agents.PPO(model, still(model), gamma=GAMMA, lambd=LAMBDA, update_interval=15, minibatch_size=5, epochs=1)
+        return agents.PPO(
+            model, still(model), gamma=GAMMA, lambd=LAMBDA, update_interval=15, minibatch_size=5, epochs=1
+        )
     return agents.A2C(model, still(model), GAMMA, 3, update_steps=5, use_gae=name == "A2C with GAE", tau=LAMBDA)
 
 
@@ -222,3 +232,23 @@ def cases() -> list[Any]:
 def test_errors_follow_from_the_tables(name: str, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
     torch.manual_seed(0)
     CHECKS[name](name, Trial(make(name), ending, mode, n_envs))
+
+
+FAULTS = [
+    (CutsOffAsTerminal, AutoresetMode.SAME_STEP),
+    (NeverTerminal, AutoresetMode.DISABLED),
+    (WaitsForTheNextObservation, AutoresetMode.SAME_STEP),
+    (ForgetsWhoIsActive, AutoresetMode.NEXT_STEP),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "mode"),
+    [(name, *fault) for name in ("PPO", "A3C", "ACER") for fault in FAULTS]
+    + [(name, GammaForDiscount, AutoresetMode.SAME_STEP) for name in ("A3C", "ACER")],
+)
+def test_a_wrong_end_of_an_episode_shows(name: str, fault: type, mode: AutoresetMode) -> None:
+    agent = make(name)
+    agent.__class__ = kind_of(fault, type(agent))
+    with pytest.raises(AssertionError):
+        CHECKS[name](name, Trial(agent, "every", mode, 2))

@@ -1,6 +1,5 @@
 """`check_agent` finds agents, on-policy and off-policy, that make something else of an episode's end than it was."""
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -9,81 +8,25 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
+from faulty_agents import (
+    CutsOffAsTerminal,
+    ForgetsWhoIsActive,
+    GammaForDiscount,
+    NeverEnds,
+    NeverTerminal,
+    SwapsEnvironments,
+    WaitsForTheNextObservation,
+    kind_of,
+)
 from gymnasium.vector import AutoresetMode
 from on_policy_parts import make_on_policy
 
 from pfrl_like.agents import DQN, PPO, OffPolicyAgent
-from pfrl_like.agents.rollout import Episodes
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import Chain, check_agent
 from pfrl_like.testing.play import play_stream
 from pfrl_like.testing.recorded_env import ENDINGS, LENGTHS, RecordedEnv
 from pfrl_like.testing.stream_checks import FORMS, check_rows, check_streams, stream_of
-
-
-class CutsOffAsTerminal:
-    """Treats truncation as termination."""
-
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        super().batch_observe(obs, reward, np.logical_or(done, reset), reset, **told)  # type: ignore[misc]
-
-
-class NeverTerminal:
-    """Treats termination as truncation."""
-
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        reset = np.logical_or(done, reset)
-        super().batch_observe(obs, reward, np.zeros_like(reset), reset, **told)  # type: ignore[misc]
-
-
-class WaitsForTheNextObservation:
-    """Takes what it acts on next for what came of the last step."""
-
-    waiting: Any = None
-
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        self.waiting = (reward, done, reset), told
-
-    def batch_act(self, batch_obs: Any, **told: Any) -> Any:
-        if self.waiting is not None:
-            step, told_before = self.waiting
-            super().batch_observe(batch_obs, *step, **told_before)  # type: ignore[misc]
-        return super().batch_act(batch_obs, **told)  # type: ignore[misc]
-
-
-class ForgetsWhoIsActive:
-    """Takes a step in which an environment only reset itself for one of an episode."""
-
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        super().batch_observe(obs, reward, done, reset)  # type: ignore[misc]
-
-
-class NeverEnds:
-    """Joins episodes."""
-
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        nothing = np.zeros(len(obs), bool)
-        super().batch_observe(obs, reward, nothing, nothing, **told)  # type: ignore[misc]
-
-
-class SwapsEnvironments:
-    """Takes the rewards of environments for those of others."""
-
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        super().batch_observe(obs, np.roll(reward, 1), done, reset, **told)  # type: ignore[misc]
-
-
-class GammaForDiscount:
-    """Bootstraps after every step."""
-
-    def loss(self, batch: Any) -> Any:
-        return super().loss(batch.replace(discount=torch.full_like(batch.discount, self.gamma)))  # type: ignore[misc, attr-defined]
-
-    def evaluated(self, episodes: Episodes, gae_lambda: float) -> Any:
-        discount = torch.full_like(episodes.steps.discount, self.gamma)  # type: ignore[attr-defined]
-        episodes = dataclasses.replace(episodes, steps=episodes.steps.replace(discount=discount))
-        return super().evaluated(episodes, gae_lambda)  # type: ignore[misc]
-
 
 CUT_OFF = "terminated=False and truncated=True is learnt from with the discount 0, expected 0.9.*only termination stops"
 TERMINAL = "terminated=True and truncated=.* is learnt from with the discount 0.9, expected 0, .* a terminal state"
@@ -95,10 +38,6 @@ FAULTS: list[tuple[type, str]] = [
     (NeverEnds, TERMINAL),
     (SwapsEnvironments, "is learnt from as one|is that of no step"),
 ]
-
-
-def kind_of(fault: type, base: type[Any]) -> type[Any]:
-    return type(fault.__name__, (fault, base), {})
 
 
 def make_dqn(fault: type, **options: Any) -> Any:
@@ -161,7 +100,9 @@ def test_a_step_that_is_not_stored_is_named() -> None:
 
 
 def test_an_agent_that_does_not_learn_is_named() -> None:
-    with pytest.raises(AssertionError, match="nothing was learnt from in 40 steps of 3 environments, autoreset NextStep"):
+    with pytest.raises(
+        AssertionError, match="nothing was learnt from in 40 steps of 3 environments, autoreset NextStep"
+    ):
         check_only_streams(functools.partial(make_dqn, Nothing, replay_start_size=1_000))
 
 
@@ -171,7 +112,9 @@ def test_another_agent_in_another_autoreset_mode_is_named() -> None:
     def difference(first: Any, second: Any, name: str) -> str | None:
         return None if first == second else f"{name} is {first} and {second}"
 
-    with pytest.raises(AssertionError, match="autoreset Disabled, gave another agent than 2 .* SameStep: state is 1 and 2"):
+    with pytest.raises(
+        AssertionError, match="autoreset Disabled, gave another agent than 2 .* SameStep: state is 1 and 2"
+    ):
         check_streams(functools.partial(make_dqn, Nothing), Chain(), 40, 0, difference, lambda agent: next(states))
 
 
@@ -213,9 +156,7 @@ class FourValues:
 
 
 def test_an_environment_without_spaces_is_tried_in_vectors_of_pfrls_form() -> None:
-    check_streams(
-        functools.partial(make_dqn, Nothing), FourValues(), 40, 0, lambda *states: None, lambda agent: None
-    )
+    check_streams(functools.partial(make_dqn, Nothing), FourValues(), 40, 0, lambda *states: None, lambda agent: None)
     envs = [RecordedEnv(FourValues(), number) for number in range(2)]
     agent = make_dqn(Nothing)
     play_stream(agent, stream_of(envs, None), 20)
