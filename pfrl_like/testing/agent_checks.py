@@ -18,8 +18,11 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.testing.chain import Chain
 from pfrl_like.testing.play import Episodes, play_one, play_several, play_step
+from pfrl_like.testing.recorded_env import RecordedEnv
 from pfrl_like.testing.requirement import difference, require
+from pfrl_like.testing.stream_checks import check_streams
 from pfrl_like.utils.checks import check_action
+from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -115,6 +118,21 @@ class Trial:
         if agent.replay_buffer.prioritized:  # errors of 1 do not change which items are drawn
             agent.replay_buffer.update_priorities(batch.index, np.ones(len(batch.index)))
         return batch
+
+    def episode(self) -> Batch:
+        """A short episode of random actions, for agents that learn from steps in a row."""
+        env = RecordedEnv(self.env, seed=self.seed)
+        env.reset()
+        while not env.ended:
+            env.step(env.action_space.sample())
+        steps = [
+            {
+                "state": step.obs, "action": step.action, "reward": step.reward, "next_state": step.next_obs,
+                "is_state_terminal": False,
+            }
+            for step in env.episodes[0]
+        ]  # fmt: skip
+        return batch_of_experiences([steps], self.trained.gamma, sequences=True).replace(index=None)
 
     @property
     def learns_from_batches(self) -> bool:
@@ -282,11 +300,20 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
         )
 
 
+def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
+    """In any number of environments, whoever resets them: steps bootstrap, unless terminated, from what came of them."""
+    agent = trial.trained
+    learns = hasattr(agent, "update") or hasattr(agent, "learn")
+    if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):
+        check_streams(trial.new_agent, trial.env, trial.n_steps, trial.seed, trial.difference, state_of)
+
+
 def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
     """TD errors depend on the next observation if and only if the discount is not zero."""
-    if not trial.learns_from_batches:
+    agent = trial.trained
+    if not hasattr(agent, "update") or not hasattr(agent, "gamma"):
         return
-    batch = trial.batch()
+    batch = trial.batch() if trial.learns_from_batches else trial.episode()
     other_next_obs = map_nested(torch.zeros_like, batch.next_obs)
 
     def depends(discount: float) -> bool:
@@ -299,7 +326,7 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
 
     require(not depends(0.0), "with a discount of 0 (a terminated step) the TD error depends on the next observation")
     require(
-        depends(0.9),
+        not trial.learns_from_batches or depends(0.9),  # an agent without replay may learn from whole episodes only
         "with a discount of 0.9 (a step that goes on or was cut off) the TD error ignores the next observation",
     )
 
@@ -378,6 +405,7 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_statistics_are_numbers,
     check_a_loaded_agent_is_the_saved_one,
     check_only_termination_stops_bootstrapping,
+    check_what_is_learnt_from_is_what_happened,
     # From here on the trained agent goes on learning.
     check_the_discount_decides_about_bootstrapping,
     check_importance_weights_count,

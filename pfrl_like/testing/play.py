@@ -4,8 +4,12 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
+from pfrl_like.envs import VectorObs, VectorStep
+from pfrl_like.envs.vector_stream import VectorStream
 from pfrl_like.utils.env_values import own_copy
 
 
@@ -64,6 +68,21 @@ def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0)
         agent.batch_observe(obs, reward, terminated, truncated, **_all_told(masks))
         all_actions.append(list(actions))
     return all_actions
+
+
+def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
+    """Let an agent act and learn until the environments of a stream have made `n_steps` steps together."""
+    now, made = stream.reset(), 0
+    while made < n_steps:
+        step = stream.step(agent.batch_act(now.obs, **_of_stream(now)))
+        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **_of_stream(step))
+        made += int(np.count_nonzero(step.active))
+        now = stream.begin((step.terminated | step.truncated) & step.active)
+
+
+def _of_stream(now: VectorObs | VectorStep) -> dict[str, Any]:
+    told: dict[str, Any] = {} if now.action_mask is None else {ACTION_MASK: now.action_mask}
+    return told if now.active.all() else {**told, "active": now.active}
 
 
 def _told(mask: Any) -> dict[str, Any]:
