@@ -301,7 +301,7 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
 
 
 def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
-    """In any number of environments, whoever resets them: steps bootstrap, unless terminated, from what came of them."""
+    """In any number of environments, whoever resets them: what is bootstrapped from is what came of each step."""
     agent = trial.trained
     learns = hasattr(agent, "update") or hasattr(agent, "learn")
     if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):

@@ -105,8 +105,8 @@ class Record:
         faults = [self._fault(row, *self.windows[i]) for i in found]
         if not faults:
             return (
-                f"the reward {row.reward:.4f} is that of no step, nor the discounted sum of several steps in a row of one "
-                "episode: rewards of different episodes, or of other steps, have come together"
+                f"the reward {row.reward:.4f} is that of no step, nor the discounted sum of several steps in a row of "
+                "one episode: rewards of different episodes, or of other steps, have come together"
             )
         return None if None in faults else faults[0]
 
@@ -131,7 +131,8 @@ class Record:
                 what = ", so that nothing is bootstrapped from its last observation: only termination stops that"
             elif expected == 0:
                 what = ", so that it is bootstrapped from a terminal state"
-            return f"a step with {ended} is learnt from with the discount {row.discount:.4g}, expected {expected:.4g}{what}"
+            came = f"with the discount {row.discount:.4g}, expected {expected:.4g}{what}"
+            return f"a step with {ended} is learnt from {came}"
         if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._looks(last.next_obs)):
             return None
         if after and np.array_equal(row.next_obs, self._looks(after[0].obs)):

@@ -50,8 +50,8 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         own_rewards: bool = True,
     ) -> None:
         self.env = as_gymnasium(copy.deepcopy(env))
-        self.observation_space = getattr(self.env, "observation_space", None)
-        self.action_space = getattr(self.env, "action_space", None)
+        self.observation_space: Any = getattr(self.env, "observation_space", None)
+        self.action_space: Any = getattr(self.env, "action_space", None)
         self.number = number
         self.endings = endings
         self.episodes: list[list[Step]] = []

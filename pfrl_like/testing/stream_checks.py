@@ -86,7 +86,7 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
         return agent.batch_states(obs, device, agent.phi)
 
     raw = [row for learnt in door.raw for row in rows_of(learnt)]
-    buffer = getattr(agent, "replay_buffer", None)
+    buffer: Any = getattr(agent, "replay_buffer", None)
     stored = [] if buffer is None else rows_of(everything(agent))
     for name, rows, look in (
         ("update", raw, None),

@@ -39,6 +39,7 @@ from pfrl_like import agents
 from pfrl_like.action_value import DistributionalDiscreteActionValue, QuantileDiscreteActionValue
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead, ImplicitQuantileQFunction
 from pfrl_like.testing.recorded_env import Step
@@ -310,6 +311,42 @@ def check_agent_of(name: str, n: int, trial: Trial) -> None:
 
 def make(name: str, n: int) -> Any:
     return make_discrete(name, n) if name in DISCRETE else make_continuous(name, n)
+
+
+def sequence_lengths(lengths: Any) -> list[int]:
+    """For each row of packed sequences, how many rows of its sequence begin there."""
+    return [int(length) - i for i in range(int(lengths[0])) for length in lengths if length > i]
+
+
+def check_sequences(name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
+    """Recurrent agents with n-step returns within sequences of at most four steps."""
+    kind, own, target = DISCRETE[name]
+    network = RecurrentSequential(*q_network(kind, ONLINE))
+    agent = kind(
+        network, torch.optim.SGD(network.parameters(), lr=0.0), buffer_of(1, "episodic"), GAMMA,
+        ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)), target_update_interval=10_000, recurrent=True,
+        episodic_update_len=4, num_steps=n, replay_start_size=6, minibatch_size=3, **own,
+    )  # fmt: skip
+    put(agent.target_model, TARGET)
+    trial, seen = Trial(agent, ending, mode, n_envs), set()
+
+    def see(batch: Any, result: Any) -> None:
+        left = sequence_lengths(batch.lengths)
+        assert max(left) <= 4
+        for obs, rest, error in zip(batch.obs, left, result[1].tolist(), strict=True):
+            steps = trial.steps(obs, min(n, rest))
+            assert error == pytest.approx(plain_error(steps, target), rel=0, abs=1e-6), steps
+            seen.add((len(steps), *steps[-1][4:]))
+
+    trial.watch("loss", see)
+    trial.run()
+    assert seen >= {(1, *end) for end in ENDINGS[ending]} | {(n, False, False)}
+
+
+@pytest.mark.parametrize("name", ["DQN", "DoubleDQN", "PAL"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_td_errors_of_sequences_follow_from_the_tables(name: str, n: int) -> None:
+    check_sequences(name, n, "every", AutoresetMode.NEXT_STEP, 3)
 
 
 FORMS = list(itertools.product((1, 3), ENDINGS, MODES, (1, 2, 3)))
