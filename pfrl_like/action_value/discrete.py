@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pfrl_like.action_value.base import ActionValue, as_rows
+from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 
 Formatter = Callable[[Any], Any]
 
@@ -72,10 +72,7 @@ class DiscreteActionValue(ActionValue):
 
     def without_forbidden(self, logits: Tensor) -> Tensor:
         """The same numbers, [B, n_actions], with minus infinity for forbidden actions."""
-        mask = self.action_mask
-        if mask is None:
-            return logits
-        return logits.masked_fill(~(mask | ~mask.any(1, keepdim=True)), -torch.inf)
+        return logits if self.action_mask is None else without_forbidden(logits, self.action_mask)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
         """Value of one action for each state, [B]."""
@@ -94,14 +91,9 @@ class DiscreteActionValue(ActionValue):
         Raises:
             ValueError: If its shape does not fit.
         """
-        mask = action_mask if torch.is_tensor(action_mask) else torch.from_numpy(np.array(action_mask, dtype=bool))
-        mask = mask.to(self.device, torch.bool)
-        n_rows, n_actions = len(self.params[0]), self.n_actions
-        if mask.shape not in {(n_actions,), (n_rows, n_actions)}:
-            raise ValueError(
-                f"action_mask has shape {tuple(mask.shape)}, expected {(n_rows, n_actions)} or {(n_actions,)}"
-            )
-        return self._rows(slice(None), mask.expand(n_rows, n_actions))
+        first = self.params[0]
+        mask = as_action_mask(action_mask, torch.Size((len(first), self.n_actions)), first.device)
+        return self._rows(slice(None), mask)
 
     def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
         return type(self)(self.q_values[rows], self.q_values_formatter, action_mask)

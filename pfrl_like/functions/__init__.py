@@ -10,6 +10,10 @@ from pfrl_like.functions.losses import quantile_huber_of_pairs as quantile_huber
 from pfrl_like.functions.losses import weighted_mean as weighted_mean
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix as lower_triangular_matrix
 from pfrl_like.functions.returns import n_step_returns as n_step_returns
+from pfrl_like.functions.rollout_returns import gae as gae
+from pfrl_like.functions.rollout_returns import lambda_returns as lambda_returns
+from pfrl_like.functions.rollout_returns import retrace as retrace
+from pfrl_like.functions.rollout_returns import vtrace as vtrace
 from pfrl_like.functions.td import advantage_learning_target as advantage_learning_target
 from pfrl_like.functions.td import dynamic_policy_programming_target as dynamic_policy_programming_target
 from pfrl_like.functions.td import persistent_advantage_learning_target as persistent_advantage_learning_target

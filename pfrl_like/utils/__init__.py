@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from pfrl_like.utils import contexts as contexts
     from pfrl_like.utils import copy_param as copy_param
     from pfrl_like.utils import goals as goals
+    from pfrl_like.utils import mode_of_distribution as mode_of_distribution
     from pfrl_like.utils import random as random
     from pfrl_like.utils import random_seed as random_seed
     from pfrl_like.utils import recurrent as recurrent
@@ -24,6 +25,7 @@ _HOMES = {
     "copy_param": "copy_param",
     "evaluating": "contexts",
     "goals": "goals",
+    "mode_of_distribution": "mode_of_distribution",
     "random": "random",
     "random_seed": "random_seed",
     "recurrent": "recurrent",

@@ -1,0 +1,125 @@
+"""Gaussians of vectors with independent components."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Independent, Normal, constraints
+
+_LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
+
+
+class DiagonalGaussian(Independent[Normal]):
+    """Gaussian of vectors: `Independent(Normal(loc, scale), 1)` of torch, which it is to whoever asks, only cheaper.
+
+    Arguments are not looked at; NaN in them shows up in what is computed from them.
+
+    Args:
+        loc: Mean, [..., n].
+        scale: Standard deviation, positive, tensor [..., n] or [n] or [1], or a number.
+        log_scale: Its logarithm, if it is at hand, in the shape of `scale`.
+
+    Raises:
+        ValueError: If `loc` is a scalar.
+    """
+
+    arg_constraints = {}  # noqa: RUF012 - as in torch
+    support = constraints.real_vector
+    has_rsample = True
+    has_enumerate_support = False
+    reinterpreted_batch_ndims = 1
+
+    loc: Tensor
+    scale: Tensor
+
+    def __init__(self, loc: Tensor, scale: Tensor | float, log_scale: Tensor | None = None) -> None:
+        shape = loc.shape
+        if not shape:
+            raise ValueError("loc is a scalar, expected a tensor [..., n]")
+        if not isinstance(scale, Tensor):
+            scale = torch.full(shape[-1:], scale, dtype=loc.dtype, device=loc.device)
+        elif scale.shape != shape and scale.shape != shape[-1:]:
+            log_scale = None
+            scale = scale.expand(shape[-1:] if scale.ndim < 2 else shape)
+        self.loc = loc
+        self.scale = scale
+        self._log_scale = log_scale
+        self._batch_shape = shape[:-1]
+        self._event_shape = shape[-1:]
+        self._validate_args = False
+
+    @property
+    def base_dist(self) -> Normal:  # type: ignore[override]
+        """The distribution of torch of the single components."""
+        return Normal(self.loc, self.scale, validate_args=False)
+
+    @property
+    def params(self) -> tuple[Tensor, ...]:
+        """(loc, scale), both [..., n]."""
+        return self.loc, self.scale.expand_as(self.loc)
+
+    def with_params(self, loc: Tensor, scale: Tensor) -> "DiagonalGaussian":
+        """A distribution like this one with other parameters."""
+        return DiagonalGaussian(loc, scale)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "DiagonalGaussian":
+        """The same distribution for a larger batch shape."""
+        shape = (*batch_shape, *self._event_shape)
+        return DiagonalGaussian(self.loc.expand(shape), self.scale.expand(shape))
+
+    @property
+    def mean(self) -> Tensor:
+        """`loc`."""
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        """`loc`."""
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        """`scale`, [..., n]."""
+        return self.scale.expand_as(self.loc)
+
+    @property
+    def variance(self) -> Tensor:
+        """Square of `scale`, [..., n]."""
+        return self.stddev.square()
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """A sample that carries gradients, [*sample_shape, ..., n]."""
+        return torch.addcmul(self.loc, self.scale, self._noise(sample_shape))
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """The same without a gradient."""
+        with torch.no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
+        """A sample that carries gradients, [..., n], and its log-probability, [...], cheaper than one by one."""
+        noise = self._noise()
+        return torch.addcmul(self.loc, self.scale, noise), self._log_prob_of_noise(noise)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Logarithm of the density at `value` [..., n], [...]."""
+        return self._log_prob_of_noise((value - self.loc) / self.scale)
+
+    def entropy(self) -> Tensor:
+        """Entropy in nats, [...]."""
+        per_component = self.log_scale.sum(-1)
+        return (per_component + self._event_shape[0] * (0.5 + _LOG_ROOT_2_PI)).expand(self._batch_shape)
+
+    @property
+    def log_scale(self) -> Tensor:
+        """Logarithm of `scale`, in its shape."""
+        return self.scale.log() if self._log_scale is None else self._log_scale
+
+    def _noise(self, sample_shape: Any = ()) -> Tensor:
+        shape = (*sample_shape, *self.loc.shape)
+        return torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
+
+    def _log_prob_of_noise(self, noise: Tensor) -> Tensor:
+        at_mean = -self._event_shape[0] * _LOG_ROOT_2_PI - self.log_scale.sum(-1)
+        return torch.sub(at_mean, torch.linalg.vecdot(noise, noise), alpha=0.5)

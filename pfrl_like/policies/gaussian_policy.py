@@ -1,0 +1,108 @@
+"""Last layers that make networks Gaussian policies."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian
+from pfrl_like.utils.contexts import ignores_training
+
+
+@ignores_training
+class GaussianHeadWithStateIndependentCovariance(nn.Module):
+    """Last layer of a network of means [..., n]; the variance is a parameter, the same in every state.
+
+    Used with PPO and TRPO (Henderson et al. 2017, arXiv:1709.06560).
+
+    Args:
+        action_size: Number of dimensions of actions, n.
+        var_type: "spherical", one variance for all dimensions, or "diagonal", one for each.
+        var_func: What makes variances of the parameter `var_param`.
+        var_param_init: What the parameter is at first, a number or an array [n].
+
+    Raises:
+        ValueError: On another `var_type`.
+    """
+
+    def __init__(
+        self,
+        action_size: int,
+        var_type: str = "spherical",
+        var_func: Callable[[Tensor], Tensor] = nn.functional.softplus,
+        var_param_init: float = 0,
+    ) -> None:
+        super().__init__()
+        if var_type not in ("spherical", "diagonal"):
+            raise ValueError(f"var_type is {var_type!r}, expected 'spherical' or 'diagonal'")
+        self.var_func = var_func
+        size = 1 if var_type == "spherical" else action_size
+        self.var_param = nn.Parameter(torch.tensor(np.broadcast_to(var_param_init, size), dtype=torch.float))
+
+    def forward(self, mean: Tensor) -> DiagonalGaussian:
+        """The distribution, of batch shape [...] and event shape [n]."""
+        return DiagonalGaussian(mean, root_of_variance(self.var_func(self.var_param)))
+
+
+@ignores_training
+class GaussianHeadWithDiagonalCovariance(nn.Module):
+    """Last layer of a network of 2n numbers for each state: means, and what makes variances.
+
+    Args:
+        var_func: What makes variances of the second half.
+    """
+
+    def __init__(self, var_func: Callable[[Tensor], Tensor] = nn.functional.softplus) -> None:
+        super().__init__()
+        self.var_func = var_func
+
+    def forward(self, mean_and_var: Tensor) -> DiagonalGaussian:
+        """The distribution, of batch shape [...] and event shape [n], for an input [..., 2n].
+
+        Raises:
+            ValueError: If the input has an odd number of columns.
+        """
+        mean, before = halves(mean_and_var)
+        return DiagonalGaussian(mean, root_of_variance(self.var_func(before)))
+
+
+@ignores_training
+class GaussianHeadWithFixedCovariance(nn.Module):
+    """Last layer of a network of means [..., n]; the standard deviation is always the same.
+
+    Args:
+        scale: Standard deviation, in every dimension.
+
+    Raises:
+        ValueError: If it is not positive.
+    """
+
+    def __init__(self, scale: float = 1) -> None:
+        super().__init__()
+        if not np.all(np.asarray(scale) > 0):
+            raise ValueError(f"scale is {scale!r}, expected a positive number")
+        self.scale = scale
+
+    def forward(self, mean: Tensor) -> DiagonalGaussian:
+        """The distribution, of batch shape [...] and event shape [n]."""
+        return DiagonalGaussian(mean, self.scale)
+
+
+def halves(parameters: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the second n of 2n columns.
+
+    Raises:
+        ValueError: If their number is odd.
+    """
+    if parameters.shape[-1] % 2:
+        raise ValueError(
+            f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n for the mean, n for the spread"
+        )
+    mean, spread = parameters.chunk(2, -1)
+    return mean, spread
+
+
+def root_of_variance(variance: Tensor) -> Tensor:
+    """Standard deviation; at least the least relative difference of numbers, so that gradients are finite."""
+    return variance.clamp_min(torch.finfo(variance.dtype).eps ** 2).sqrt()
