@@ -10,6 +10,7 @@ from pfrl_like.action_value.distributional import DistributionalDiscreteActionVa
 from pfrl_like.action_value.fully_parametrized import FullyParametrizedActionValue as FullyParametrizedActionValue
 from pfrl_like.action_value.implicit_quantile import ImplicitQuantileActionValue as ImplicitQuantileActionValue
 from pfrl_like.action_value.implicit_quantile import QuantileThresholds as QuantileThresholds
+from pfrl_like.action_value.least import least_of as least_of
 from pfrl_like.action_value.quadratic import QuadraticActionValue as QuadraticActionValue
 from pfrl_like.action_value.quantile import QuantileDiscreteActionValue as QuantileDiscreteActionValue
 from pfrl_like.action_value.single import SingleActionValue as SingleActionValue

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
+from pfrl_like.agents.ddpg import DDPG as DDPG
 from pfrl_like.agents.double_dqn import DoubleDQN as DoubleDQN
 from pfrl_like.agents.double_iqn import DoubleIQN as DoubleIQN
 from pfrl_like.agents.double_pal import DoublePAL as DoublePAL
@@ -15,9 +16,11 @@ from pfrl_like.agents.iqn import IQN as IQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
 from pfrl_like.agents.pal import PAL as PAL
 from pfrl_like.agents.qr_dqn import QRDQN as QRDQN
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic as SoftActorCritic
 from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor
+from pfrl_like.agents.td3 import TD3 as TD3
 
-_NOT_YET = frozenset(["A2C", "A3C", "ACER", "DDPG", "PPO", "REINFORCE", "SAC", "SoftActorCritic", "TD3", "TRPO"])
+_NOT_YET = frozenset(["A2C", "A3C", "ACER", "PPO", "REINFORCE", "SAC", "TRPO"])
 
 if not TYPE_CHECKING:  # for which every name would be there
 

@@ -32,6 +32,7 @@ _GIVEN_BY = {
     "QuantileDiscreteActionValue": "a QuantileFCStateQFunctionWithDiscreteAction",
     "ImplicitQuantileActionValue": "an ImplicitQuantileQFunction",
     "FullyParametrizedActionValue": "a FullyParametrizedQFunction",
+    "Distribution": "one that ends in a head of pfrl_like.policies",
 }
 
 

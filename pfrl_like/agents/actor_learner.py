@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Self, cast
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
 from pfrl_like.agents.actor import STEPS, ActorFactory
 from pfrl_like.agents.learner import FailureEvent, Hook, Learner, Pace
@@ -27,7 +29,7 @@ from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.fair_lock import FairLock
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
-#: What an acting copy does without, beside what is saved.
+#: What an acting copy does without, beside modules that do not act and optimisers.
 _LEFT_BEHIND = ("gradient_steps", "_with_moments", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
@@ -42,7 +44,8 @@ class ActorLearnerMixin:
     def acting_copy(self) -> Self:
         """A copy that chooses actions as this agent does, on the CPU, and has nothing to learn with."""
         acting: Any = copy.copy(self)
-        vars(acting).update(dict.fromkeys((*self.saved_attributes, *_LEFT_BEHIND)))  # past what is fixed
+        parts = [name for name, value in vars(self).items() if isinstance(value, nn.Module | Optimizer)]
+        vars(acting).update(dict.fromkeys((*self.saved_attributes, *parts, *_LEFT_BEHIND)))  # past what is fixed
         for name in self.acting_attributes:
             setattr(acting, name, frozen_copy(getattr(self, name)).cpu())
         acting.explorer = copy.deepcopy(acting.explorer)

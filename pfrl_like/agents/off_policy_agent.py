@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,8 +36,6 @@ from pfrl_like.utils.recurrent import max_over_sequences
 #: Name of the replay buffer's file in a snapshot.
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
-_CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
-
 
 class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSavingMixin, BatchAgent):
     """Base of agents with a replay buffer and target networks.
@@ -47,23 +46,26 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     Args:
         modules: The modules that learn, by argument, as errors call them; they are moved to the device.
         optimizers: Their optimisers, likewise; `gradient_steps` has a `GradientStep` of each.
-        replay_buffer: This and the others are as in `DQN`.
+        replay_buffer: This and the others are as in `DQN`; `target_update_interval` is None if the agent
+            `moves_its_targets`.
     """
 
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
     #: Modules that a target network follows, the attribute `target_` and the name.
     target_attributes: tuple[str, ...] = ("model",)
+    #: Whether `learn` calls `sync_target_network`, which otherwise happens every `target_update_interval` steps.
+    moves_its_targets: bool = False
     #: Learns from a minibatch of features, and gives what `update` gives; None for one step on the `loss`.
     learn: Callable[[Batch], tuple[Tensor, dict[str, Tensor]]] | None = None
 
     #: What other parts of the agent were built with.
-    optimizer: Any = Fixed(_CHOSEN_ONCE)
-    phi: Any = Fixed(_CHOSEN_ONCE)
-    batch_states: Any = Fixed(_CHOSEN_ONCE)
-    recurrent: Any = Fixed(_CHOSEN_ONCE)
-    max_grad_norm: Any = Fixed(_CHOSEN_ONCE)
-    num_steps: Any = Fixed(_CHOSEN_ONCE)
-    burn_in: Any = Fixed(_CHOSEN_ONCE)
+    optimizer: Any = Fixed()
+    phi: Any = Fixed()
+    batch_states: Any = Fixed()
+    recurrent: Any = Fixed()
+    max_grad_norm: Any = Fixed()
+    num_steps: Any = Fixed()
+    burn_in: Any = Fixed()
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         replay_start_size: int,
         minibatch_size: int,
         update_interval: int,
-        target_update_interval: int,
+        target_update_interval: int | None,
         phi: Callable[[Any], Any] | None,
         target_update_method: str,
         soft_update_tau: float,
@@ -121,10 +123,12 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.features = FeatureExtractor(self.phi, batch_states)
         self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
-        self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
+        several = len(optimizers) > 1
+        self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
-        self._compiled = CompiledStep(self.loss, optimizers["optimizer"], max_grad_norm) if compile else None
+        one_loss = compile and self.learn is None
+        self._compiled = CompiledStep(self.loss, optimizers["optimizer"], max_grad_norm) if one_loss else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
         self._with_moments = [module for module in modules.values() if _has_moments(module)]
@@ -199,7 +203,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             if self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
                 for _ in range(self.n_times_update):
                     self.update_from_replay()
-            if self.t % self.target_update_interval == 0:
+            if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
                 self.sync_target_network()
 
     def stop_episode(self) -> None:
@@ -338,6 +342,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self._updates_left = self._updates_per_move()
 
     def _updates_per_move(self) -> int:
+        if self.target_update_interval is None:
+            return sys.maxsize
         return int(self.target_update_interval // self.update_interval * self.n_times_update)
 
     # Saving

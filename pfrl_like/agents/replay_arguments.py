@@ -44,10 +44,10 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
-    """Refuse modules and buffers that are recurrent when the agent is not, and the reverse."""
+    """Refuse modules and buffers that are recurrent when the agent is not, and what acts or a buffer the reverse."""
     for name, module in modules.items():
         kind = type(module).__name__
-        if agent.recurrent and not is_recurrent(module):
+        if agent.recurrent and name == agent.acting_argument and not is_recurrent(module):
             raise TypeError(
                 f"recurrent is True, but {name} is a {kind}, which keeps no recurrent state: compose it with "
                 "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
@@ -74,7 +74,9 @@ def check_arguments(agent: Any) -> None:
     check_counts(**{name: getattr(agent, name) for name in counts})
     check_counts(least=0, burn_in=agent.burn_in)
     check_counts(optional=True, episodic_update_len=agent.episodic_update_len)
-    for name in ("gamma", "replay_start_size", "target_update_interval", "soft_update_tau"):
+    interval = None if agent.moves_its_targets else agent.target_update_interval
+    real_numbers = ["gamma", "replay_start_size", "soft_update_tau"]
+    for name in real_numbers if agent.moves_its_targets else [*real_numbers, "target_update_interval"]:
         if not isinstance(getattr(agent, name), numbers.Real):
             raise TypeError(f"{name} is {getattr(agent, name)!r}, expected a number")
     start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
@@ -83,7 +85,7 @@ def check_arguments(agent: Any) -> None:
         ("replay_start_size", start >= agent.minibatch_size, "at least minibatch_size"),
         ("replay_start_size", capacity is None or start <= capacity, "at most the capacity of replay_buffer"),
         ("target_update_interval",
-         agent.target_update_interval >= 1 and agent.target_update_interval % agent.update_interval == 0,
+         interval is None or (interval >= 1 and interval % agent.update_interval == 0),
          "at least 1, and a multiple of update_interval"),
         ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
         ("soft_update_tau", 0 < agent.soft_update_tau <= 1, "a number above 0, at most 1"),

@@ -10,6 +10,7 @@ from pfrl_like.distributions.parameters import detached as detached
 from pfrl_like.distributions.parameters import parameters_of as parameters_of
 from pfrl_like.distributions.parameters import with_parameters as with_parameters
 from pfrl_like.distributions.product_of_categoricals import ProductOfCategoricals as ProductOfCategoricals
+from pfrl_like.distributions.rows import rows_of as rows_of
 from pfrl_like.distributions.sampling import rsample_with_log_prob as rsample_with_log_prob
 from pfrl_like.distributions.squashed_gaussian import SquashedGaussian as SquashedGaussian
 from pfrl_like.utils.mode_of_distribution import mode_of_distribution as mode_of_distribution

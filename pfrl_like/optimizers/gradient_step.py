@@ -31,22 +31,25 @@ class GradientStep:
     Args:
         optimizer: The user's optimiser; learning rate and the like are read from its `param_groups` at every step.
         max_grad_norm: Largest L2 norm of the whole gradient, None for no clipping.
+        own_only: Compute gradients of this optimiser's parameters alone, where losses also depend on those of others.
 
     Raises:
         NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
             state stay as they were. On a GPU it is raised up to 100 calls later, the bad updates having been skipped.
     """
 
-    def __init__(self, optimizer: Optimizer, max_grad_norm: float | None = None) -> None:
+    def __init__(self, optimizer: Optimizer, max_grad_norm: float | None = None, own_only: bool = False) -> None:
         self.optimizer = optimizer
         self.max_grad_norm = max_grad_norm
+        self.own_only = own_only
         self._calls = 0
         self._device: torch.device | None = None
         self._flushes = flushes_denormals()
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"optimizer": self.optimizer, "max_grad_norm": self.max_grad_norm}  # a copy caches its own parameters
+        names = ("optimizer", "max_grad_norm", "own_only")
+        return {name: getattr(self, name) for name in names}  # a copy caches its own parameters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         GradientStep.__init__(self, **state)
@@ -63,12 +66,13 @@ class GradientStep:
                 and (optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks)
             )
             or (self._frozen and any(param.requires_grad for param in self._frozen))
+            or (self.own_only and not all(param.requires_grad for param in self.params))
         ):
             self._prepare()
         params = self.params
         for param in params:
             param.grad = None
-        _run_backward((loss,), (self.one,), False, False, (), allow_unreachable=True, accumulate_grad=True)
+        _run_backward((loss,), (self.one,), False, False, self._inputs, allow_unreachable=True, accumulate_grad=True)
         grads = [param.grad for param in params]
         if self.on_gpu:
             self._step_on_gpu(loss, grads)
@@ -122,6 +126,7 @@ class GradientStep:
         params = [param for group in optimizer.param_groups for param in group["params"]]
         self.params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
+        self._inputs = tuple(self.params) if self.own_only else ()
         if not self.params:
             raise ValueError("optimizer holds no parameter that requires a gradient")
         device = self.params[0].device

@@ -1,0 +1,55 @@
+"""Of several critics' values of one action the least."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value.discrete import DiscreteActionValue
+from pfrl_like.action_value.distributional import DistributionalDiscreteActionValue
+from pfrl_like.action_value.fully_parametrized import FullyParametrizedActionValue
+from pfrl_like.action_value.implicit_quantile import ImplicitQuantileActionValue
+from pfrl_like.action_value.quantile import QuantileDiscreteActionValue
+
+
+def least_of(values: Sequence[Any]) -> Any:
+    """For each state the whole value, or distribution, of the critic whose mean is least (arXiv:1802.09477, eq. 10).
+
+    Args:
+        values: What critics say of one action in each of B states, of the same form all; `q_values` are [B, 1].
+
+    Returns:
+        A value of that form.
+
+    Raises:
+        TypeError: If the forms differ.
+    """
+    first = values[0]
+    if len(values) == 1:
+        return first
+    if any(type(value) is not type(first) for value in values):
+        names = ", ".join(type(value).__name__ for value in values)
+        raise TypeError(f"the critics give {names}, of which none can be the least: expected the same for all")
+    means = torch.stack([value.q_values for value in values])  # [C, B, 1]
+    if type(first) is DiscreteActionValue:
+        return DiscreteActionValue(means.amin(0))
+    index = means.squeeze(2).argmin(0)
+
+    def chosen(tensors: list[Tensor]) -> Tensor:
+        return torch.stack(tensors)[index, torch.arange(len(index), device=index.device)]
+
+    if isinstance(first, DistributionalDiscreteActionValue):
+        return DistributionalDiscreteActionValue(chosen([value.q_dist for value in values]), first.z_values)
+    if isinstance(first, QuantileDiscreteActionValue):
+        return QuantileDiscreteActionValue(chosen([value.quantiles for value in values]))
+    if not isinstance(first, ImplicitQuantileActionValue):
+        raise TypeError(f"a {type(first).__name__} cannot be compared with others by its mean")
+
+    def quantile_function(_: Tensor, taus: Tensor) -> Tensor:
+        return chosen([value.quantile_function(value.features, taus) for value in values])
+
+    if isinstance(first, FullyParametrizedActionValue):
+        masses = chosen([value.masses for value in values])
+        return FullyParametrizedActionValue(first.features, quantile_function, masses, first.entropy_coeff)
+    return ImplicitQuantileActionValue(first.features, quantile_function, first.thresholds)

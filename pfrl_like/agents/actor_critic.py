@@ -1,0 +1,235 @@
+"""What agents with a replay buffer, a policy and critics of state and action have in common."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.critics import critic_loss
+from pfrl_like.agents.off_policy_agent import OffPolicyAgent
+from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import half_square
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.copy_param import frozen_copy
+from pfrl_like.utils.spaces import space_kind
+
+#: Descends on a loss with the optimiser of this name.
+Step = Callable[[str, Tensor], None]
+
+
+class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
+    """Base of agents that learn critics from replay, and a policy from the critics.
+
+    An algorithm says what the critics bootstrap from (`bootstrap`) and how the policy follows them
+    (`improve_policy`). Importance weights count in all losses, those of the policy included.
+
+    Args:
+        policy: Module from observations to distributions of actions.
+        critics: The critics, by the attribute that they become; beside each stands its target, `target_` and the name.
+        optimizers: By the attribute that they become: the policy's, those of the critics, those of `further` modules.
+        replay_buffer: This and the others are as in `DQN`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training, given a sample of the policy.
+        further: Other modules that learn, by attribute.
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        policy_update_delay: Updates of the critics for each one of the policy.
+        schedule: As of `OffPolicyAgent`.
+    """
+
+    acting_attributes = ("policy", "policy_updates")
+    averaged_rows: tuple[str, ...] = ()
+    averaged_updates: tuple[str, ...] = ()
+    #: What `get_statistics` gives, in this order.
+    reported: tuple[str, ...] = ("n_updates",)
+    #: Loss of one TD error, for critics that give plain numbers.
+    elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
+    #: Whether the policy has a target, too.
+    has_target_policy: bool = True
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        critics: Mapping[str, nn.Module],
+        optimizers: Mapping[str, torch.optim.Optimizer],
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Any,
+        *,
+        further: Mapping[str, nn.Module] | None = None,
+        burnin_action_func: Callable[[], Any] | None,
+        act_deterministically: bool,
+        policy_update_delay: int = 1,
+        **schedule: Any,
+    ) -> None:
+        check_counts(policy_update_delay=policy_update_delay)
+        further = further or {}
+        self.critic_names = tuple(critics)
+        self.averaged_rows = (*(f"q{i}" for i in range(1, len(critics) + 1)), *self.averaged_rows)
+        self.averaged_updates = (*(f"{name}_loss" for name in critics), *self.averaged_updates)
+        self.policy_update_delay = policy_update_delay
+        self.burnin_action_func = burnin_action_func
+        self.act_deterministically = act_deterministically
+        modules = {"policy": policy, **critics, **further}
+        super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
+        for name, part in {**modules, **optimizers}.items():
+            setattr(self, name, part)
+        self.target_attributes = (*(("policy",) if self.has_target_policy else ()), *critics)
+        for name in self.target_attributes:
+            setattr(self, f"target_{name}", frozen_copy(modules[name]))
+        targets = [f"target_{name}" for name in self.target_attributes]
+        self.saved_attributes = (*modules, *targets, *optimizers)
+        self._policy_optimizer, *self._critic_optimizers = [*optimizers][: 1 + len(critics)]
+        self.policy_updates = Count()
+
+    # How an algorithm differs
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """The value that the critics bootstrap from, an action value of one action, and the rewards before it, [N]."""
+        raise NotImplementedError
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on the policy's loss, and those that follow from it; returns statistics."""
+        raise NotImplementedError
+
+    def targets_are_due(self, with_policy: bool) -> bool:
+        """Whether the targets move after this update, of an agent that `moves_its_targets`."""
+        return True
+
+    # Learning
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The critics' step, and the policy's if it is its turn."""
+        with_policy = (self.optim_t + 1) % self.policy_update_delay == 0
+        td_error, stats = self.improve(batch, self._descend, with_policy)
+        if with_policy:
+            self.policy_updates.count += 1
+        if self.moves_its_targets and self.targets_are_due(with_policy):
+            self.sync_target_network()
+        return td_error, stats
+
+    def improve(self, batch: Batch, step: Step, with_policy: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """All descents of one update, in order; returns the TD errors [N] and statistics.
+
+        Args:
+            batch: Minibatch of features.
+            step: Descends on a loss.
+            with_policy: Whether the policy learns as well.
+        """
+        with torch.no_grad():
+            next_value, reward = self.bootstrap(batch)
+        found = [
+            critic_loss(
+                getattr(self, name), batch, next_value, reward,
+                elementwise=self.elementwise, accumulator=self.batch_accumulator,
+            )
+            for name in self.critic_names
+        ]  # fmt: skip
+        for optimizer, (loss, _, _) in zip(self._critic_optimizers, found, strict=True):
+            step(optimizer, loss)
+        losses, errors, values = zip(*found, strict=True)
+        stats = {"loss": sum(loss.detach() for loss in losses)}
+        stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self.critic_names, losses, strict=True)}
+        stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
+        if with_policy:
+            stats |= self.improve_policy(batch, step)
+        # How wrong a row is: by its only critic, or on the average of several.
+        td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
+        return td_error, stats
+
+    def _descend(self, optimizer: str, loss: Tensor) -> None:
+        self.gradient_steps[optimizer](loss)
+
+    @property
+    def critics(self) -> list[Any]:
+        """The critics."""
+        return [getattr(self, name) for name in self.critic_names]
+
+    @property
+    def target_critics(self) -> list[Any]:
+        """Their targets."""
+        return [getattr(self, f"target_{name}") for name in self.critic_names]
+
+    # Progress
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
+        known = {**dict(super().get_statistics()), **self.further_statistics()}
+        return [(name, known[name]) for name in self.reported]
+
+    def further_statistics(self) -> dict[str, Any]:
+        """Statistics that are no means."""
+        return {}
+
+    @property
+    def n_policy_updates(self) -> int:
+        """Updates of the policy."""
+        return int(self.policy_updates.count)
+
+    @property
+    def burning_in(self) -> bool:
+        """Whether the policy has not learnt yet."""
+        return self.n_policy_updates == 0
+
+    def _counters(self) -> dict[str, int]:
+        return {**super()._counters(), "n_policy_updates": self.n_policy_updates}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        super().restore_state(state)
+        self.policy_updates.count.fill_(state.get("n_policy_updates", self.n_policy_updates))
+
+    # Environments
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment in which the policy cannot act.
+
+        Raises:
+            TypeError: If the policy gives something else than a distribution, or actions are not continuous.
+            ValueError: If actions have another shape, or observations do not fit.
+        """
+        distribution = self.probe(observation_space)
+        if distribution is None or action_space is None:
+            return
+        if not isinstance(distribution, self.value_type):
+            raise wrong_value(distribution, self.value_type, "policy")
+        if space_kind(action_space) != "box":
+            raise TypeError(
+                f"{type(self).__name__} has continuous actions, but the environment has {action_space}; use "
+                "DiscreteSAC, or an agent of DQN's family"
+            )
+        if tuple(distribution.event_shape) != action_space.shape:
+            raise ValueError(
+                f"policy gives actions of shape {tuple(distribution.event_shape)}, the environment has "
+                f"{action_space.shape}"
+            )
+
+
+def numbered(
+    q_funcs: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]
+) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+    """Critics and their optimisers under the names q_func1, q_func1_optimizer, ...
+
+    Raises:
+        ValueError: If there are not as many of these as of those, or none.
+    """
+    if len(q_funcs) != len(optimizers) or not q_funcs:
+        raise ValueError(f"there are {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one for each")
+    names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
+    named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers, strict=True)}
+    return dict(zip(names, q_funcs, strict=True)), named
+
+
+class Count(nn.Module):
+    """A number that travels with the parameters to actors in other processes."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))

@@ -1,0 +1,130 @@
+"""What actor-critics ask of their networks: values of actions under critics of any form, distributions of a policy.
+
+A critic is called as `critic((obs, action))` and gives numbers, [N, 1], or an action value of one action: quantiles
+[N, n, 1], probabilities of atoms [N, 1, n], ... The batch may hold sequences. A recurrent critic then has a memory of
+the actions that were taken: the value of another action is asked for at the end of the history that really was.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.agents.acting import wrong_value
+from pfrl_like.batch import Batch, map_nested
+from pfrl_like.distributions import masked, rows_of
+from pfrl_like.functions.losses import half_square, weighted_mean
+from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.recurrent import batch_sizes_of, is_recurrent, map_recurrent_state, one_step_forward, sequence_outputs
+
+
+def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
+    """The policy's distributions in every row's state, or in the `next` ones; forbidden actions are left out."""
+    obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
+    if batch.lengths is None:
+        distribution = call(policy, obs)
+    else:
+        state = batch.next_recurrent_state if next else batch.recurrent_state
+        distribution = sequence_outputs(policy, obs, state, batch.lengths)
+    distribution = distribution if mask is None else masked(distribution, mask)
+    return distribution if batch.next_row is None or not next else rows_of(distribution, batch.next_row)
+
+
+def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: bool = False) -> Any:
+    """Value of one action in every row's state, or in the `next` one.
+
+    Args:
+        critic: The critic.
+        batch: Transitions or sequences.
+        action: The actions, [N, ...]; None for those of the batch, to which the critic's memory is tuned.
+        next: Whether the actions are chosen in the next states.
+
+    Returns:
+        An action value of one action, which has the number 0.
+    """
+    obs = batch.next_obs if next else batch.obs
+    if next and batch.next_row is not None:
+        obs = map_nested(lambda leaf: leaf[batch.next_row], obs)
+    if batch.lengths is None or not is_recurrent(critic):
+        return _checked(call(critic, (obs, batch.action if action is None else action)))
+    if action is None:
+        return _checked(sequence_outputs(critic, (obs, batch.action), None, batch.lengths))
+    history = _histories(critic, batch, after=next)
+    if next and batch.next_row is not None:
+        history = map_recurrent_state(lambda state: state[:, batch.next_row], history)
+    return _checked(one_step_forward(critic, (obs, action), history)[0])
+
+
+@torch.no_grad()
+def _histories(critic: Any, batch: Batch, after: bool) -> Any:
+    """The critic's state before each row, or after it, as the state of N sequences; None if all are initial."""
+    assert batch.lengths is not None
+    state, start, states = None, 0, []
+    for size in batch_sizes_of(batch.lengths).tolist():
+        rows = slice(start, start + size)
+        before = map_recurrent_state(lambda part: part[:, :size].contiguous(), state)
+        _, state = one_step_forward(critic, map_nested(lambda leaf: leaf[rows], (batch.obs, batch.action)), before)
+        states.append(state if after else before)
+        start += size
+    if states[0] is None:
+        states[0] = map_recurrent_state(lambda part: torch.zeros_like(part[:, :1]).expand(-1, int(len(batch.lengths)), -1), state)
+    return _joined(states)
+
+
+def _joined(states: Sequence[Any]) -> Any:
+    if isinstance(states[0], tuple):
+        return tuple(_joined(parts) for parts in zip(*states, strict=True))
+    return torch.cat(list(states), dim=1)
+
+
+def mean_value(value: Any) -> Tensor:
+    """Q(s, a) of an action value of one action, [N]."""
+    mean: Tensor = value.q_values.squeeze(1)
+    return mean
+
+
+def critic_loss(
+    critic: Any,
+    batch: Batch,
+    next_value: Any,
+    reward: Tensor | None = None,
+    *,
+    elementwise: Callable[[Tensor], Tensor] = half_square,
+    accumulator: str = "mean",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss of a critic against `reward + discount * next_value`.
+
+    Args:
+        critic: The critic.
+        batch: Transitions or sequences.
+        next_value: Value of one action in each next state; takes no gradient.
+        reward: In place of the batch's, [N].
+        elementwise: Loss of one TD error, for critics that give plain numbers; the others have their own.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+    """
+    value = value_of(critic, batch)
+    reward = batch.reward if reward is None else reward
+    only = torch.zeros_like(reward, dtype=torch.int64)
+    loss, td_error, mean = value.td_loss(only, reward, batch.discount, next_value, only, elementwise)
+    return weighted_mean(loss, batch.weight, accumulator), td_error, mean
+
+
+def _checked(output: Any) -> Any:
+    """What a critic gave, as an action value.
+
+    Raises:
+        ValueError: If it gave more than one number for each row.
+        TypeError: If it gave something else.
+    """
+    if not isinstance(output, Tensor):
+        if not isinstance(output, DiscreteActionValue):
+            raise wrong_value(output, DiscreteActionValue, "a critic")
+        return output
+    if output.ndim > 2 or output.shape[1:] not in {(), (1,)}:
+        raise ValueError(f"a critic gives numbers of shape {tuple(output.shape)}, expected one for each row, [N, 1]")
+    return DiscreteActionValue(output.reshape(-1, 1))

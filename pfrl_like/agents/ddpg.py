@@ -1,0 +1,172 @@
+"""Deep Deterministic Policy Gradient (Lillicrap et al. 2015, arXiv:1509.02971), and SVG(0) (arXiv:1510.09142)."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic, Step
+from pfrl_like.agents.critics import distribution_of, mean_value, value_of
+from pfrl_like.batch import Batch
+from pfrl_like.explorer import Explorer
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.fixed import Fixed
+
+
+def square(error: Tensor) -> Tensor:
+    """error**2, in any shape."""
+    return error * error
+
+
+def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
+    """Q'(s', a') with a' drawn from the target policy (arXiv:1509.02971, Algorithm 1; a' = mu'(s') if it is certain)."""
+    next_action = distribution_of(target_policy, batch, next=True).sample()
+    return value_of(target_q_function, batch, next_action, next=True)
+
+
+def ddpg_policy_loss(
+    policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean"
+) -> tuple[Tensor, Tensor]:
+    """-Q(s, a) of reparametrised samples a of the policy (arXiv:1509.02971, eq. 6; arXiv:1510.09142, Algorithm 4).
+
+    Args:
+        policy: The policy, which takes the gradient.
+        q_function: The critic.
+        batch: Transitions or sequences.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and Q(s, a), [N], detached.
+    """
+    q = mean_value(value_of(q_function, batch, distribution_of(policy, batch).rsample()))
+    return weighted_mean(-q, batch.weight, accumulator), q.detach()
+
+
+class DDPG(OffPolicyActorCritic):
+    """Deep Deterministic Policy Gradient; with a Gaussian policy it is SVG(0).
+
+    Args:
+        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
+        q_func: Critic, called as `q_func((obs, action))`; it gives numbers [N, 1], or an action value of one action.
+        actor_optimizer: Optimiser of the policy.
+        critic_optimizer: Optimiser of the critic.
+        replay_buffer: As in `DQN`, like all arguments that are not named here.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training, given a sample of the policy.
+        gpu: As in `DQN`.
+        replay_start_size: As in `DQN`.
+        minibatch_size: As in `DQN`.
+        update_interval: As in `DQN`.
+        target_update_interval: As in `DQN`, for the targets of policy and critic.
+        phi: As in `DQN`.
+        target_update_method: As in `DQN`.
+        soft_update_tau: As in `DQN`.
+        n_times_update: As in `DQN`.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: As in `DQN`.
+        logger: As in `DQN`.
+        batch_states: As in `DQN`.
+        burnin_action_func: Gives the actions in training until the first update; None leaves them to the policy. In
+            actors of other processes until they get the first parameters thereafter.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        device: As in `DQN`.
+        num_steps: As in `DQN`.
+        compile: Compile the whole update, as in `DQN`.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    averaged_rows = ("q",)
+    averaged_updates = ("actor_loss", "critic_loss")
+    reported = ("average_q", "average_actor_loss", "average_critic_loss", "n_updates")
+    elementwise = staticmethod(square)
+
+    actor_optimizer: Any = Fixed()
+    critic_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func: nn.Module,
+        actor_optimizer: torch.optim.Optimizer,
+        critic_optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 50000,
+        minibatch_size: int = 32,
+        update_interval: int = 1,
+        target_update_interval: int = 10000,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        *,
+        batch_accumulator: str = "mean",
+        max_grad_norm: float | None = None,
+        act_deterministically: bool = False,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+    ) -> None:
+        super().__init__(
+            policy, {"q_func": q_func}, {"actor_optimizer": actor_optimizer, "critic_optimizer": critic_optimizer},
+            replay_buffer, gamma, explorer, burnin_action_func=burnin_action_func,
+            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
+            minibatch_size=minibatch_size, update_interval=update_interval,
+            target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
+            soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
+            episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
+            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, num_steps=num_steps,
+            compile=compile,
+        )  # fmt: skip
+        # PFRL saves both networks as one.
+        self.model = nn.ModuleList([policy, q_func])
+        self.target_model = nn.ModuleList([self.target_policy, self.target_q_func])
+        self.target_attributes = ("model",)
+        self.saved_attributes = ("model", "target_model", "actor_optimizer", "critic_optimizer")
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """`ddpg_next_value` of the targets."""
+        return ddpg_next_value(self.target_policy, self.target_q_func, batch), batch.reward
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on `ddpg_policy_loss`."""
+        loss, q = ddpg_policy_loss(self.policy, self.q_func, batch, self.batch_accumulator)
+        step("actor_optimizer", loss)
+        return {"actor_loss": loss.detach(), "q": q}
+
+    def improve(self, batch: Batch, step: Step, with_policy: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """As of `OffPolicyActorCritic`, with the critic's loss under PFRL's name."""
+        td_error, stats = super().improve(batch, step, with_policy)
+        return td_error, {**stats, "critic_loss": stats["loss"]}
+
+    @property
+    def n_updates(self) -> int:
+        """Updates."""
+        return self.optim_t
+
+    @property
+    def q_function(self) -> Any:
+        """The critic."""
+        return self.q_func
+
+    @property
+    def target_q_function(self) -> Any:
+        """Its target."""
+        return self.target_q_func

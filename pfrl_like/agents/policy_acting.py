@@ -1,0 +1,74 @@
+"""How an agent with a policy chooses actions: a sample, or the mode, and an explorer on top where there is one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from pfrl_like.agents.acting import ActingMixin
+from pfrl_like.batch import first_leaf
+from pfrl_like.distributions import masked, mode_of, rows_of
+from pfrl_like.explorer import select_actions
+
+
+class PolicyActingMixin(ActingMixin):
+    """`ActingMixin` for agents whose `policy` gives distributions of actions.
+
+    In training the action is a sample, which an explorer may change; in evaluation it is the mode, or another sample
+    if the agent does not `act_deterministically`.
+    """
+
+    acting_attributes = ("policy",)
+    acting_argument = "policy"
+    value_type = Distribution
+
+    #: In evaluation choose the mode of the distribution instead of a sample.
+    act_deterministically: bool = True
+    #: Asked in training, after the policy; None takes the sample as it is.
+    explorer: Any = None
+    #: Chooses in training, in place of the policy, while the agent is `burning_in`.
+    burnin_action_func: Callable[[], Any] | None = None
+    #: Whether nothing has been learnt yet.
+    burning_in: bool = False
+
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
+        burning_in = self.training and self.burnin_action_func is not None and self.burning_in
+        if burning_in and self.memory is None:
+            return self._burnin_actions(len(first_leaf(obs)), active)
+        distribution = self._value(obs, active)  # brings the memory of a recurrent policy up to date
+        if burning_in:
+            return self._burnin_actions(len(first_leaf(obs)), active)
+        if action_mask is not None:
+            distribution = masked(distribution, action_mask)
+        if self.act_deterministically and not self.training:
+            return mode_of(distribution).cpu().numpy()
+        actions = sample_of(distribution, active).cpu().numpy()
+        if self.explorer is None or not self.training:
+            return actions
+        return select_actions(self.explorer, self.t, actions, None, active)
+
+    def _burnin_actions(self, k: int, active: Any) -> list[Any]:
+        """One call for each environment that is active; the others repeat their last action, which is ignored."""
+        assert self.burnin_action_func is not None
+        return [
+            self.burnin_action_func() if active is None or active[i] else self.batch_last_action[i] for i in range(k)
+        ]
+
+
+def sample_of(distribution: Any, active: Any = None) -> Tensor:
+    """A sample of each row, [k, ...]; rows that are not active are zeros and cost no draw.
+
+    Args:
+        distribution: Distribution of batch shape [k].
+        active: Whether to draw, [k]; None for everywhere.
+    """
+    if active is None or np.all(active):
+        sample: Tensor = distribution.sample()
+        return sample
+    rows = torch.from_numpy(np.flatnonzero(active))
+    some = rows_of(distribution, rows).sample()
+    return some.new_zeros(len(active), *some.shape[1:]).index_copy(0, rows.to(some.device), some)

@@ -1,0 +1,282 @@
+"""Soft Actor-Critic (Haarnoja et al. 2018, arXiv:1801.01290 and arXiv:1812.05905)."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from pfrl_like.action_value import least_of
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic, Step, numbered
+from pfrl_like.agents.critics import distribution_of, mean_value, value_of
+from pfrl_like.batch import Batch
+from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
+from pfrl_like.explorers import Greedy
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.contexts import evaluating_readers, ignores_training
+from pfrl_like.utils.fixed import Fixed
+
+
+@ignores_training
+class TemperatureHolder(nn.Module):
+    """A temperature that is learnt, by its logarithm.
+
+    Args:
+        initial_log_temperature: Logarithm of the first value.
+    """
+
+    def __init__(self, initial_log_temperature: float = 0.0) -> None:
+        super().__init__()
+        self.log_temperature = nn.Parameter(torch.tensor(initial_log_temperature, dtype=torch.float32))
+
+    def forward(self) -> Tensor:
+        """The temperature, a scalar."""
+        return self.log_temperature.exp()
+
+
+def soft_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch) -> tuple[Any, Tensor]:
+    """What a soft value in the next states is made of (arXiv:1812.05905, eq. 3 and section 6).
+
+    Args:
+        policy: The policy, from which the next actions are drawn.
+        target_critics: The critics' targets.
+        batch: Transitions or sequences.
+
+    Returns:
+        Least value of the next actions, an action value of one action, and their log-probabilities, [N].
+    """
+    next_action, log_prob = _sample(policy, batch, next=True)[1:]
+    return least_of([value_of(critic, batch, next_action, next=True) for critic in target_critics]), log_prob
+
+
+def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> Tensor:
+    """Rewards with the entropy of the next state in them, [N]: `reward - discount * temperature * log_prob`.
+
+    Added to `discount * Q(s', a')` it is the soft target, for critics of any form (arXiv:1812.05905, eq. 2 and 3).
+    """
+    return torch.addcmul(batch.reward, batch.discount, temperature * log_prob, value=-1)
+
+
+def sac_policy_loss(
+    policy: Any, critics: Sequence[Any], batch: Batch, temperature: Tensor | float, accumulator: str = "mean"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """temperature * log_prob(a) - min Q(s, a) of reparametrised samples a of the policy (arXiv:1812.05905, eq. 7).
+
+    Args:
+        policy: The policy, which takes the gradient.
+        critics: The critics.
+        batch: Transitions or sequences.
+        temperature: Weight of the entropy; takes no gradient.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and detached: log_prob(a), [N], and the entropy, [N].
+    """
+    distribution, action, log_prob = _sample(policy, batch)
+    q = mean_value(value_of(critics[0], batch, action))
+    for critic in critics[1:]:
+        q = torch.minimum(q, mean_value(value_of(critic, batch, action)))
+    loss = weighted_mean(temperature * log_prob - q, batch.weight, accumulator)
+    return loss, log_prob.detach(), _entropy(distribution, log_prob).detach()
+
+
+def temperature_loss(
+    temperature: Tensor, log_prob: Tensor, entropy_target: float, weight: Tensor | None = None, accumulator: str = "mean"
+) -> Tensor:
+    """-temperature * (log_prob + entropy_target), a scalar (arXiv:1812.05905, eq. 18).
+
+    Args:
+        temperature: The temperature, which takes the gradient.
+        log_prob: Log-probabilities of the policy's actions, [N].
+        entropy_target: Entropy that the policy should have.
+        weight: Importance weights, [N].
+        accumulator: "mean" or "sum" over the rows.
+    """
+    return weighted_mean(-temperature * (log_prob + entropy_target), weight, accumulator)
+
+
+def _sample(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
+    """The policy's distributions, samples of them, and log-probabilities of these, [N].
+
+    Raises:
+        ValueError: If the log-probabilities have another shape.
+    """
+    distribution = distribution_of(policy, batch, next=next)
+    action, log_prob = rsample_with_log_prob(distribution)
+    if log_prob.ndim != 1:
+        raise ValueError(
+            f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
+            "wrap it in torch.distributions.Independent"
+        )
+    return distribution, action, log_prob
+
+
+def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
+    """Entropy of each row, [N], by what was drawn where a formula is missing or costs as much as the update."""
+    if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
+        return -log_prob
+    entropy: Tensor = distribution.entropy()
+    return entropy
+
+
+class SoftActorCritic(OffPolicyActorCritic):
+    """Soft Actor-Critic.
+
+    Args:
+        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
+        q_func2: Second critic.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic.
+        replay_buffer: As in `TD3`, like all arguments that are not named here.
+        gamma: As in `TD3`.
+        gpu: As in `TD3`.
+        replay_start_size: As in `TD3`.
+        minibatch_size: As in `TD3`.
+        update_interval: As in `TD3`.
+        phi: As in `TD3`.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: As in `TD3`, also for the gradient of the temperature.
+        logger: As in `TD3`.
+        batch_states: As in `TD3`.
+        burnin_action_func: As in `TD3`.
+        initial_temperature: First temperature, positive; the only one without an `entropy_target`, when it may be 0.
+        entropy_target: Entropy that the policy is held at by learning the temperature; minus the number of actions is
+            usual. None keeps the temperature.
+        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: As in `TD3`.
+        further_q_func_optimizers: As in `TD3`.
+        n_times_update: As in `TD3`.
+        batch_accumulator: As in `TD3`.
+        recurrent: As in `TD3`.
+        episodic_update_len: As in `TD3`.
+        device: As in `TD3`.
+        num_steps: As in `TD3`.
+        compile: As in `TD3`.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    averaged_rows = ("entropy",)
+    reported = (
+        "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "n_updates", "average_entropy",
+        "temperature",
+    )  # fmt: skip
+    moves_its_targets = True
+    has_target_policy = False
+
+    policy_optimizer: Any = Fixed()
+    q_func1_optimizer: Any = Fixed()
+    q_func2_optimizer: Any = Fixed()
+    temperature_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        initial_temperature: float = 1.0,
+        entropy_target: float | None = None,
+        temperature_optimizer_lr: float | None = None,
+        act_deterministically: bool = True,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+    ) -> None:
+        critics, optimizers = numbered(
+            [q_func1, q_func2, *further_q_funcs], [q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers]
+        )
+        self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
+        holder, temperature_optimizer = make_temperature(
+            initial_temperature, entropy_target, temperature_optimizer_lr
+        )
+        super().__init__(
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **temperature_optimizer},
+            replay_buffer, gamma, Greedy(), further=holder, burnin_action_func=burnin_action_func,
+            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
+            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
+            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
+            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
+            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+        )  # fmt: skip
+        if not holder:
+            self.temperature_holder = self.temperature_optimizer = None
+
+    @property
+    def temperature(self) -> float:
+        """Weight of the entropy."""
+        return float(self._temperature())
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """`soft_next_value` of the targets, and `soft_reward`."""
+        with evaluating_readers(self.policy):
+            next_value, log_prob = soft_next_value(self.policy, self.target_critics, batch)
+        return next_value, soft_reward(batch, log_prob, self._temperature())
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on `sac_policy_loss`, and on `temperature_loss` if the temperature is learnt."""
+        accumulator = self.batch_accumulator
+        loss, log_prob, entropy = sac_policy_loss(self.policy, self.critics, batch, self._temperature(), accumulator)
+        step("policy_optimizer", loss)
+        if self.temperature_holder is not None:
+            temperature = self.temperature_holder()
+            step("temperature_optimizer", temperature_loss(temperature, log_prob, self.entropy_target, batch.weight, accumulator))
+        return {"policy_loss": loss.detach(), "entropy": entropy}
+
+    def further_statistics(self) -> dict[str, Any]:
+        """Number of updates and temperature."""
+        return {"n_updates": self.n_policy_updates, "temperature": self.temperature}
+
+    def _temperature(self) -> Any:
+        return self.initial_temperature if self.temperature_holder is None else self.temperature_holder().detach()
+
+
+def make_temperature(
+    initial: float, entropy_target: float | None, lr: float | None
+) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+    """The temperature and its optimiser, by their names; nothing if there is no `entropy_target`.
+
+    Raises:
+        ValueError: If the temperature is negative, or zero although it is learnt.
+    """
+    if not (0 < initial < math.inf or initial == 0 and entropy_target is None):
+        expected = "a number of at least 0" if entropy_target is None else "a positive number"
+        raise ValueError(f"initial_temperature is {initial!r}, expected {expected}")
+    if entropy_target is None:
+        return {}, {}
+    holder = TemperatureHolder(math.log(initial))
+    optimizer = torch.optim.Adam(holder.parameters(), **({} if lr is None else {"lr": lr}))
+    return {"temperature_holder": holder}, {"temperature_optimizer": optimizer}

@@ -1,0 +1,177 @@
+"""Twin Delayed Deep Deterministic Policy Gradient (Fujimoto et al. 2018, arXiv:1802.09477)."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.action_value import least_of
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic, Step, numbered
+from pfrl_like.agents.critics import distribution_of, value_of
+from pfrl_like.agents.ddpg import ddpg_policy_loss, square
+from pfrl_like.batch import Batch
+from pfrl_like.explorer import Explorer
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.fixed import Fixed
+
+
+def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
+    """Actions in [-1, 1] with Gaussian noise of scale 0.2, cut off at 0.5 (arXiv:1802.09477, eq. 14, section 6.1)."""
+    noise = torch.clamp(0.2 * torch.randn_like(batch_action), -0.5, 0.5)
+    return torch.clamp(batch_action + noise, -1, 1)
+
+
+def td3_next_value(
+    target_policy: Any, target_critics: Sequence[Any], batch: Batch, smoothing: Callable[[Tensor], Tensor]
+) -> Any:
+    """Least value of the target policy's action, with noise on it, under the target critics.
+
+    (arXiv:1802.09477, Algorithm 1.)
+
+    Args:
+        target_policy: The policy's target.
+        target_critics: The critics' targets.
+        batch: Transitions or sequences.
+        smoothing: Puts noise on a batch of actions.
+
+    Returns:
+        An action value of one action for each row.
+    """
+    next_action = smoothing(distribution_of(target_policy, batch, next=True).sample())
+    return least_of([value_of(critic, batch, next_action, next=True) for critic in target_critics])
+
+
+class TD3(OffPolicyActorCritic):
+    """Twin Delayed Deep Deterministic Policy Gradient.
+
+    Args:
+        policy: As in `DDPG`, like all arguments that are not named here.
+        q_func1: First critic, which the policy follows.
+        q_func2: Second critic.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic.
+        replay_buffer: As in `DDPG`.
+        gamma: As in `DDPG`.
+        explorer: As in `DDPG`.
+        gpu: As in `DDPG`.
+        replay_start_size: As in `DDPG`.
+        minibatch_size: As in `DDPG`.
+        update_interval: As in `DDPG`.
+        phi: As in `DDPG`.
+        soft_update_tau: How far the targets move after each update of the policy, in (0, 1].
+        n_times_update: As in `DDPG`.
+        max_grad_norm: As in `DDPG`.
+        logger: As in `DDPG`.
+        batch_states: As in `DDPG`.
+        burnin_action_func: Gives the actions in training until the policy has learnt once; as in `DDPG`.
+        policy_update_delay: Updates of the critics for each one of the policy and the targets.
+        target_policy_smoothing_func: Puts noise on a batch of the target policy's actions.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        batch_accumulator: As in `DDPG`.
+        recurrent: As in `DDPG`.
+        episodic_update_len: As in `DDPG`.
+        act_deterministically: As in `DDPG`.
+        device: As in `DDPG`.
+        num_steps: As in `DDPG`.
+        compile: As in `DDPG`.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    averaged_updates = ("policy_loss",)
+    reported = (
+        "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "average_policy_loss",
+        "policy_n_updates", "q_func_n_updates",
+    )  # fmt: skip
+    elementwise = staticmethod(square)
+    moves_its_targets = True
+
+    policy_optimizer: Any = Fixed()
+    q_func1_optimizer: Any = Fixed()
+    q_func2_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        n_times_update: int = 1,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        policy_update_delay: int = 2,
+        target_policy_smoothing_func: Callable[[Tensor], Tensor] = default_target_policy_smoothing_func,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        act_deterministically: bool = False,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+    ) -> None:
+        critics, optimizers = numbered(
+            [q_func1, q_func2, *further_q_funcs], [q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers]
+        )
+        super().__init__(
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, explorer,
+            burnin_action_func=burnin_action_func, act_deterministically=act_deterministically,
+            policy_update_delay=policy_update_delay, gpu=gpu, device=device, replay_start_size=replay_start_size,
+            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
+            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
+            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
+            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+        )  # fmt: skip
+        self.target_policy_smoothing_func = target_policy_smoothing_func
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """`td3_next_value` of the targets."""
+        smoothing = self.target_policy_smoothing_func
+        return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on `ddpg_policy_loss` of the first critic."""
+        loss, _ = ddpg_policy_loss(self.policy, self.q_func1, batch, self.batch_accumulator)
+        step("policy_optimizer", loss)
+        return {"policy_loss": loss.detach()}
+
+    def targets_are_due(self, with_policy: bool) -> bool:
+        """The targets move when the policy has."""
+        return with_policy
+
+    def further_statistics(self) -> dict[str, Any]:
+        """Numbers of updates."""
+        return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
+
+    @property
+    def policy_n_updates(self) -> int:
+        """Updates of the policy."""
+        return self.n_policy_updates
+
+    @property
+    def q_func_n_updates(self) -> int:
+        """Updates of the critics."""
+        return self.optim_t
