@@ -1,7 +1,7 @@
 """`Batch`: the one form in which experience reaches a learning step."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,16 @@ def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(map_nested(function, item) for item in value)
     return function(value)
+
+
+def concatenate_nested(parts: Sequence[Any]) -> Any:
+    """Tensors [m, ...], nested alike in dicts and tuples, one after the other; None stays None."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        return {key: concatenate_nested([part[key] for part in parts]) for key in first}
+    if isinstance(first, tuple | list):
+        return tuple(concatenate_nested([part[i] for part in parts]) for i in range(len(first)))
+    return None if first is None else torch.cat(list(parts))
 
 
 def first_leaf(nested: Any) -> Any:
@@ -82,6 +92,18 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.reward)
+
+    def required(self, *names: str) -> list[Tensor]:
+        """Fields that may be None, but not here.
+
+        Raises:
+            ValueError: If one of them is None.
+        """
+        fields = [getattr(self, name) for name in names]
+        if any(field is None for field in fields):
+            lacking = [name for name, field in zip(names, fields, strict=True) if field is None]
+            raise ValueError(f"batch lacks {', '.join(lacking)}, which is learnt from")
+        return fields
 
     def replace(self, **changes: Any) -> "Batch":
         """A copy with some fields changed."""

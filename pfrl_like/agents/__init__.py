@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, NoReturn
 
+from pfrl_like.agents.a2c import A2C as A2C
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
@@ -14,13 +15,17 @@ from pfrl_like.agents.dqn import DQN as DQN
 from pfrl_like.agents.fqf import FQF as FQF
 from pfrl_like.agents.iqn import IQN as IQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent as OnPolicyAgent
 from pfrl_like.agents.pal import PAL as PAL
+from pfrl_like.agents.ppo import PPO as PPO
 from pfrl_like.agents.qr_dqn import QRDQN as QRDQN
+from pfrl_like.agents.reinforce import REINFORCE as REINFORCE
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic as SoftActorCritic
 from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor
 from pfrl_like.agents.td3 import TD3 as TD3
+from pfrl_like.agents.trpo import TRPO as TRPO
 
-_NOT_YET = frozenset(["A2C", "A3C", "ACER", "PPO", "REINFORCE", "SAC", "TRPO"])
+_NOT_YET = frozenset(["A3C", "ACER", "SAC"])
 
 if not TYPE_CHECKING:  # for which every name would be there
 

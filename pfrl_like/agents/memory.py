@@ -118,3 +118,11 @@ def _batch_size(nested: Any, axis: int = 1) -> int:
     sizes: list[int] = []
     map_nested(lambda leaf: sizes.append(leaf.shape[axis]), nested)
     return sizes[0] if sizes else -1
+
+
+def batch_first(state: Any, like: Any) -> Any:
+    """A recurrent state with the batch as the first axis; zeros like another state in place of None."""
+    if isinstance(like, tuple):
+        parts = (None,) * len(like) if state is None else state
+        return tuple(batch_first(part, other) for part, other in zip(parts, like, strict=True))
+    return (torch.zeros_like(like) if state is None else state).movedim(1, 0)

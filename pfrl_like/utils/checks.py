@@ -143,6 +143,12 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
     _check_structure(space, action, name, _check_acted_array if bounds else _check_unbounded_array)
 
 
+def unequal_lengths(**columns: Any) -> ValueError:
+    """The error of columns of which each should hold one value for every environment."""
+    lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
+    return ValueError(f"one of each is needed for every environment, but the lengths are: {lengths}")
+
+
 def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bounds: bool = True) -> None:
     """The same for the actions of `n` environments: an array [n, ...] or a sequence of length n."""
     if len(actions) != n:

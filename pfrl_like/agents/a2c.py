@@ -1,0 +1,144 @@
+"""Advantage actor-critic in several environments at once (Mnih et al. 2016, arXiv:1602.01783, without threads)."""
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.agents.minibatches import everything
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
+from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.rollout import Episodes
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+
+
+def a2c_loss(
+    model: Any, batch: Batch, *, pi_loss_coef: float = 1.0, v_loss_coef: float = 0.5, entropy_coeff: float = 0.01
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss of the steps of a rollout (arXiv:1602.01783, section 4, with the sign turned round).
+
+    Args:
+        model: Module from observations to (distribution of actions, values [N, 1]).
+        batch: Steps with `advantage` and `returns`.
+        pi_loss_coef: Weight of the policy's loss, the mean of -A log pi(a | s).
+        v_loss_coef: Weight of the loss of the values, the mean of squared errors.
+        entropy_coeff: Weight of the entropy.
+
+    Returns:
+        The scalar loss, and detached: "actor_loss", "value" and "entropy", means over the rows.
+    """
+    distribution, value = policy_and_value(model, batch)
+    advantage, returns = batch.required("advantage", "returns")
+    actor_loss = -weighted_mean(distribution.log_prob(batch.action) * advantage, batch.weight)
+    value_loss = weighted_mean((returns - value).square(), batch.weight)
+    entropy = weighted_mean(distribution.entropy(), batch.weight)
+    loss = pi_loss_coef * actor_loss + v_loss_coef * value_loss - entropy_coeff * entropy
+    stats = {"actor_loss": actor_loss, "value": value.mean(), "entropy": entropy}
+    return loss, {name: number.detach() for name, number in stats.items()}
+
+
+class A2C(OnPolicyAgent):
+    """Advantage actor-critic agent.
+
+    Args:
+        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
+        optimizer: Optimiser of the model's parameters.
+        gamma: Discount factor per step.
+        num_processes: Environments whose steps make up an update: it comes after `update_steps * num_processes` steps
+            of all environments together.
+        gpu: CUDA device index; None or negative means the CPU.
+        update_steps: Steps of each environment between updates.
+        phi: Feature extractor applied to each observation once, when it is acted on.
+        pi_loss_coef: Weight of the loss of the policy.
+        v_loss_coef: Weight of the loss of the values.
+        entropy_coeff: Weight of the entropy bonus.
+        use_gae: Generalised advantage estimates instead of those of as many steps as there are.
+        tau: Lambda of these estimates.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        average_actor_loss_decay: How much of the reported mean of the policy's loss an update leaves.
+        average_entropy_decay: The same for the entropy.
+        average_value_decay: The same for the predicted values.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        device: Device as text or `torch.device`, instead of `gpu`.
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        logger: Told of updates that were refused.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
+
+    average_actor_loss: float
+    average_value: float
+    average_entropy: float
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        gamma: float,
+        num_processes: int,
+        gpu: int | None = None,
+        update_steps: int = 5,
+        phi: Callable[[Any], Any] | None = lambda x: x,
+        pi_loss_coef: float = 1.0,
+        v_loss_coef: float = 0.5,
+        entropy_coeff: float = 0.01,
+        use_gae: bool = False,
+        tau: float = 0.95,
+        act_deterministically: bool = False,
+        max_grad_norm: float | None = None,
+        average_actor_loss_decay: float = 0.999,
+        average_entropy_decay: float = 0.999,
+        average_value_decay: float = 0.999,
+        batch_states: Callable[..., Any] = default_batch_states,
+        *,
+        device: torch.device | str | None = None,
+        recurrent: bool = False,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.num_processes, self.update_steps = num_processes, update_steps
+        self.pi_loss_coef, self.v_loss_coef, self.entropy_coeff = pi_loss_coef, v_loss_coef, entropy_coeff
+        self.use_gae, self.tau = use_gae, tau
+        self.average_actor_loss_decay = average_actor_loss_decay
+        self.average_entropy_decay = average_entropy_decay
+        self.average_value_decay = average_value_decay
+        self.average_actor_loss = self.average_value = self.average_entropy = 0.0
+        check_lengths(self, "num_processes", "update_steps")
+        check_numbers_in(self, **dict.fromkeys(("pi_loss_coef", "v_loss_coef", "entropy_coeff"), (0, None)))
+        decays = [f"{name}_decay" for name in self.kept_numbers]
+        check_numbers_in(self, tau=(0, 1), **dict.fromkeys(decays, (0, 1)))
+        super().__init__(
+            {"model": model}, {"optimizer": optimizer}, rollout_size=update_steps * num_processes, windows={}, gpu=gpu,
+            device=device, gamma=gamma, phi=phi, batch_states=batch_states, recurrent=recurrent,
+            act_deterministically=act_deterministically, max_grad_norm=max_grad_norm,
+            logger=logger or logging.getLogger(__name__),
+        )  # fmt: skip
+
+    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+        """One step on `a2c_loss` of all that was collected."""
+        steps = self.evaluated(episodes, self.tau if self.use_gae else 1.0)
+        batch = everything(dataclasses.replace(episodes, steps=steps))
+        loss, stats = a2c_loss(
+            self.model, batch, pi_loss_coef=self.pi_loss_coef, v_loss_coef=self.v_loss_coef,
+            entropy_coeff=self.entropy_coeff,
+        )  # fmt: skip
+        self.gradient_steps["optimizer"](loss)
+        self.n_updates += 1
+        for name, value in stats.items():
+            self.move_average(f"average_{name}", value)
+        return steps.required("advantage")[0], {"loss": loss.detach(), **stats}
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Exponential means of the policy's loss, of predicted values and of entropies, 0 before the first update."""
+        names = ("actor", "value", "entropy")
+        return [(f"average_{name}", getattr(self, full)) for name, full in zip(names, self.kept_numbers, strict=True)]

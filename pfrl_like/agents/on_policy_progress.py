@@ -1,0 +1,110 @@
+"""What an on-policy agent keeps of its progress beside the networks, and how it is saved."""
+
+import copy
+import logging
+import math
+from typing import Any
+
+import torch
+
+from pfrl_like.agents.averages import Window
+from pfrl_like.agents.memory import RecurrentMemory
+from pfrl_like.agents.rollout import LastOf, Rollout
+
+#: Text of a rollout, in bytes, that a saved agent may hold.
+MOST_TEXT = 1 << 27
+
+
+class OnPolicyProgressMixin:
+    """Counters, statistics and the unfinished rollout of an on-policy agent.
+
+    Windows of statistics are the attributes `name_record`; `kept_numbers` names attributes that are single numbers.
+    """
+
+    #: Attributes that are numbers, NaN where there is none yet.
+    kept_numbers: tuple[str, ...] = ()
+
+    t: int
+    n_updates: int
+    _cumulative_steps: int
+    _windows: tuple[str, ...]
+    _last_of: LastOf
+    device: torch.device
+    logger: logging.Logger
+    memory: RecurrentMemory | None
+    rollout: Rollout
+
+    @property
+    def cumulative_steps(self) -> int:
+        """Environment steps in training, whatever `t` was set to."""
+        return self._cumulative_steps
+
+    def window_means(self) -> list[tuple[str, float]]:
+        """The means of the windows, as ("average_name", value)."""
+        return [(f"average_{name}", getattr(self, f"{name}_record").mean) for name in self._windows]
+
+    def move_average(self, name: str, value: Any) -> None:
+        """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` says how far."""
+        mean, decay = getattr(self, name), getattr(self, f"{name}_decay")
+        setattr(self, name, mean + (1 - decay) * (float(value) - mean))
+
+    def saved_state(self) -> dict[str, Any]:
+        """What goes on beside the networks: counters, statistics, recurrent states and the steps collected so far."""
+        state: dict[str, Any] = {
+            "t": self.t,
+            "n_updates": self.n_updates,
+            "cumulative_steps": self._cumulative_steps,
+            "numbers": [_finite(getattr(self, name)) for name in self.kept_numbers],
+            "windows": {name: getattr(self, f"{name}_record").state_dict() for name in self._windows},
+        }
+        if self.memory is not None:
+            state["memory"] = self.memory.state_dict()
+        if len(self.rollout):
+            rollout = self.rollout.state_dict(self._last_of)
+            if _text_length(rollout) <= MOST_TEXT:
+                state["rollout"] = rollout
+            else:
+                self.logger.warning("%d steps not yet learnt from are too large to be saved", len(self.rollout))
+        return state
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave.
+
+        Raises:
+            ValueError: If it is something else; nothing was changed.
+        """
+        if not state:
+            return
+        known = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
+        counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
+        if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
+            raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
+        numbers, windows = state["numbers"], state["windows"]
+        if len(numbers) != len(self.kept_numbers) or windows.keys() != set(self._windows):
+            raise ValueError(f"the state has the windows {sorted(windows)}, expected {sorted(self._windows)}")
+        records = {
+            name: Window.of_state(getattr(self, f"{name}_record").size, values, self.device)
+            for name, values in windows.items()
+        }
+        memory, rollout, last_of = copy.copy(self.memory), Rollout(self.rollout.room), self._last_of
+        if memory is not None and "memory" in state:
+            memory.load_state_dict(state["memory"])
+        if "rollout" in state:
+            last_of = rollout.load_state_dict(state["rollout"], self.device)
+        self.t, self.n_updates, self._cumulative_steps = counts  # type: ignore[assignment]
+        for name, number in zip(self.kept_numbers, numbers, strict=True):
+            setattr(self, name, math.nan if number is None else float(number))
+        for name, record in records.items():
+            setattr(self, f"{name}_record", record)
+        self.memory, self.rollout, self._last_of = memory, rollout, last_of
+
+
+def _finite(number: Any) -> float | None:
+    return float(number) if math.isfinite(number) else None
+
+
+def _text_length(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_text_length, parts))

@@ -1,0 +1,193 @@
+"""Proximal Policy Optimisation (Schulman et al. 2017, arXiv:1707.06347)."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.agents.averages import Window
+from pfrl_like.agents.minibatches import shuffled
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
+from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.rollout import Episodes
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.policy_gradient import clipped_surrogate, explained_variance, standardized
+from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+
+
+def ppo_loss(
+    model: Any,
+    batch: Batch,
+    *,
+    clip_eps: float = 0.2,
+    clip_eps_vf: float | None = None,
+    value_func_coef: float = 1.0,
+    entropy_coef: float = 0.01,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign turned round).
+
+    Args:
+        model: Module from observations to (distribution of actions, values [N, 1]).
+        batch: Steps or sequences with `log_prob`, `value`, `advantage` and `returns`, of the policy that acted.
+        clip_eps: How far the ratio of probabilities pays off to leave 1.
+        clip_eps_vf: How far the value pays off to leave the one at the time of acting (Engstrom et al. 2020,
+            arXiv:2005.12729, section 3); None for no such bound.
+        value_func_coef: Weight of the loss of the values, the mean of squared errors.
+        entropy_coef: Weight of the entropy.
+
+    Returns:
+        The scalar loss, and detached: "policy_loss", "value_loss" and "kl", an estimate of the divergence of the new
+        policy from the one that acted, mean of ratio - 1 - log ratio (http://joschu.net/blog/kl-approx.html).
+    """
+    distribution, value = policy_and_value(model, batch)
+    old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
+    log_ratio = distribution.log_prob(batch.action) - old_log_prob
+    ratio = log_ratio.exp()
+    policy_loss = -weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
+    value_error = (value - returns).square()
+    if clip_eps_vf is not None:
+        near = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
+        value_error = torch.maximum(value_error, (near - returns).square())
+    value_loss = weighted_mean(value_error, batch.weight)
+    loss = policy_loss + value_func_coef * value_loss
+    if entropy_coef:
+        loss = loss - entropy_coef * weighted_mean(distribution.entropy(), batch.weight)
+    with torch.no_grad():
+        kl = (ratio - 1 - log_ratio).mean()
+    return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl}
+
+
+class PPO(OnPolicyAgent):
+    """Proximal Policy Optimisation agent.
+
+    Args:
+        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
+        optimizer: Optimiser of the model's parameters.
+        obs_normalizer: Normalises features; it learns from those that were collected, after the advantages have been
+            computed and before the model learns. None for no normalisation.
+        gpu: CUDA device index; None or negative means the CPU.
+        gamma: Discount factor per step.
+        lambd: Lambda of the generalised advantage estimate.
+        phi: Feature extractor applied to each observation once, when it is acted on.
+        value_func_coef: Weight of the loss of the values.
+        entropy_coef: Weight of the entropy bonus.
+        update_interval: Steps to collect between updates, of all environments together.
+        minibatch_size: Steps per minibatch.
+        epochs: How often each step is learnt from.
+        clip_eps: How far from 1 the ratio of probabilities is clipped.
+        clip_eps_vf: How far from the old value the new one is clipped; None for no clipping.
+        standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        max_recurrent_sequence_len: Steps of the longest sequence of recurrent updates; None for whole episodes.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        value_stats_window: Over how many values their mean is reported.
+        entropy_stats_window: The same for entropies.
+        value_loss_stats_window: The same for losses of the values, one for each minibatch.
+        policy_loss_stats_window: The same for losses of the policy.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        target_kl: End an update with the first epoch whose minibatches differ from the policy that acted by more than
+            this on average, in nats; None for never.
+        logger: Told of updates that were refused.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    saved_attributes = ("model", "optimizer", "obs_normalizer")
+    kept_numbers = ("explained_variance",)
+
+    value_loss_record: Window
+    policy_loss_record: Window
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        obs_normalizer: EmpiricalNormalization | None = None,
+        gpu: int | None = None,
+        gamma: float = 0.99,
+        lambd: float = 0.95,
+        phi: Callable[[Any], Any] | None = lambda x: x,
+        value_func_coef: float = 1.0,
+        entropy_coef: float = 0.01,
+        update_interval: int = 2048,
+        minibatch_size: int = 64,
+        epochs: int = 10,
+        clip_eps: float = 0.2,
+        clip_eps_vf: float | None = None,
+        standardize_advantages: bool = True,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_recurrent_sequence_len: int | None = None,
+        act_deterministically: bool = False,
+        max_grad_norm: float | None = None,
+        value_stats_window: int = 1000,
+        entropy_stats_window: int = 1000,
+        value_loss_stats_window: int = 100,
+        policy_loss_stats_window: int = 100,
+        *,
+        device: torch.device | str | None = None,
+        target_kl: float | None = None,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.lambd = lambd
+        self.value_func_coef, self.entropy_coef = value_func_coef, entropy_coef
+        self.update_interval, self.minibatch_size, self.epochs = update_interval, minibatch_size, epochs
+        self.clip_eps, self.clip_eps_vf, self.target_kl = clip_eps, clip_eps_vf, target_kl
+        self.standardize_advantages = standardize_advantages
+        self.max_recurrent_sequence_len = max_recurrent_sequence_len
+        self.explained_variance = float("nan")
+        windows = {
+            "value": value_stats_window, "entropy": entropy_stats_window,
+            "value_loss": value_loss_stats_window, "policy_loss": policy_loss_stats_window,
+        }  # fmt: skip
+        check_lengths(self, "update_interval", "minibatch_size", "epochs", optional=("max_recurrent_sequence_len",))
+        check_numbers_in(self, lambd=(0, 1), value_func_coef=(0, None), entropy_coef=(0, None), clip_eps=(0, None))
+        check_numbers_in(self, **{n: (0, None) for n in ("clip_eps_vf", "target_kl") if getattr(self, n) is not None})
+        super().__init__(
+            {"model": model}, {"optimizer": optimizer}, rollout_size=update_interval, windows=windows, gpu=gpu,
+            device=device, gamma=gamma, phi=phi, batch_states=batch_states, recurrent=recurrent,
+            act_deterministically=act_deterministically, max_grad_norm=max_grad_norm, obs_normalizer=obs_normalizer,
+            logger=logger or logging.getLogger(__name__),
+        )  # fmt: skip
+
+    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+        """Some epochs of minibatches of `ppo_loss`."""
+        steps = self.evaluated(episodes, self.lambd)
+        value, advantage, returns = steps.required("value", "advantage", "returns")
+        if self.standardize_advantages:
+            steps = steps.replace(advantage=standardized(advantage))
+        episodes = self.normalized_anew(episodes, steps)
+        losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
+        for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
+            kl = []
+            for batch in minibatches:
+                loss, stats = ppo_loss(
+                    self.model, batch, clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf,
+                    value_func_coef=self.value_func_coef, entropy_coef=self.entropy_coef,
+                )  # fmt: skip
+                self.gradient_steps["optimizer"](loss)
+                self.n_updates += 1
+                kl.append(stats.pop("kl"))
+                for name, each in stats.items():
+                    losses[name].append(each)
+            if self.target_kl is not None and kl and torch.stack(kl).mean() > self.target_kl:
+                break
+        self.explained_variance = float(explained_variance(value, returns))
+        return advantage, {name: torch.stack(values) for name, values in losses.items()}
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Means over the windows, NaN before the first value; minibatches learnt from; what values explain.
+
+        "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, NaN where undefined.
+        """
+        others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
+        return [*self.window_means(), *others]

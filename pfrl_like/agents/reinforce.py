@@ -1,0 +1,164 @@
+"""REINFORCE (Williams 1992, doi:10.1007/BF00992696)."""
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from pfrl_like.agents.minibatches import everything, one_by_one
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers, policy_of
+from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.rollout import Episodes
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.rollout_returns import lambda_returns
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+
+
+def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
+    """Sum over steps of -(R log pi(a | s) + beta H(pi(. | s))), R being the sum of the rewards from the step on.
+
+    Args:
+        model: Module from observations to a distribution of actions.
+        batch: Steps or sequences of whole episodes, with `returns`.
+        beta: Weight of the entropy H.
+
+    Returns:
+        The scalar loss.
+    """
+    distribution = policy_of(model, batch)
+    gain = batch.required("returns")[0] * distribution.log_prob(batch.action)
+    if beta:
+        gain = gain + beta * distribution.entropy()
+    return weighted_mean(-gain, batch.weight, "sum")
+
+
+class REINFORCE(OnPolicyAgent):
+    """Episodic REINFORCE agent; returns are not discounted.
+
+    An episode that was cut off has no return. It is thrown away with a warning, unless `learn_from_truncated`.
+
+    Args:
+        model: Module from observations to a distribution of actions.
+        optimizer: Optimiser of its parameters.
+        gpu: CUDA device index; None or negative means the CPU.
+        beta: Weight of the entropy bonus.
+        phi: Feature extractor applied to each observation once, when it is acted on.
+        batchsize: Episodes of each update.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
+        average_entropy_decay: How much of the reported mean of entropies a step leaves.
+        backward_separately: Go back through one episode after the other, which takes the memory of one. The gradients
+            are the same but for rounding.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on whole episodes.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        logger: Told of episodes that were thrown away, and of updates that were refused.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        learn_from_truncated: Learn from episodes that were cut off as if they had ended there, for tasks whose time
+            limit is part of them.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    kept_numbers = ("average_entropy",)
+    value_type = Distribution
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        gpu: int | None = None,
+        beta: float = 0,
+        phi: Callable[[Any], Any] | None = lambda x: x,
+        batchsize: int = 1,
+        act_deterministically: bool = False,
+        average_entropy_decay: float = 0.999,
+        backward_separately: bool = False,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        *,
+        device: torch.device | str | None = None,
+        learn_from_truncated: bool = False,
+    ) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.beta, self.batchsize, self.backward_separately = beta, batchsize, backward_separately
+        self.average_entropy_decay, self.average_entropy = average_entropy_decay, 0.0
+        self.learn_from_truncated = learn_from_truncated
+        check_lengths(self, "batchsize")
+        check_numbers_in(self, beta=(0, None), average_entropy_decay=(0, 1))
+        super().__init__(
+            {"model": model}, {"optimizer": optimizer}, rollout_size=None, windows={}, gpu=gpu, device=device,
+            gamma=1.0, phi=phi, batch_states=batch_states, recurrent=recurrent,
+            act_deterministically=act_deterministically, max_grad_norm=max_grad_norm,
+            logger=logger or logging.getLogger(__name__),
+        )  # fmt: skip
+
+    def is_due(self) -> bool:
+        """Whether there are enough episodes to learn from."""
+        return self.rollout.n_ended >= self.batchsize
+
+    def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
+        """Move the mean of entropies, of one environment after the other."""
+        for each in distribution.entropy()[acting].tolist():
+            self.move_average("average_entropy", each)
+
+    def cut_off(self, env_ids: Any, rows: Any) -> None:
+        """Throw the episodes away that were cut off after the steps in these rows, or take them for whole ones."""
+        if len(rows) and not self.learn_from_truncated:
+            self.logger.warning(
+                "%d episodes were cut off without having ended, and are thrown away: learn_from_truncated=True would "
+                "learn from them", len(rows),
+            )  # fmt: skip
+            self.rollout.forget(rows)
+
+    def update_from_rollout(self) -> None:
+        """Learn from the episodes that have ended, and forget these."""
+        self._learn_once(self.rollout.take(self.gamma, self.device))
+
+    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+        """One step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
+        steps = episodes.steps
+        columns = steps.reward, steps.discount, torch.zeros_like(steps.reward), episodes.continues
+        reward, discount, nothing, continues = (column.unsqueeze(1) for column in columns)
+        returns = lambda_returns(reward, discount, nothing, continues, 1.0).squeeze(1)
+        check_numbers(returns=returns)
+        episodes = dataclasses.replace(episodes, steps=steps.replace(returns=returns))
+        if self.backward_separately:
+            parts = (reinforce_loss(self.model, each, beta=self.beta) for each in one_by_one(episodes))
+            loss = accumulated(parts, self.gradient_steps["optimizer"].params)
+        else:
+            loss = reinforce_loss(self.model, everything(episodes), beta=self.beta)
+        self.gradient_steps["optimizer"](loss / self.batchsize)
+        self.n_updates += 1
+        return returns, {"loss": loss.detach() / self.batchsize}
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """The exponential mean of entropies, 0 before the first step."""
+        return [("average_entropy", self.average_entropy)]
+
+
+def accumulated(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor:
+    """The sum of losses as a function of parameters that has the same value and gradient here, but little memory.
+
+    Each graph is gone back through, and freed, before the next loss is asked for.
+
+    Args:
+        losses: Scalars.
+        params: What the gradient is taken for.
+    """
+    total, gradient = params[0].new_zeros(()), [torch.zeros_like(param) for param in params]
+    for loss in losses:
+        parts = torch.autograd.grad(loss, params, allow_unused=True)
+        for mean, part in zip(gradient, parts, strict=True):
+            mean += 0 if part is None else part
+        total = total + loss.detach()
+    linear = sum(((param * part).sum() for param, part in zip(params, gradient, strict=True)), total.new_zeros(()))
+    return total + linear - linear.detach()

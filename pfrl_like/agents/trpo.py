@@ -1,0 +1,255 @@
+"""Trust Region Policy Optimisation (Schulman et al. 2015, arXiv:1502.05477)."""
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import kl_divergence
+
+from pfrl_like.agents.averages import Window
+from pfrl_like.agents.minibatches import everything, shuffled
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers, output_of, policy_of
+from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.rollout import Episodes
+from pfrl_like.batch import Batch
+from pfrl_like.functions.conjugate_gradient import conjugate_gradient
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.policy_gradient import explained_variance, standardized
+from pfrl_like.nn.branched import Branched
+from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
+from pfrl_like.nn.recurrent_branched import RecurrentBranched
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+
+#: What PFRL adds to a product that is divided by.
+_EPS = 1e-8
+
+
+def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -> Tensor:
+    """What the policy is to gain, the mean of ratio * A (arXiv:1502.05477, eq. 14) and the weighted entropy, a scalar.
+
+    Args:
+        distribution: The policy's distributions of actions for the rows, [N].
+        batch: Steps with `log_prob` and `advantage`.
+        entropy_coef: Weight of the entropy.
+    """
+    old_log_prob, advantage = batch.required("log_prob", "advantage")
+    ratio = (distribution.log_prob(batch.action) - old_log_prob).exp()
+    gain = weighted_mean(ratio * advantage, batch.weight)
+    return gain + entropy_coef * weighted_mean(distribution.entropy(), batch.weight) if entropy_coef else gain
+
+
+def value_loss(vf: Any, batch: Batch) -> Tensor:
+    """Mean of the squared differences of values and `returns`, a scalar."""
+    return weighted_mean((output_of(vf, batch).squeeze(-1) - batch.required("returns")[0]).square(), batch.weight)
+
+
+def natural_step(
+    gain: Tensor, kl: Tensor, params: Sequence[Tensor], *, max_kl: float, damping: float, max_iter: int
+) -> Tensor:
+    """The step along the natural gradient that is `max_kl` away, to second order (arXiv:1502.05477, appendix C).
+
+    Args:
+        gain: Scalar to be increased.
+        kl: Divergence from the present policy, a scalar that is 0 and has the gradient 0 here.
+        params: What both depend on; all of them.
+        max_kl: How far to go, in nats.
+        damping: What is added to the diagonal of the Fisher matrix, the second derivative of `kl`.
+        max_iter: Most iterations of the conjugate gradient.
+
+    Returns:
+        Change of the parameters, one after the other, [n].
+
+    Raises:
+        ValueError: If one of them is a parameter that `gain` or `kl` does not depend on.
+    """
+    try:
+        slope = _flat(torch.autograd.grad(kl, params, create_graph=True))
+        gradient = _flat(torch.autograd.grad(gain, params, retain_graph=True)).detach()
+    except RuntimeError as error:
+        if "not have been used" not in str(error):
+            raise
+        raise ValueError(f"policy has a parameter that its actions do not depend on: {error}") from error
+
+    def fisher_product(vector: Tensor) -> Tensor:
+        return _flat(torch.autograd.grad(slope.dot(vector), params, retain_graph=True)).detach() + damping * vector
+
+    direction = conjugate_gradient(fisher_product, gradient, max_iter)
+    return direction * (2 * max_kl / (direction.dot(fisher_product(direction)) + _EPS)).sqrt()
+
+
+class TRPO(OnPolicyAgent):
+    """Trust Region Policy Optimisation agent.
+
+    Args:
+        policy: Module from observations to distributions of actions, twice differentiable.
+        vf: Module from observations to values [B, 1], which shares no parameter with the policy.
+        vf_optimizer: Optimiser of its parameters.
+        obs_normalizer: Normalises features; it learns from those that were collected, after the advantages have been
+            computed and before policy and values learn. None for no normalisation.
+        gpu: CUDA device index; None or negative means the CPU.
+        gamma: Discount factor per step.
+        lambd: Lambda of the generalised advantage estimate.
+        phi: Feature extractor applied to each observation once, when it is acted on.
+        entropy_coef: Weight of the entropy bonus.
+        update_interval: Steps to collect between updates, of all environments together.
+        max_kl: How far the policy may move in an update, in nats, mean over the steps.
+        vf_epochs: How often the values learn from each step.
+        vf_batch_size: Steps of their minibatches.
+        standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: Policy and values have the interface of `pfrl_like.nn.Recurrent`, and are trained on sequences.
+        max_recurrent_sequence_len: Steps of the longest of them; None for whole episodes.
+        line_search_max_backtrack: How often a step is halved before it is given up.
+        conjugate_gradient_max_iter: Most iterations of the conjugate gradient.
+        conjugate_gradient_damping: What is added to the diagonal of the Fisher matrix.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
+        max_grad_norm: Largest L2 norm of the gradient of the values' loss; None for no clipping.
+        value_stats_window: Over how many values their mean is reported.
+        entropy_stats_window: The same for entropies.
+        kl_stats_window: The same for the divergences of updates that were made.
+        policy_step_size_stats_window: The same for the shares of the full step that were taken, 0 where it was given
+            up.
+        logger: Told of each trial of the line search (level INFO), and of updates that were refused.
+        device: Device as text or `torch.device`, instead of `gpu`.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
+    acting_argument = "policy"
+    kept_numbers = ("explained_variance",)
+
+    kl_record: Window
+    policy_step_size_record: Window
+
+    def __init__(
+        self,
+        policy: torch.nn.Module,
+        vf: torch.nn.Module,
+        vf_optimizer: torch.optim.Optimizer,
+        obs_normalizer: EmpiricalNormalization | None = None,
+        gpu: int | None = None,
+        gamma: float = 0.99,
+        lambd: float = 0.95,
+        phi: Callable[[Any], Any] | None = lambda x: x,
+        entropy_coef: float = 0.01,
+        update_interval: int = 2048,
+        max_kl: float = 0.01,
+        vf_epochs: int = 3,
+        vf_batch_size: int = 64,
+        standardize_advantages: bool = True,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_recurrent_sequence_len: int | None = None,
+        line_search_max_backtrack: int = 10,
+        conjugate_gradient_max_iter: int = 10,
+        conjugate_gradient_damping: float = 1e-2,
+        act_deterministically: bool = False,
+        max_grad_norm: float | None = None,
+        value_stats_window: int = 1000,
+        entropy_stats_window: int = 1000,
+        kl_stats_window: int = 100,
+        policy_step_size_stats_window: int = 100,
+        logger: logging.Logger | None = None,
+        *,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.policy, self.vf, self.vf_optimizer = policy, vf, vf_optimizer
+        self.lambd, self.entropy_coef, self.max_kl = lambd, entropy_coef, max_kl
+        self.update_interval, self.vf_epochs, self.vf_batch_size = update_interval, vf_epochs, vf_batch_size
+        self.standardize_advantages = standardize_advantages
+        self.max_recurrent_sequence_len = max_recurrent_sequence_len
+        self.line_search_max_backtrack = line_search_max_backtrack
+        self.conjugate_gradient_max_iter = conjugate_gradient_max_iter
+        self.conjugate_gradient_damping = conjugate_gradient_damping
+        self.explained_variance = float("nan")
+        windows = {
+            "value": value_stats_window, "entropy": entropy_stats_window,
+            "kl": kl_stats_window, "policy_step_size": policy_step_size_stats_window,
+        }  # fmt: skip
+        counts = ("update_interval", "vf_epochs", "vf_batch_size", "conjugate_gradient_max_iter")
+        check_lengths(self, *counts, optional=("max_recurrent_sequence_len",))
+        check_numbers_in(self, lambd=(0, 1), entropy_coef=(0, None), max_kl=(0, None))
+        check_numbers_in(self, conjugate_gradient_damping=(0, None), line_search_max_backtrack=(0, None))
+        super().__init__(
+            {"policy": policy, "vf": vf}, {"vf_optimizer": vf_optimizer}, rollout_size=update_interval,
+            windows=windows, gpu=gpu, device=device, gamma=gamma, phi=phi, batch_states=batch_states,
+            recurrent=recurrent, act_deterministically=act_deterministically, max_grad_norm=max_grad_norm,
+            obs_normalizer=obs_normalizer, logger=logger or logging.getLogger(__name__),
+        )  # fmt: skip
+        self.model = (RecurrentBranched if recurrent else Branched)(policy, vf)
+
+    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+        """One step of the policy within the trust region, and some epochs of the values."""
+        steps = self.evaluated(episodes, self.lambd)
+        value, advantage, returns = steps.required("value", "advantage", "returns")
+        if self.standardize_advantages:
+            steps = steps.replace(advantage=standardized(advantage))
+        episodes = self.normalized_anew(episodes, steps)
+        states = episodes.states or (None, None)
+        of_policy, of_vf = (dataclasses.replace(episodes, states=own) for own in states)
+        stats = self.update_policy(everything(of_policy, self.max_recurrent_sequence_len))
+        for minibatches in shuffled(of_vf, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
+            for batch in minibatches:
+                self.gradient_steps["vf_optimizer"](value_loss(self.vf, batch))
+        self.n_updates += 1
+        self.explained_variance = float(explained_variance(value, returns))
+        return advantage, stats
+
+    def update_policy(self, batch: Batch) -> dict[str, Tensor]:
+        """Move the policy as far as `max_kl` allows, and give "kl" and "policy_step_size"."""
+        params = [param for param in self.policy.parameters() if param.requires_grad]
+        with _twice_differentiable(self.recurrent):
+            distribution = policy_of(self.policy, batch)
+            with torch.no_grad():
+                old = policy_of(self.policy, batch)
+            gain = surrogate_gain(distribution, batch, self.entropy_coef)
+            step = natural_step(
+                gain, kl_divergence(old, distribution).mean(), params, max_kl=self.max_kl,
+                damping=self.conjugate_gradient_damping, max_iter=self.conjugate_gradient_max_iter,
+            )  # fmt: skip
+        check_numbers(gradient=step)
+        before, gain, size = _flat(params).detach(), gain.detach(), 1.0
+        for _ in range(self.line_search_max_backtrack + 1):
+            _assign(params, before + size * step)
+            new_gain, kl = self._tried(old, batch)
+            self.logger.info("share of the step %s: gain %s, kl %s", size, float(new_gain - gain), float(kl))
+            if new_gain >= gain and kl <= self.max_kl:  # neither holds of NaN
+                return {"kl": kl, "policy_step_size": kl.new_tensor(size)}
+            size *= 0.5
+        _assign(params, before)
+        self.logger.info("no step was found that gains anything within max_kl: the policy stays")
+        return {"policy_step_size": gain.new_zeros(())}
+
+    @torch.no_grad()
+    def _tried(self, old: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The gain, and the divergence from the old policy, with the parameters as they are."""
+        distribution = policy_of(self.policy, batch)
+        return surrogate_gain(distribution, batch, self.entropy_coef), kl_divergence(old, distribution).mean()
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Means over the windows, NaN before the first value, and what values explain (as of `PPO`)."""
+        return [*self.window_means(), ("explained_variance", self.explained_variance)]
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.cat([tensor.reshape(-1) for tensor in tensors])
+
+
+@torch.no_grad()
+def _assign(params: Sequence[Tensor], flat: Tensor) -> None:
+    for param, values in zip(params, torch.split(flat, [param.numel() for param in params]), strict=True):
+        param.copy_(values.view_as(param))
+
+
+def _twice_differentiable(recurrent: bool) -> contextlib.AbstractContextManager[Any]:
+    """Without cuDNN, whose recurrent layers can be differentiated only once."""
+    if recurrent:
+        return torch.backends.cudnn.flags(enabled=False)
+    return contextlib.nullcontext()

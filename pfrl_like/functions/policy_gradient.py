@@ -1,0 +1,35 @@
+"""What policy gradient methods have in common."""
+
+import torch
+from torch import Tensor
+
+
+def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tensor:
+    """What PPO maximises of each step, min(r A, clip(r, 1 - eps, 1 + eps) A) (arXiv:1707.06347, eq. 7).
+
+    Args:
+        ratio: Probability of the action, divided by that under the policy that acted, [N].
+        advantage: [N].
+        clip_eps: eps.
+
+    Returns:
+        [N].
+    """
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip_eps, 1 + clip_eps) * advantage)
+
+
+def standardized(advantage: Tensor) -> Tensor:
+    """The same numbers with mean 0 and standard deviation (of the population) 1; 1e-8 is added to what divides."""
+    std, mean = torch.std_mean(advantage, correction=0)
+    return (advantage - mean) / (std + 1e-8)
+
+
+def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
+    """1 - Var(returns - value) / Var(returns), a scalar; NaN if all returns are the same.
+
+    Args:
+        value: Predictions, [N].
+        returns: What they were to predict, [N].
+    """
+    spread = returns.var(correction=0)
+    return torch.where(spread > 0, 1 - (returns - value).var(correction=0) / spread, torch.nan)
