@@ -52,6 +52,9 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     #: Whether the policy has a target, too.
     has_target_policy: bool = True
 
+    policy: Any
+    target_policy: Any
+
     def __init__(
         self,
         policy: nn.Module,

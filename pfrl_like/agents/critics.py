@@ -17,7 +17,13 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.recurrent import batch_sizes_of, is_recurrent, map_recurrent_state, one_step_forward, sequence_outputs
+from pfrl_like.utils.recurrent import (
+    batch_sizes_of,
+    is_recurrent,
+    map_recurrent_state,
+    one_step_forward,
+    sequence_outputs,
+)
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -61,15 +67,17 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
 def _histories(critic: Any, batch: Batch, after: bool) -> Any:
     """The critic's state before each row, or after it, as the state of N sequences; None if all are initial."""
     assert batch.lengths is not None
-    state, start, states = None, 0, []
+    state, start, count, states = None, 0, len(batch.lengths), []
     for size in batch_sizes_of(batch.lengths).tolist():
-        rows = slice(start, start + size)
-        before = map_recurrent_state(lambda part: part[:, :size].contiguous(), state)
-        _, state = one_step_forward(critic, map_nested(lambda leaf: leaf[rows], (batch.obs, batch.action)), before)
+        before = map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called at once
+        step = map_nested(lambda leaf: leaf[start : start + size], (batch.obs, batch.action))  # noqa: B023
+        _, state = one_step_forward(critic, step, before)
         states.append(state if after else before)
         start += size
+    if states[-1] is None:  # all sequences have one step
+        return None
     if states[0] is None:
-        states[0] = map_recurrent_state(lambda part: torch.zeros_like(part[:, :1]).expand(-1, int(len(batch.lengths)), -1), state)
+        states[0] = map_recurrent_state(lambda part: part.new_zeros(part.shape[0], count, *part.shape[2:]), states[-1])
     return _joined(states)
 
 

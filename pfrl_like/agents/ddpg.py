@@ -23,14 +23,12 @@ def square(error: Tensor) -> Tensor:
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
-    """Q'(s', a') with a' drawn from the target policy (arXiv:1509.02971, Algorithm 1; a' = mu'(s') if it is certain)."""
+    """Q'(s', a') with a' drawn from the target policy, where it is certain a' = mu'(s') (arXiv:1509.02971, eq. 5)."""
     next_action = distribution_of(target_policy, batch, next=True).sample()
     return value_of(target_q_function, batch, next_action, next=True)
 
 
-def ddpg_policy_loss(
-    policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean"
-) -> tuple[Tensor, Tensor]:
+def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
     """-Q(s, a) of reparametrised samples a of the policy (arXiv:1509.02971, eq. 6; arXiv:1510.09142, Algorithm 4).
 
     Args:
@@ -92,6 +90,8 @@ class DDPG(OffPolicyActorCritic):
 
     actor_optimizer: Any = Fixed()
     critic_optimizer: Any = Fixed()
+    q_func: Any
+    target_q_func: Any
 
     def __init__(
         self,

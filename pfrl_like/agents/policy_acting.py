@@ -21,7 +21,7 @@ class PolicyActingMixin(ActingMixin):
     if the agent does not `act_deterministically`.
     """
 
-    acting_attributes = ("policy",)
+    acting_attributes: tuple[str, ...] = ("policy",)
     acting_argument = "policy"
     value_type = Distribution
 
@@ -31,8 +31,11 @@ class PolicyActingMixin(ActingMixin):
     explorer: Any = None
     #: Chooses in training, in place of the policy, while the agent is `burning_in`.
     burnin_action_func: Callable[[], Any] | None = None
-    #: Whether nothing has been learnt yet.
-    burning_in: bool = False
+
+    @property
+    def burning_in(self) -> bool:
+        """Whether nothing has been learnt yet."""
+        return False
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""

@@ -65,7 +65,7 @@ def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> 
 def sac_policy_loss(
     policy: Any, critics: Sequence[Any], batch: Batch, temperature: Tensor | float, accumulator: str = "mean"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """temperature * log_prob(a) - min Q(s, a) of reparametrised samples a of the policy (arXiv:1812.05905, eq. 7).
+    """Temperature * log_prob(a) - min Q(s, a) of reparametrised samples a of the policy (arXiv:1812.05905, eq. 7).
 
     Args:
         policy: The policy, which takes the gradient.
@@ -86,7 +86,11 @@ def sac_policy_loss(
 
 
 def temperature_loss(
-    temperature: Tensor, log_prob: Tensor, entropy_target: float, weight: Tensor | None = None, accumulator: str = "mean"
+    temperature: Tensor,
+    log_prob: Tensor,
+    entropy_target: float,
+    weight: Tensor | None = None,
+    accumulator: str = "mean",
 ) -> Tensor:
     """-temperature * (log_prob + entropy_target), a scalar (arXiv:1812.05905, eq. 18).
 
@@ -219,9 +223,7 @@ class SoftActorCritic(OffPolicyActorCritic):
             [q_func1, q_func2, *further_q_funcs], [q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers]
         )
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
-        holder, temperature_optimizer = make_temperature(
-            initial_temperature, entropy_target, temperature_optimizer_lr
-        )
+        holder, temperature_optimizer = make_temperature(initial_temperature, entropy_target, temperature_optimizer_lr)
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **temperature_optimizer},
             replay_buffer, gamma, Greedy(), further=holder, burnin_action_func=burnin_action_func,
@@ -253,7 +255,10 @@ class SoftActorCritic(OffPolicyActorCritic):
         step("policy_optimizer", loss)
         if self.temperature_holder is not None:
             temperature = self.temperature_holder()
-            step("temperature_optimizer", temperature_loss(temperature, log_prob, self.entropy_target, batch.weight, accumulator))
+            step(
+                "temperature_optimizer",
+                temperature_loss(temperature, log_prob, self.entropy_target, batch.weight, accumulator),
+            )
         return {"policy_loss": loss.detach(), "entropy": entropy}
 
     def further_statistics(self) -> dict[str, Any]:
@@ -278,5 +283,6 @@ def make_temperature(
     if entropy_target is None:
         return {}, {}
     holder = TemperatureHolder(math.log(initial))
-    optimizer = torch.optim.Adam(holder.parameters(), **({} if lr is None else {"lr": lr}))
+    parameters = holder.parameters()
+    optimizer = torch.optim.Adam(parameters) if lr is None else torch.optim.Adam(parameters, lr=lr)
     return {"temperature_holder": holder}, {"temperature_optimizer": optimizer}

@@ -96,6 +96,7 @@ class TD3(OffPolicyActorCritic):
     policy_optimizer: Any = Fixed()
     q_func1_optimizer: Any = Fixed()
     q_func2_optimizer: Any = Fixed()
+    q_func1: Any
 
     def __init__(
         self,

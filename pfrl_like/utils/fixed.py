@@ -2,7 +2,6 @@
 
 from typing import Any
 
-
 #: The remedy for what other parts of an agent were built with.
 CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
 
