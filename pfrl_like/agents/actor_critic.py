@@ -12,13 +12,11 @@ from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import half_square
+from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.spaces import space_kind
-
-#: Descends on a loss with the optimiser of this name.
-Step = Callable[[str, Tensor], None]
 
 
 class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
@@ -109,14 +107,17 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The critics' step, and the policy's if it is its turn."""
         with_policy = (self.optim_t + 1) % self.policy_update_delay == 0
-        td_error, stats = self.improve(batch, self._descend, with_policy)
+        if self._compiled is None:
+            td_error, stats = self.improve(batch, self._descend, with_policy)
+        else:
+            td_error, stats = self._compiled(batch, with_policy)
         if with_policy:
             self.policy_updates.count += 1
         if self.moves_its_targets and self.targets_are_due(with_policy):
             self.sync_target_network()
         return td_error, stats
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """All descents of one update, in order; returns the TD errors [N] and statistics.
 
         Args:

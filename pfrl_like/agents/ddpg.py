@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic, Step
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.critics import distribution_of, mean_value, value_of
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.fixed import Fixed
@@ -151,7 +152,7 @@ class DDPG(OffPolicyActorCritic):
         step("actor_optimizer", loss)
         return {"actor_loss": loss.detach(), "q": q}
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """As of `OffPolicyActorCritic`, with the critic's loss under PFRL's name."""
         td_error, stats = super().improve(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}

@@ -21,7 +21,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_region import CompiledFunction
-from pfrl_like.optimizers.compiled_step import CompiledStep
+from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
@@ -127,8 +127,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
-        one_loss = compile and self.learn is None
-        self._compiled = CompiledStep(self.loss, optimizers["optimizer"], max_grad_norm) if one_loss else None
+        self._compiled = CompiledStep(self.improve, optimizers, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
         self._with_moments = [module for module in modules.values() if _has_moments(module)]
@@ -146,6 +145,12 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         Means are kept of those statistics that `averaged_rows` and `averaged_updates` name.
         """
         raise NotImplementedError
+
+    def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """The descent of one update, by calls of `step(name of the optimiser, loss)`; `compile` compiles this."""
+        loss, td_error, stats = self.loss(batch)
+        step("optimizer", loss)
+        return td_error, stats
 
     # Observing
 
@@ -288,10 +293,10 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         for module in self._with_moments:
             moments += [(buffer, buffer.clone()) for buffer in module.buffers()]
         try:
-            if self._compiled is not None:
-                td_error, stats = self._compiled(ready)
-            elif self.learn is not None:
+            if self.learn is not None:
                 td_error, stats = self.learn(ready)
+            elif self._compiled is not None:
+                td_error, stats = self._compiled(ready)
             else:
                 loss, td_error, stats = self.loss(ready)
                 self.gradient_steps["optimizer"](loss)

@@ -73,5 +73,5 @@ def sample_of(distribution: Any, active: Any = None) -> Tensor:
         sample: Tensor = distribution.sample()
         return sample
     rows = torch.from_numpy(np.flatnonzero(active))
-    some = rows_of(distribution, rows).sample()
+    some: Tensor = rows_of(distribution, rows).sample()
     return some.new_zeros(len(active), *some.shape[1:]).index_copy(0, rows.to(some.device), some)

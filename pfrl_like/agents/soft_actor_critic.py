@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import least_of
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic, Step, numbered
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic, numbered
 from pfrl_like.agents.critics import distribution_of, mean_value, value_of
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.contexts import evaluating_readers, ignores_training
@@ -260,6 +261,18 @@ class SoftActorCritic(OffPolicyActorCritic):
                 temperature_loss(temperature, log_prob, self.entropy_target, batch.weight, accumulator),
             )
         return {"policy_loss": loss.detach(), "entropy": entropy}
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment in which the policy cannot act, and a policy without densities."""
+        super().check_spaces(observation_space, action_space)
+        distribution = self.probe(observation_space)
+        if distribution is None:
+            return
+        try:
+            rsample_with_log_prob(distribution)
+        except (RuntimeError, NotImplementedError) as error:
+            name = type(self).__name__
+            raise TypeError(f"{name} needs a policy with densities, but {error}") from error
 
     def further_statistics(self) -> dict[str, Any]:
         """Number of updates and temperature."""

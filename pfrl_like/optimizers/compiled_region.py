@@ -243,7 +243,8 @@ class _Watch:
         with torch._functorch.config.patch(enable_autograd_cache=False):  # what it holds cannot be watched
             compiled: Any = compile_fx(
                 graph, example_inputs, inner_compile,
-                config_patches={"cpp_wrapper": True, "size_asserts": False},  # whoever calls it knows the sizes
+                # Whoever calls it knows the sizes; random numbers are those of PyTorch's own stream.
+                config_patches={"cpp_wrapper": True, "size_asserts": False, "fallback_random": True},
                 decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
             )  # fmt: skip
         _LOGGER.info("compiled %s in %.1f s", self._name, time.perf_counter() - start)

@@ -19,86 +19,75 @@ from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.compiled_region import CompiledRegion, form, holders_of
 from pfrl_like.optimizers.denormals import flushes_denormals
-from pfrl_like.optimizers.descent import DESCENTS
+from pfrl_like.optimizers.descent import DESCENTS, Descent
 from pfrl_like.optimizers.gradient_step import GradientStep
 
-Loss = Callable[[Batch], tuple[Tensor, Tensor, dict[str, Tensor]]]
+#: Descends on a loss with the optimiser of this name.
+Step = Callable[[str, Tensor], None]
+Learn = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 _NOBODY = types.SimpleNamespace()
 #: Fields that the host keeps for itself.
 HOST_FIELDS = ("index", "lengths", "extra")
 
 
 class CompiledStep:
-    """Learns from batches like a loss followed by `GradientStep`, within float error.
+    """Learns from batches as a function does that descends on one loss after the other, within float error.
 
-    The first update runs uncompiled, since it makes the optimiser's state; the second one compiles, which takes some
-    30 seconds, or 5 when the compiler's cache on disk knows the region. Another batch size, other hyperparameters of
-    the optimiser than the learning rate, and parameters that are added, frozen or set free compile again.
+    Each choice of further arguments begins with an ordinary update, since that makes the optimisers' state; the second
+    one compiles, which takes some 30 seconds, or 5 when the compiler's cache on disk knows the region. Another batch
+    size, other hyperparameters of an optimiser than the learning rate, and parameters that are added, frozen or set
+    free compile again.
 
     Args:
-        loss: From a batch to the scalar loss, TD errors and statistics.
-        optimizer: Adam, AdamW, RMSprop or SGD of torch.
-        max_grad_norm: Largest L2 norm of the whole gradient, None for no clipping.
+        learn: Called as (batch, step, ...); it descends by `step(name of the optimiser, loss)` and returns the TD
+            errors and statistics, a "loss" among them.
+        optimizers: Adam, AdamW, RMSprop or SGD of torch, by name.
+        max_grad_norm: Largest L2 norm of the whole gradient of each, None for no clipping.
 
     Raises:
-        TypeError: If the optimiser is another one.
-        NonFiniteError: When called with a batch whose loss or gradient is NaN or infinite; nothing was changed.
+        TypeError: If an optimiser is another one.
+        NonFiniteError: When called with a batch that gives a loss or gradient that is NaN or infinite; neither this
+            descent nor a later one was made.
     """
 
-    def __init__(self, loss: Loss, optimizer: Optimizer, max_grad_norm: float | None = None) -> None:
-        if type(optimizer) not in DESCENTS:
-            known = ", ".join(kind.__name__ for kind in DESCENTS)
-            raise TypeError(
-                f"compile=True knows the optimisers {known}, got {type(optimizer).__name__}; "
-                "use one of them, or leave compile out"
-            )
-        self.loss = loss
-        self.optimizer = optimizer
+    def __init__(
+        self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None
+    ) -> None:
+        self.learn = learn
+        self.optimizers = {**optimizers}
         self.max_grad_norm = max_grad_norm
-        self._eager = GradientStep(optimizer, max_grad_norm)
-        self._descent = DESCENTS[type(optimizer)]
+        self._trained = {name: _Trained(optimizer) for name, optimizer in optimizers.items()}
+        several = len(optimizers) > 1
+        self._eager = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
-        self._cached_for: tuple[Any, ...] = (None, None, 0)
-        self._trained: list[Tensor] = []
-        self._frozen: list[Tensor] = []
-        self._new: set[Tensor] = set()  # parameters whose state an ordinary step has to make
-        self._begun: set[Tensor] = set()  # parameters that have seen one: an optimiser may keep no state at all
-        self._lrs: list[Tensor] = []
-        self._constants_of: Callable[[Any], Any] = _constants_getter(optimizer.param_groups[0])
+        self._used: dict[Any, list[_Trained]] = {}  # the optimisers that descend, for each choice
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"loss": self.loss, "optimizer": self.optimizer, "max_grad_norm": self.max_grad_norm}
+        return {"learn": self.learn, "optimizers": self.optimizers, "max_grad_norm": self.max_grad_norm}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         CompiledStep.__init__(self, **state)  # a copy compiles a region of its own parameters
 
-    def __call__(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once; returns the TD errors and the statistics of the loss."""
-        optimizer = self.optimizer
-        groups = optimizer.param_groups
-        state, cached_groups, n_groups = self._cached_for
-        if (
-            state is not optimizer.state  # load_state_dict puts new objects there
-            or cached_groups is not groups
-            or n_groups != len(groups)
-            or not all(map(_REQUIRES_GRAD, self._trained))
-            or any(map(_REQUIRES_GRAD, self._frozen))
-        ):
-            self._prepare()
-        if self._new:
-            loss, td_error, stats = self.loss(batch)
-            self._eager(loss)
-            self._begun |= self._new
-            self._new = set()
-            return td_error, stats
-        for lr, group in zip(self._lrs, groups, strict=True):
-            lr.fill_(group["lr"])
+    def __call__(self, batch: Batch, *choice: Any) -> tuple[Tensor, dict[str, Tensor]]:
+        """Learn once; returns the TD errors and the statistics."""
+        used = self._used.get(choice)
+        if used is None:
+            return self._learn_as_it_is(batch, choice)
+        for trained in used:
+            if trained.has_changed():
+                trained.look()
+                self._regions.clear()
+        if any([trained.new for trained in used]):
+            return self._learn_as_it_is(batch, choice)
+        for trained in used:
+            trained.refresh_learning_rates()
         names, tensors = _present(batch)
-        key = (names, tuple(map(form, tensors)), tuple(map(self._constants_of, groups)))
+        constants = tuple([trained.constants() for trained in used])
+        key = (choice, names, tuple(map(form, tensors)), constants)
         region = self._regions.get(key)
         if region is None:
-            region = self._regions[key] = self._compile(names)
+            region = self._regions[key] = self._compile(names, choice, used)
         torch.set_flush_denormal(True)
         try:
             td_error, stats, finite = region(*tensors)
@@ -110,46 +99,130 @@ class CompiledStep:
             raise NonFiniteError(name, f"the {name} is not finite (loss {loss_value}); the update was not applied")
         return td_error, stats
 
-    def _prepare(self) -> None:
+    def _learn_as_it_is(self, batch: Batch, choice: tuple[Any, ...]) -> tuple[Tensor, dict[str, Tensor]]:
+        used: dict[str, _Trained] = {}
+
+        def step(name: str, loss: Tensor) -> None:
+            self._eager[name](loss)
+            used[name] = self._trained[name]
+
+        td_error, stats = self.learn(batch, step, *choice)
+        for trained in used.values():
+            trained.begin()
+        self._used[choice] = [*used.values()]
+        return td_error, stats
+
+    def _compile(
+        self, names: Sequence[str], choice: tuple[Any, ...], used: "Sequence[_Trained]"
+    ) -> Callable[..., Any]:
+        learn, max_norm = self.learn, self.max_grad_norm
+        rows = {name: trained.rows() for name, trained in self._trained.items() if trained in used}
+
+        def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+            so_far: list[Tensor] = []  # whether everything was finite, after each descent
+
+            def step(name: str, loss: Tensor) -> None:
+                grads = torch.autograd.grad(loss, [row[0] for row in rows[name]])
+                with torch.no_grad():
+                    so_far.append(_descend(rows[name], loss, grads, max_norm, so_far))
+
+            td_error, stats = learn(Batch(**dict(zip(names, tensors, strict=True))), step, *choice)
+            return td_error, stats, so_far[-1]
+
+        own = [holder for trained in used for holder in trained.holders()]
+        owner = getattr(learn, "__self__", _NOBODY)
+        return CompiledRegion(region, lambda: [*holders_of(owner), *own], "the update")
+
+
+Row = tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any], Descent]
+
+
+def _descend(
+    rows: Sequence[Row], loss: Tensor, grads: Sequence[Tensor], max_norm: float | None, so_far: Sequence[Tensor]
+) -> Tensor:
+    """Move parameters and optimiser state if all is finite, and has been so far; returns whether."""
+    norm = torch.stack([(grad * grad).sum() for grad in grads]).sum().sqrt()
+    finite = torch.isfinite(loss) & torch.isfinite(norm)
+    if so_far:
+        finite = finite & so_far[-1]
+    if max_norm is not None:
+        scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+        grads = tuple(grad * scale for grad in grads)
+    for (param, state, lr, group, descent), grad in zip(rows, grads, strict=True):
+        new_param, new_state = descent(param, -grad if group["maximize"] else grad, state, lr, group)
+        param.copy_(torch.where(finite, new_param, param))
+        for name, new in new_state.items():
+            state[name].copy_(torch.where(finite, new, state[name]))
+    return finite
+
+
+class _Trained:
+    """What regions hold of an optimiser: its parameters, their state, and the learning rates as tensors."""
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        if type(optimizer) not in DESCENTS:
+            known = ", ".join(kind.__name__ for kind in DESCENTS)
+            raise TypeError(
+                f"compile=True knows the optimisers {known}, got {type(optimizer).__name__}; "
+                "use one of them, or leave compile out"
+            )
+        self.optimizer = optimizer
+        self._descent = DESCENTS[type(optimizer)]
+        self._constants_of = _constants_getter(optimizer.param_groups[0])
+        self._begun: set[Tensor] = set()  # parameters that have seen a step: an optimiser may keep no state at all
+        self.look()
+
+    def has_changed(self) -> bool:
+        """Whether parameters or state are others than when they were looked at."""
+        optimizer, (state, groups, n_groups) = self.optimizer, self._seen
+        return (
+            state is not optimizer.state  # load_state_dict puts new objects there
+            or groups is not optimizer.param_groups
+            or n_groups != len(groups)
+            or not all(map(_REQUIRES_GRAD, self._params))
+            or any(map(_REQUIRES_GRAD, self._frozen))
+        )
+
+    def look(self) -> None:
+        """Find out what there is."""
         state, groups = self.optimizer.state, self.optimizer.param_groups
-        self._cached_for = (state, groups, len(groups))
-        self._regions.clear()
+        self._seen = (state, groups, len(groups))
         params = [param for group in groups for param in group["params"]]
-        self._trained = [param for param in params if param.requires_grad]
+        self._params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
-        self._new = {param for param in self._trained if not state.get(param)} - self._begun
+        #: Parameters whose state an ordinary step has to make.
+        self.new = {param for param in self._params if not state.get(param)} - self._begun
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
-    def _compile(self, names: Sequence[str]) -> Callable[..., Any]:
-        loss, descent, max_norm = self.loss, self._descent, self.max_grad_norm
-        rows: list[tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any]]] = []
+    def begin(self) -> None:
+        """Take note of an ordinary step."""
+        self._begun |= self.new
+        self.new = set()
+
+    def refresh_learning_rates(self) -> None:
+        """Read the learning rates."""
+        for lr, group in zip(self._lrs, self.optimizer.param_groups, strict=True):
+            lr.fill_(group["lr"])
+
+    def constants(self) -> tuple[Any, ...]:
+        """Hyperparameters that are constants of a region."""
+        return tuple(map(self._constants_of, self.optimizer.param_groups))
+
+    def rows(self) -> list[Row]:
+        """Of each parameter: itself, its state, the learning rate, the constants, the optimiser's equation."""
+        rows: list[Row] = []
         for group, lr in zip(self.optimizer.param_groups, self._lrs, strict=True):
             constants = {name: value for name, value in group.items() if name not in ("params", "lr")}
             for param in group["params"]:
                 if param.requires_grad:
                     state = {n: v for n, v in self.optimizer.state.get(param, {}).items() if v is not None}
-                    rows.append((param, state, lr, constants))
-        params = [row[0] for row in rows]
+                    rows.append((param, state, lr, constants, self._descent))
+        return rows
 
-        def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-            value, td_error, stats = loss(Batch(**dict(zip(names, tensors, strict=True))))
-            grads = torch.autograd.grad(value, params)
-            with torch.no_grad():
-                norm = torch.stack([(grad * grad).sum() for grad in grads]).sum().sqrt()
-                finite = torch.isfinite(value) & torch.isfinite(norm)
-                if max_norm is not None:
-                    scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
-                    grads = tuple(grad * scale for grad in grads)
-                for (param, state, lr, group), grad in zip(rows, grads, strict=True):
-                    new_param, new_state = descent(param, -grad if group["maximize"] else grad, state, lr, group)
-                    param.copy_(torch.where(finite, new_param, param))
-                    for name, new in new_state.items():
-                        state[name].copy_(torch.where(finite, new, state[name]))
-            return td_error, stats, finite
-
-        states = [self.optimizer.state[param] for param in params if param in self.optimizer.state]
-        own = [*states, dict(enumerate(self._lrs))]
-        return CompiledRegion(region, lambda: [*holders_of(getattr(loss, "__self__", _NOBODY)), *own], "the update")
+    def holders(self) -> list[Mapping[Any, Any]]:
+        """Where the state's tensors and the learning rates are found."""
+        states = [self.optimizer.state[param] for param in self._params if param in self.optimizer.state]
+        return [*states, dict(enumerate(self._lrs))]
 
 
 def _constants_getter(group: Mapping[str, Any]) -> Callable[[Any], Any]:

@@ -1,0 +1,222 @@
+"""Losses of DDPG, TD3 and Soft Actor-Critic with numbers worked out by hand, the arithmetic beside them."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.action_value import (
+    DiscreteActionValue,
+    DistributionalDiscreteActionValue,
+    ImplicitQuantileActionValue,
+    QuantileDiscreteActionValue,
+    least_of,
+)
+from pfrl_like.agents.critics import critic_loss, value_of
+from pfrl_like.agents.ddpg import ddpg_next_value, ddpg_policy_loss, square
+from pfrl_like.agents.soft_actor_critic import sac_policy_loss, soft_next_value, soft_reward, temperature_loss
+from pfrl_like.agents.td3 import default_target_policy_smoothing_func, td3_next_value
+from pfrl_like.batch import Batch
+from pfrl_like.distributions import DiagonalGaussian
+from pfrl_like.functions.losses import half_square
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.policies import DeterministicHead
+
+
+class Linear(nn.Module):
+    """Q(s, a) = s + slope * a, of one number each."""
+
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.slope = nn.Parameter(torch.tensor(slope))
+
+    def forward(self, pair: Any) -> Tensor:
+        obs, action = pair
+        return obs + self.slope * action
+
+
+class Acts(nn.Module):
+    """pi(s) = gain * s, without spread."""
+
+    def __init__(self, gain: float) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.tensor(gain))
+        self.head = DeterministicHead()
+
+    def forward(self, obs: Tensor) -> Any:
+        return self.head(self.gain * obs)
+
+
+class Gaussian(nn.Module):
+    """A Gaussian of scale 1 around gain * s whose samples are its mean, so that hands can follow."""
+
+    def __init__(self, gain: float) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.tensor(gain))
+
+    def forward(self, obs: Tensor) -> Any:
+        return Certain(self.gain * obs, torch.ones_like(obs))
+
+
+class Certain(DiagonalGaussian):
+    def _noise(self, sample_shape: Any = ()) -> Tensor:
+        return torch.zeros_like(self.loc)
+
+
+def column(*numbers: float) -> Tensor:
+    return torch.tensor(numbers).unsqueeze(1)
+
+
+#: Two steps, the second of which is terminal.
+BATCH = Batch(
+    obs=column(1.0, 2.0),
+    action=column(0.5, -1.0),
+    reward=torch.tensor([1.0, 10.0]),
+    next_obs=column(3.0, 4.0),
+    discount=torch.tensor([0.9, 0.0]),
+)
+LOG_DENSITY = -math.log(math.sqrt(2 * math.pi))  # of a Gaussian of scale 1 at its mean
+
+
+def test_the_critic_of_ddpg_bootstraps_from_the_target_policys_action() -> None:
+    next_value = ddpg_next_value(Acts(2.0), Linear(0.5), BATCH)
+    assert next_value.q_values.flatten().tolist() == [6.0, 8.0]  # 3 + 0.5 * 6, 4 + 0.5 * 8
+    loss, td_error, value = critic_loss(Linear(2.0), BATCH, next_value, elementwise=square)
+    assert value.tolist() == [2.0, 0.0]  # 1 + 2 * 0.5, 2 - 2 * 1
+    assert td_error.tolist() == pytest.approx([4.4, 10.0])  # 1 + 0.9 * 6 - 2, 10 - 0
+    assert loss.item() == pytest.approx((4.4**2 + 100) / 2)
+
+
+def test_weights_and_the_sum_of_a_critics_loss() -> None:
+    weighted = BATCH.replace(weight=torch.tensor([0.5, 0.1]))
+    next_value = ddpg_next_value(Acts(2.0), Linear(0.5), BATCH)
+    loss, td_error, _ = critic_loss(Linear(2.0), weighted, next_value, elementwise=half_square, accumulator="sum")
+    assert loss.item() == pytest.approx(0.5 * (0.5 * 4.4**2 + 0.1 * 100))
+    assert td_error.tolist() == pytest.approx([4.4, 10.0])
+
+
+def test_the_policy_of_ddpg_ascends_the_critic() -> None:
+    policy, critic = Acts(2.0), Linear(0.5)
+    loss, q = ddpg_policy_loss(policy, critic, BATCH)
+    assert q.tolist() == [2.0, 4.0]  # 1 + 0.5 * 2, 2 + 0.5 * 4
+    assert loss.item() == -3.0
+    loss.backward()
+    assert policy.gain.grad == -0.75  # -(0.5 * 1 + 0.5 * 2) / 2
+    loss, _ = ddpg_policy_loss(policy, critic, BATCH.replace(weight=torch.tensor([1.0, 0.5])), "sum")
+    assert loss.item() == -4.0  # -(1 * 2 + 0.5 * 4)
+
+
+def test_td3_takes_the_least_value_of_a_disturbed_action() -> None:
+    value = td3_next_value(Acts(2.0), [Linear(0.5), Linear(-1.0), Linear(3.0)], BATCH, lambda action: action - 7.0)
+    # actions 6 - 7 = -1 and 8 - 7 = 1: of (2.5, 4, 0) and (4.5, 3, 7) the least
+    assert value.q_values.flatten().tolist() == [0.0, 3.0]
+
+
+def test_the_smoothing_noise_is_cut_off_and_so_are_the_actions() -> None:
+    torch.manual_seed(0)
+    smoothed = default_target_policy_smoothing_func(torch.zeros(10_000, 1))
+    assert smoothed.abs().max() == 0.5  # 1.2 % of Gaussian numbers are beyond 2.5 times the scale
+    assert (smoothed.abs() == 0.5).float().mean() == pytest.approx(0.0124, abs=0.004)
+    assert smoothed.std() == pytest.approx(0.2, rel=0.03)
+    assert default_target_policy_smoothing_func(torch.full((1_000, 1), 0.95)).max() == 1.0
+
+
+def test_the_soft_target_takes_the_log_probability_off() -> None:
+    next_value, log_prob = soft_next_value(Gaussian(2.0), [Linear(0.5), Linear(1.0)], BATCH)
+    assert next_value.q_values.flatten().tolist() == [6.0, 8.0]
+    assert log_prob.tolist() == pytest.approx([LOG_DENSITY] * 2)
+    reward = soft_reward(BATCH, log_prob, 0.2)
+    assert reward.tolist() == pytest.approx([1 - 0.9 * 0.2 * LOG_DENSITY, 10.0])
+    _, td_error, _ = critic_loss(Linear(2.0), BATCH, next_value, reward)
+    assert td_error.tolist() == pytest.approx([1 + 0.9 * (6 - 0.2 * LOG_DENSITY) - 2, 10.0])
+
+
+def test_the_policy_of_sac_weighs_value_against_entropy() -> None:
+    policy = Gaussian(2.0)
+    loss, log_prob, entropy = sac_policy_loss(policy, [Linear(0.5), Linear(-1.0)], BATCH, 0.2)
+    # values 1 + 0.5 * 2 and 1 - 2, 2 + 0.5 * 4 and 2 - 4: the least are -1 and -2
+    assert loss.item() == pytest.approx(0.2 * LOG_DENSITY + 1.5)
+    assert log_prob.tolist() == pytest.approx([LOG_DENSITY] * 2)
+    assert entropy.tolist() == pytest.approx([0.5 - LOG_DENSITY] * 2)  # of a Gaussian of scale 1, by its formula
+    loss.backward()
+    assert policy.gain.grad == pytest.approx(1.5)  # of -(s - gain * s): (1 + 2) / 2
+    weighted = BATCH.replace(weight=torch.tensor([1.0, 0.0]))
+    loss, *_ = sac_policy_loss(policy, [Linear(0.5), Linear(-1.0)], weighted, 0.2, "sum")
+    assert loss.item() == pytest.approx(0.2 * LOG_DENSITY + 1)
+
+
+def test_the_temperature_rises_where_the_entropy_is_below_its_target() -> None:
+    temperature = torch.tensor(0.5, requires_grad=True)
+    loss = temperature_loss(temperature, torch.tensor([3.0, 0.0]), -2.0)
+    assert loss.item() == pytest.approx(0.25)  # -0.5 * ((3 - 2) + (0 - 2)) / 2
+    loss = temperature_loss(temperature, torch.tensor([3.0, 0.0]), -2.0, torch.tensor([1.0, 0.0]), "sum")
+    loss.backward()
+    assert loss.item() == -0.5 and temperature.grad == -1.0  # entropy -3 is below -2: descending raises it
+
+
+def test_the_least_of_distributions_is_the_whole_one_of_the_lesser_mean() -> None:
+    # means 2 and 1.5 in the first state, 0 and 5 in the second
+    first, second = torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.tensor([[-3.0, 6.0], [5.0, 5.0]])
+    values = [QuantileDiscreteActionValue(each.unsqueeze(2)) for each in (first, second)]
+    assert least_of(values).quantiles.squeeze(2).tolist() == [[-3.0, 6.0], [0.0, 0.0]]
+    z = torch.tensor([0.0, 1.0])
+    atoms = [DistributionalDiscreteActionValue(torch.tensor([[[1 - p, p]]]), z) for p in (0.7, 0.4)]
+    assert least_of(atoms).q_dist.flatten().tolist() == pytest.approx([0.6, 0.4])
+
+    def implicit(height: float) -> ImplicitQuantileActionValue:
+        return ImplicitQuantileActionValue(
+            torch.zeros(1, 1), lambda features, taus: (height + taus).unsqueeze(2), taus=torch.tensor([[0.5]])
+        )
+
+    chosen = least_of([implicit(2.0), implicit(1.0)])
+    assert chosen(torch.tensor([[0.25, 0.75]])).quantiles.flatten().tolist() == [1.25, 1.75]
+    numbers = [DiscreteActionValue(column(1.0, 4.0)), DiscreteActionValue(column(2.0, 3.0))]
+    assert least_of(numbers).q_values.flatten().tolist() == [1.0, 3.0]
+    with pytest.raises(TypeError, match="DiscreteActionValue, QuantileDiscreteActionValue, of which none"):
+        least_of([numbers[0], values[0]])
+
+
+def test_a_recurrent_critic_remembers_the_actions_that_were_taken() -> None:
+    rnn = nn.RNN(2, 1, bias=False)
+    critic = RecurrentSequential(Sum(), rnn)
+    with torch.no_grad():
+        rnn.weight_ih_l0[:] = torch.tensor([[1.0, 0.0]])
+        rnn.weight_hh_l0[:] = 1.0
+
+    def h(x: float, before: float = 0.0) -> float:
+        return math.tanh(x + before)
+
+    # one sequence of two steps: obs + action is 0.3, then 0.2; other actions make it 0.7 and 0.4
+    batch = Batch(
+        obs=column(0.1, 0.2), action=column(0.2, 0.0), reward=torch.zeros(2), next_obs=column(0.2, 0.3),
+        discount=torch.ones(2), lengths=torch.tensor([2]),
+    )  # fmt: skip
+    first = h(0.3)
+    assert value_of(critic, batch).q_values.flatten().tolist() == pytest.approx([first, h(0.2, first)])
+    other = value_of(critic, batch, column(0.6, 0.2))
+    assert other.q_values.flatten().tolist() == pytest.approx([h(0.7), h(0.4, first)])
+    after = value_of(critic, batch, column(0.6, 0.2), next=True)
+    assert after.q_values.flatten().tolist() == pytest.approx([h(0.8, first), h(0.5, h(0.2, first))])
+    jumped = value_of(critic, batch.replace(next_row=torch.tensor([1, 1])), column(0.6, 0.2), next=True)
+    assert jumped.q_values.flatten().tolist() == pytest.approx([h(0.9, h(0.2, first)), h(0.5, h(0.2, first))])
+
+
+class Sum(nn.Module):
+    """Observation and action added up, with a zero beside."""
+
+    def forward(self, pair: Any) -> Tensor:
+        total = pair[0] + pair[1]
+        return torch.cat([total, torch.zeros_like(total)], dim=1)
+
+
+def test_what_is_no_value_of_one_action_is_refused() -> None:
+    class Two(nn.Module):
+        def forward(self, pair: Any) -> Tensor:
+            return torch.zeros(2, 2)
+
+    with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\), expected one for each row"):
+        value_of(Two(), BATCH)
+    with pytest.raises(TypeError, match="a critic gives a str, expected one that gives a DiscreteActionValue"):
+        value_of(lambda pair: "value", BATCH)

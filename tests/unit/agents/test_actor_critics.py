@@ -1,0 +1,541 @@
+"""DDPG, TD3 and Soft Actor-Critic: what each of their arguments does, and what they refuse."""
+
+import copy
+import functools
+import itertools
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from actor_critic_parts import ACTION, CRITICS, ENV, HEADS, make_agent, make_batch, parameters, random_action
+from agent_parts import MAKE_BUFFER, RECURRENT_BUFFERS
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from torch import nn
+
+from pfrl_like.experiments import train_agent, train_agent_batch
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer
+from pfrl_like.testing import check_agent
+from pfrl_like.testing.play import play_one, play_several
+from pfrl_like.testing.requirement import difference
+from pfrl_like.utils import set_random_seed
+
+AGENTS = ("DDPG", "TD3", "SoftActorCritic")
+OBS = np.ones(4, np.float32)
+
+
+def test_an_exemplar_keeps_the_contracts() -> None:
+    check_agent(functools.partial(make_agent, "TD3", "3-step prioritized"), ENV, n_steps=22)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("agent", "buffer", "recurrent", "critic"),
+    [
+        *(
+            (agent, buffer, recurrent, critic)
+            for agent, (buffer, recurrent), critic in itertools.product(
+                AGENTS, [("uniform", False), ("prioritized", False), ("prioritized episodic", True)], CRITICS
+            )
+        ),
+    ],
+)
+def test_agent_keeps_the_contracts(agent: str, buffer: str, recurrent: bool, critic: str) -> None:
+    check_agent(functools.partial(make_agent, agent, buffer, recurrent, critic=critic), ENV)
+
+
+def combinations() -> list[Any]:
+    """Agent, head, critic, recurrent, buffer: every part once in the default run, and every agent."""
+    buffers = [(buffer, buffer in RECURRENT_BUFFERS) for buffer in MAKE_BUFFER]
+    every = [
+        (agent, head, critic, recurrent, buffer)
+        for agent, head, critic, (buffer, recurrent) in itertools.product(AGENTS, HEADS, CRITICS, buffers)
+        if agent != "SoftActorCritic" or head != "deterministic"
+    ]
+    seen: set[Any] = set()
+    params = []
+    for case in every:
+        new = {*case} - seen
+        seen |= new
+        params.append(pytest.param(*case, marks=[] if new else pytest.mark.slow))
+    return params
+
+
+@pytest.mark.parametrize(("agent", "head", "critic", "recurrent", "buffer"), combinations())
+def test_parts_learn_are_saved_and_act_together(
+    agent: str, head: str, critic: str, recurrent: bool, buffer: str, tmp_path: Path
+) -> None:
+    make = functools.partial(make_agent, agent, buffer, recurrent, head=head, critic=critic)
+    trained, other = make(), make()
+    before = [parameters(part) for part in (trained.policy, *trained.critics)]
+    play_one(trained, ENV, 30)
+    after = [parameters(part) for part in (trained.policy, *trained.critics)]
+    assert trained.n_policy_updates > 0
+    assert all(old.shape == new.shape and not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    trained.save(tmp_path)
+    other.load(tmp_path)
+    assert difference(trained.state_dict(), other.state_dict(), "state") is None
+    actions = []
+    for one in (trained, other):
+        torch.manual_seed(0)
+        with one.eval_mode():
+            one.stop_episode()
+            actions.append(one.act(OBS))
+    np.testing.assert_array_equal(*actions)
+
+
+# Statistics and counters
+
+
+STATISTICS = {
+    "DDPG": "average_q average_actor_loss average_critic_loss n_updates",
+    "TD3": "average_q1 average_q2 average_q_func1_loss average_q_func2_loss average_policy_loss policy_n_updates "
+    "q_func_n_updates",
+    "SoftActorCritic": "average_q1 average_q2 average_q_func1_loss average_q_func2_loss n_updates average_entropy "
+    "temperature",
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_statistics_are_those_of_pfrl(agent: str) -> None:
+    made = make_agent(agent)
+    assert [name for name, _ in made.get_statistics()] == STATISTICS[agent].split()
+    stats = [made.update(make_batch(seed))[1] for seed in range(4)]
+    found = dict(made.get_statistics())
+    if agent == "DDPG":
+        assert found["average_critic_loss"] == pytest.approx(np.mean([each["loss"] for each in stats]))
+        assert found["average_actor_loss"] == pytest.approx(np.mean([each["actor_loss"] for each in stats]))
+        assert found["n_updates"] == made.n_updates == 4
+        return
+    assert found["average_q1"] == pytest.approx(torch.stack([each["q1"] for each in stats]).mean().item())
+    assert found["average_q_func2_loss"] == pytest.approx(np.mean([each["q_func2_loss"] for each in stats]))
+    if agent == "TD3":
+        assert (found["policy_n_updates"], found["q_func_n_updates"]) == (2, 4)
+        assert (made.policy_n_updates, made.q_func_n_updates) == (2, 4)
+    else:
+        assert found["n_updates"] == made.n_policy_updates == 4
+        assert found["temperature"] == made.temperature
+
+
+def test_sizes_of_the_windows_are_those_of_pfrl() -> None:
+    agent = make_agent("SoftActorCritic", minibatch_size=8)
+    batch = make_batch()
+    for _ in range(130):
+        agent.update(batch)
+    assert torch.cat([*agent.q1_record]).shape == torch.cat([*agent.entropy_record]).shape == (1_000,)
+    assert len(agent.q_func1_loss_record) == 100
+
+
+# Acting
+
+
+def test_burn_in_actions_come_until_the_policy_has_learnt() -> None:
+    for agent, first in (("DDPG", 10), ("TD3", 11), ("SoftActorCritic", 10)):  # TD3's policy learns every second time
+        calls: list[int] = []
+        made = make_agent(agent, burnin_action_func=lambda calls=calls: calls.append(0) or random_action())
+        play_one(made, ENV, 20)
+        assert len(calls) == first
+        with made.eval_mode():
+            made.act(OBS)
+        assert len(calls) == first
+        made.policy_updates.count.zero_()
+        with made.eval_mode():
+            made.act(OBS)
+        assert len(calls) == first  # nor in evaluation
+
+
+def test_every_active_environment_gets_a_burn_in_action_of_its_own() -> None:
+    made = make_agent("TD3", burnin_action_func=random_action)
+    set_random_seed(0)
+    actions = made.batch_act([OBS] * 3)
+    set_random_seed(0)
+    np.testing.assert_array_equal(actions, [random_action() for _ in range(3)])
+    again = made.batch_act([OBS] * 3, active=np.array([True, False, True]))
+    np.testing.assert_array_equal(again[1], actions[1])
+    assert not np.array_equal(again[0], actions[0])
+
+
+def test_a_recurrent_policy_remembers_what_it_saw_while_burning_in() -> None:
+    made = make_agent("TD3", recurrent=True, burnin_action_func=random_action)
+    made.act(OBS)
+    assert made.memory.train_state is not None
+
+
+def test_actors_burn_in_until_they_get_what_was_learnt() -> None:
+    made = make_agent("SoftActorCritic", burnin_action_func=lambda: np.full(ACTION, 0.25, np.float32))
+    make_actor, learner, poller, _ = made.setup_actor_learner_training(1, n_updates=8)
+    poller.start()
+    learner.start()
+    actor = make_actor(0)
+    first = play_one(actor, ENV, 5)
+    play_one(actor, ENV, 25)
+    actor.get_statistics()  # with this all steps have come
+    learner.join(20)
+    last = play_one(actor, ENV, 1)
+    actor.close()
+    poller.stop()
+    poller.join(10)
+    np.testing.assert_array_equal(first, np.full((5, ACTION), 0.25))
+    assert not np.array_equal(last[0], first[0])
+
+
+def test_sac_acts_by_the_mode_only_in_evaluation_and_only_if_told() -> None:
+    for deterministic in (True, False):
+        made = make_agent("SoftActorCritic", act_deterministically=deterministic)
+        with torch.no_grad():
+            mode = made.policy(torch.as_tensor(OBS)[None]).mode[0].numpy()
+        assert not np.array_equal(made.act(OBS), mode)
+        with made.eval_mode():
+            assert np.array_equal(made.act(OBS), mode) == deterministic
+
+
+def test_svg0_samples_unless_told_otherwise() -> None:
+    sampling, certain = (make_agent("DDPG", head="gaussian", act_deterministically=flag) for flag in (False, True))
+    for made, alike in ((sampling, False), (certain, True)):
+        with made.eval_mode():
+            assert np.array_equal(made.act(OBS), made.act(OBS)) == alike
+
+
+def test_inactive_environments_cost_no_draw() -> None:
+    made = make_agent("SoftActorCritic")
+    torch.manual_seed(0)
+    some = made.batch_act([OBS] * 3, active=np.array([False, True, False]))
+    after = torch.rand(1)
+    torch.manual_seed(0)
+    alone = made.batch_act([OBS])
+    np.testing.assert_array_equal(some[1], alone[0])
+    assert torch.rand(1) == after
+
+
+# Learning
+
+
+def test_td3s_policy_and_targets_move_once_every_delay() -> None:
+    made = make_agent("TD3", policy_update_delay=3, soft_update_tau=0.25)
+    for number in range(1, 7):
+        before = {name: parameters(getattr(made, name)) for name in ("policy", "q_func1", "target_q_func1")}
+        made.update(make_batch(number))
+        now = {name: parameters(getattr(made, name)) for name in before}
+        assert not torch.equal(now["q_func1"], before["q_func1"])
+        assert torch.equal(now["policy"], before["policy"]) == (number % 3 != 0)
+        expected = before["target_q_func1"]
+        if number % 3 == 0:
+            expected = torch.lerp(expected, now["q_func1"], 0.25)
+        torch.testing.assert_close(now["target_q_func1"], expected)
+
+
+def test_sacs_targets_move_after_every_update() -> None:
+    made = make_agent("SoftActorCritic", soft_update_tau=0.25)
+    before = parameters(made.target_q_func2)
+    made.update(make_batch())
+    torch.testing.assert_close(parameters(made.target_q_func2), torch.lerp(before, parameters(made.q_func2), 0.25))
+    assert not hasattr(made, "target_policy")
+
+
+def test_ddpgs_targets_move_by_steps() -> None:
+    made = make_agent("DDPG", target_update_interval=4, target_update_method="hard")
+    play_one(made, ENV, 15)
+    assert not torch.equal(parameters(made.model), parameters(made.target_model))
+    play_one(made, ENV, 1)
+    assert torch.equal(parameters(made.model), parameters(made.target_model))
+
+
+def test_the_smoothing_function_disturbs_the_targets_action() -> None:
+    seen = []
+
+    def smoothing(action: torch.Tensor) -> torch.Tensor:
+        seen.append(action)
+        return torch.zeros_like(action)
+
+    made, batch = make_agent("TD3", target_policy_smoothing_func=smoothing), make_batch()
+    value, _ = made.bootstrap(batch)
+    zeros = torch.zeros(len(batch), ACTION)
+    expected = torch.minimum(*(critic((batch.next_obs, zeros)) for critic in made.target_critics))
+    torch.testing.assert_close(value.q_values, expected)
+    torch.testing.assert_close(seen[0], made.target_policy(batch.next_obs).mean)
+
+
+def test_more_critics_make_targets_lower_and_are_saved(tmp_path: Path) -> None:
+    third = nn.Sequential(Below(), nn.Linear(1, 1))
+    nn.init.ones_(third[1].weight)
+    options = {"further_q_funcs": [third], "further_q_func_optimizers": [torch.optim.Adam(third.parameters())]}
+    for agent in ("TD3", "SoftActorCritic"):
+        made = make_agent(agent, **options)
+        value, _ = made.bootstrap(make_batch())
+        assert (value.q_values < -90).all()
+        made.update(make_batch())
+        made.save(tmp_path / agent)
+        assert (tmp_path / agent / "target_q_func3.pt").exists()
+    with pytest.raises(ValueError, match="there are 3 critics and 2 optimisers"):
+        make_agent("TD3", further_q_funcs=[third])
+
+
+class Below(nn.Module):
+    def forward(self, pair: Any) -> torch.Tensor:
+        return torch.full((len(pair[0]), 1), -1e3)
+
+
+def test_each_networks_gradient_is_clipped() -> None:
+    sgd = functools.partial(torch.optim.SGD, lr=1.0)
+    for agent in AGENTS:
+        made = make_agent(agent, optimizer=sgd, max_grad_norm=1e-3)
+        for seed in range(2):
+            before = [parameters(part) for part in (made.policy, *made.critics)]
+            made.update(make_batch(seed))
+        moved = [new - old for old, new in zip(before, map(parameters, (made.policy, *made.critics)), strict=True)]
+        assert [step.norm().item() for step in moved] == pytest.approx([1e-3] * len(moved), rel=1e-2)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_policys_loss_gives_critics_no_gradient(agent: str) -> None:
+    made, losses = make_agent(agent), []
+    made.improve_policy(make_batch(), lambda name, loss: losses.append((name, loss)))
+    for name, loss in losses:
+        made.gradient_steps[name](loss)
+    assert all(param.grad is None for critic in made.critics for param in critic.parameters())
+    assert all(param.grad is not None for param in made.policy.parameters())
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_weights_and_accumulator_count_in_every_loss(agent: str) -> None:
+    def losses(batch: Any, **options: Any) -> list[float]:
+        torch.manual_seed(0)
+        made, found = make_agent(agent, **options), []
+        torch.manual_seed(1)
+        made.improve(batch, lambda name, loss: found.append(loss.item()))
+        return found
+
+    plain = make_batch().replace(weight=None)
+    light = plain.replace(weight=torch.full((8,), 0.25))
+    alone = losses(plain)
+    assert len(alone) == {"DDPG": 2, "TD3": 3, "SoftActorCritic": 4}[agent]
+    assert losses(light) == pytest.approx([0.25 * loss for loss in alone], rel=1e-4)
+    assert losses(plain, batch_accumulator="sum") == pytest.approx([8 * loss for loss in alone], rel=1e-4)
+
+
+def test_priorities_are_the_mean_error_of_the_critics() -> None:
+    made, batch = make_agent("TD3"), make_batch()
+    values = [critic((batch.obs, batch.action)).flatten().detach() for critic in made.critics]
+    torch.manual_seed(0)
+    next_value, _ = made.bootstrap(batch)
+    target = batch.reward + batch.discount * next_value.q_values.flatten()
+    torch.manual_seed(0)
+    td_error, _ = made.update(batch)
+    torch.testing.assert_close(td_error, torch.stack([(target - value).abs() for value in values]).mean(0))
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_n_steps_are_discounted_and_priorities_written_back(agent: str) -> None:
+    made = make_agent(agent, replay_buffer=PrioritizedReplayBuffer(100, num_steps=3))
+    seen = []
+    update = made.update
+    made.update = lambda batch: seen.append(batch) or update(batch)
+    play_one(made, Drift(), 25)
+    discounts = torch.cat([batch.discount for batch in seen]).unique()
+    assert any(discount == pytest.approx(0.9**3) for discount in discounts.tolist())
+    assert all(batch.weight is not None for batch in seen)
+    assert len({batch.weight.min().item() for batch in seen}) > 3  # the priorities have changed
+
+
+def test_returns_within_sequences() -> None:
+    made = make_agent("SoftActorCritic", recurrent=True, num_steps=3)
+    play_one(made, ENV, 30)
+    assert made.n_policy_updates > 0
+    batch = made.replay_buffer.sample_sequences(4, 4, 0.9)
+    assert made._prepare(batch).next_row is not None
+
+
+def test_updates_may_be_more_or_fewer_than_steps() -> None:
+    for agent in AGENTS:
+        often, seldom = make_agent(agent, n_times_update=3), make_agent(agent, update_interval=4,
+                                                                        **_INTERVALS.get(agent, {}))  # fmt: skip
+        for made in (often, seldom):
+            play_one(made, ENV, 20)
+        assert (often.optim_t, seldom.optim_t) == (33, 3)  # from the tenth step on, or at 12, 16 and 20
+
+
+_INTERVALS = {"DDPG": {"target_update_interval": 4}}
+
+
+# The temperature
+
+
+def test_without_a_target_the_temperature_stays() -> None:
+    made = make_agent("SoftActorCritic", entropy_target=None, initial_temperature=0.3)
+    made.update(make_batch())
+    assert made.temperature == 0.3 and made.temperature_holder is None and made.temperature_optimizer is None
+    assert make_agent("SoftActorCritic", entropy_target=None).temperature == 0.2  # as the parts of these tests have it
+
+
+@pytest.mark.parametrize(("target", "rises"), [(50.0, True), (-50.0, False)])
+def test_the_temperature_follows_the_entropy(target: float, rises: bool) -> None:
+    made = make_agent("SoftActorCritic", entropy_target=target, initial_temperature=0.5, temperature_optimizer_lr=0.1)
+    assert made.temperature == pytest.approx(0.5)
+    made.update(make_batch())
+    assert made.temperature == pytest.approx(0.5 * np.exp(0.1 if rises else -0.1), rel=1e-4)  # Adam's first step is lr
+    assert make_agent("SoftActorCritic").temperature_optimizer.param_groups[0]["lr"] == 1e-3
+
+
+def test_the_temperature_weighs_the_entropy_in_target_and_policy() -> None:
+    rewards, losses = [], []
+    for temperature in (0.0, 1.0):
+        torch.manual_seed(0)
+        made = make_agent("SoftActorCritic", entropy_target=None, initial_temperature=temperature)
+        torch.manual_seed(1)
+        rewards.append(made.bootstrap(make_batch())[1])
+        losses.append(made.improve_policy(make_batch(), lambda name, loss: None)["policy_loss"])
+    torch.testing.assert_close(rewards[0], make_batch().reward)
+    assert not torch.allclose(rewards[1], rewards[0]) and losses[0] != losses[1]
+
+
+# Saving
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_loaded_agent_goes_on_bit_for_bit(agent: str, tmp_path: Path) -> None:
+    made, other = make_agent(agent), make_agent(agent)
+    play_one(made, ENV, 25)
+    made.save(tmp_path)
+    other.load(tmp_path)
+    assert other.n_policy_updates == made.n_policy_updates > 0
+    for one in (made, other):
+        set_random_seed(1)
+        for seed in range(5):
+            one.update(make_batch(seed))
+    assert difference(made.state_dict(), other.state_dict(), "state") is None
+
+
+def test_files_have_pfrls_names(tmp_path: Path) -> None:
+    expected = {
+        "DDPG": {"model", "target_model", "actor_optimizer", "critic_optimizer"},
+        "TD3": {
+            *("policy", "q_func1", "q_func2", "target_policy", "target_q_func1", "target_q_func2"),
+            *("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer"),
+        },
+        "SoftActorCritic": {
+            *("policy", "q_func1", "q_func2", "target_q_func1", "target_q_func2", "temperature_holder"),
+            *("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer", "temperature_optimizer"),
+        },
+    }
+    for agent, names in expected.items():
+        made = make_agent(agent)
+        made.update(make_batch())
+        made.save(tmp_path / agent)
+        assert {path.stem for path in (tmp_path / agent).glob("*.pt") if "-" not in path.stem} == names
+
+
+# Vector environments
+
+
+class Drift(gymnasium.Env):
+    """A point that actions push around; episodes end outside of the unit ball or after 7 steps."""
+
+    observation_space = gymnasium.spaces.Box(-9, 9, (4,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (ACTION,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t, self.obs = 0, self.np_random.uniform(-0.5, 0.5, 4).astype(np.float32)
+        return self.obs, {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        self.obs = self.obs + np.tile(np.asarray(action, np.float32), 2) * np.float32(0.2)
+        distance = float(np.linalg.norm(self.obs))
+        return self.obs, -distance, distance > 1, self.t == 7, {}
+
+
+@pytest.mark.parametrize(
+    ("agent", "recurrent"),
+    [
+        ("SoftActorCritic", False),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in itertools.product(AGENTS, [False, True])
+            if case != ("SoftActorCritic", False)
+        ),
+    ],
+)
+def test_a_vector_of_one_is_the_environment_alone(agent: str, recurrent: bool, tmp_path: Path) -> None:
+    def run(train: Any) -> Any:
+        set_random_seed(3)
+        env = Drift()
+        env.reset(seed=5)
+        made = make_agent(agent, recurrent=recurrent, burnin_action_func=random_action)
+        train(made, env)
+        return made.state_dict()
+
+    expected = run(lambda made, env: train_agent(made, env, 40, tmp_path))
+    for mode in AutoresetMode:
+        vector = functools.partial(SyncVectorEnv, autoreset_mode=mode)
+        found = run(lambda made, env, vector=vector: train_agent_batch(made, vector([lambda: env]), 40, tmp_path))
+        assert difference(found, expected, f"state, {mode.name}") is None
+
+
+def test_environments_explore_apart() -> None:
+    for agent in AGENTS:
+        actions = play_several(make_agent(agent), ENV, 3, 1)[0]
+        assert not np.array_equal(actions[0], actions[1])
+
+
+# Refusals
+
+
+def test_optimisers_are_fixed() -> None:
+    for agent, names in (
+        ("DDPG", ["actor_optimizer", "critic_optimizer"]),
+        ("TD3", ["policy_optimizer", "q_func1_optimizer", "q_func2_optimizer"]),
+        ("SoftActorCritic", ["policy_optimizer", "q_func1_optimizer", "q_func2_optimizer", "temperature_optimizer"]),
+    ):
+        made = make_agent(agent)
+        for name in names:
+            with pytest.raises(AttributeError, match=f"{name} of {agent} is fixed"):
+                setattr(made, name, copy.copy(getattr(made, name)))
+
+
+def test_an_environment_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+    for agent in AGENTS:
+        made = make_agent(agent)
+        made.check_spaces(space, Drift.action_space)
+        with pytest.raises(TypeError, match=f"{agent} has continuous actions, but the environment has Discrete"):
+            made.check_spaces(space, gymnasium.spaces.Discrete(3))
+        with pytest.raises(ValueError, match=r"policy gives actions of shape \(2,\), the environment has \(3,\)"):
+            made.check_spaces(space, gymnasium.spaces.Box(-1, 1, (3,)))
+        with pytest.raises(ValueError, match="obs does not fit policy"):
+            made.check_spaces(gymnasium.spaces.Box(-1, 1, (3,), np.float32), Drift.action_space)
+    with pytest.raises(TypeError, match="SoftActorCritic needs a policy with densities, .*: use a Gaussian head"):
+        make_agent("SoftActorCritic", head="deterministic").check_spaces(space, Drift.action_space)
+
+
+def test_bad_arguments_are_named() -> None:
+    for changes, message in (
+        ({"policy_update_delay": 0}, "policy_update_delay"),
+        ({"soft_update_tau": 0.0}, "soft_update_tau is 0.0"),
+        ({"n_times_update": 0}, "n_times_update"),
+        ({"max_grad_norm": -1.0}, "max_grad_norm is -1.0"),
+        ({"batch_accumulator": "median"}, "batch_accumulator is 'median'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_agent("TD3", **changes)
+    for changes in ({"initial_temperature": 0.0}, {"initial_temperature": -1.0, "entropy_target": None}):
+        with pytest.raises(ValueError, match="initial_temperature is"):
+            make_agent("SoftActorCritic", **changes)
+    with pytest.raises(TypeError, match="recurrent is True, but policy is a Sequential"):
+        make_agent("TD3", recurrent=True, policy=make_agent().policy)
+    with pytest.raises(TypeError, match="target_update_interval is None, expected a number"):
+        make_agent("DDPG", target_update_interval=None)
+    with pytest.raises(TypeError, match="episodic_update"):
+        make_agent("DDPG", episodic_update=True)
+
+
+def test_a_log_probability_of_each_component_is_refused() -> None:
+    class Loose(nn.Module):
+        def forward(self, mean: torch.Tensor) -> Any:
+            return torch.distributions.Normal(mean, 1.0)
+
+    made = make_agent("SoftActorCritic", policy=nn.Sequential(nn.Linear(4, ACTION), Loose()))
+    with pytest.raises(ValueError, match=r"log_prob of what policy gives has shape \(8, 2\)"):
+        made.update(make_batch())
