@@ -33,6 +33,7 @@ _GIVEN_BY = {
     "ImplicitQuantileActionValue": "an ImplicitQuantileQFunction",
     "FullyParametrizedActionValue": "a FullyParametrizedQFunction",
     "Distribution": "one that ends in a head of pfrl_like.policies",
+    "tuple": "a pfrl_like.nn.Branched of a policy and a value function, which gives (distribution, values [B, 1])",
 }
 
 

@@ -8,14 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
+from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.episodes_of_batch import episodes_of_batch
 from pfrl_like.agents.memory import RecurrentMemory, batch_first
 from pfrl_like.agents.on_policy_arguments import check_parts
 from pfrl_like.agents.on_policy_progress import OnPolicyProgressMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.agents.policy_spaces import check_policy_fits
 from pfrl_like.agents.rollout import Episodes, Rollout, Rows
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.distributions import masked
@@ -48,7 +51,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
     """
 
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
-    acting_attributes = ("model",)
+    acting_attributes: tuple[str, ...] = ("model",)
     acting_argument = "model"
     value_type: type[Any] = tuple
 
@@ -149,6 +152,21 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
     def normalized(self, obs: Any) -> Any:
         """What the model takes in: features, normalised if there is a normaliser."""
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment in which the policy cannot act.
+
+        Raises:
+            TypeError: If the actions are of another kind.
+            ValueError: If there are another number of them, or observations do not fit the model.
+        """
+        said = self.probe(observation_space)
+        if said is None or action_space is None:
+            return
+        distribution = said[0] if self.value_type is tuple and isinstance(said, tuple) else said
+        if not isinstance(distribution, Distribution):
+            raise wrong_value(distribution, Distribution, self.acting_argument)
+        check_policy_fits(distribution, action_space, self.acting_argument)
 
     # Observing
 

@@ -51,7 +51,7 @@ def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
         value = getattr(agent, name)
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.80}, expected a number")
-        if not (value >= least and (largest is None or float(value) <= largest)):
+        if not (float(value) >= least and (largest is None or float(value) <= largest)):
             expected = f"at least {least}" if largest is None else f"a number from {least} to {largest}"
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
