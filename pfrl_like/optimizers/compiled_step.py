@@ -50,9 +50,7 @@ class CompiledStep:
             descent nor a later one was made.
     """
 
-    def __init__(
-        self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None
-    ) -> None:
+    def __init__(self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None) -> None:
         self.learn = learn
         self.optimizers = {**optimizers}
         self.max_grad_norm = max_grad_norm
@@ -112,9 +110,7 @@ class CompiledStep:
         self._used[choice] = [*used.values()]
         return td_error, stats
 
-    def _compile(
-        self, names: Sequence[str], choice: tuple[Any, ...], used: "Sequence[_Trained]"
-    ) -> Callable[..., Any]:
+    def _compile(self, names: Sequence[str], choice: tuple[Any, ...], used: "Sequence[_Trained]") -> Callable[..., Any]:
         learn, max_norm = self.learn, self.max_grad_norm
         rows = {name: trained.rows() for name, trained in self._trained.items() if trained in used}
 

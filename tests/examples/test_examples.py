@@ -14,7 +14,42 @@ ATARI = [name for name in NAMES if name.startswith("atari/")]
 #: An update needs a filled buffer: the trainers are told to begin early, so that they learn, too.
 EARLY = ["--replay-start-size", "40", "--minibatch-size", "8", "--eval-n-runs", "1"]
 EARLY_PIXELS = ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1", "--eval-interval", "60"]
+EARLY_ROLLOUT = ["--update-interval", "50", "--epochs", "2", "--eval-n-runs", "1", "--eval-interval", "60"]
 SHORT_GAMES = ["--max-frames", "100", "--n-best-episodes", "1"]
+
+#: What the trainers are told in place of the above, if anything.
+EARLY_OF = {
+    "gym/train_ppo.py": EARLY_ROLLOUT,
+    "gym/train_reinforce.py": ["--batchsize", "1", "--eval-n-runs", "1"],
+    "gym/train_async.py": ["--eval-n-runs", "1", "--replay-start-size", "20"],
+    "mujoco/train_ppo.py": EARLY_ROLLOUT,
+    "mujoco/train_trpo.py": ["--update-interval", "50", "--eval-n-runs", "1"],
+    "atari/train_ppo_batch_ale.py": [*EARLY_ROLLOUT, *SHORT_GAMES, "--batch-size", "10"],
+    "atari/train_a2c_batch_ale.py": [*SHORT_GAMES, "--eval-n-runs", "1", "--eval-interval", "60"],
+    "atari/train_a3c_ale.py": [*SHORT_GAMES, "--eval-n-runs", "1", "--eval-interval", "60"],
+    "atari/train_acer_ale.py": [
+        *SHORT_GAMES,
+        "--eval-n-runs",
+        "1",
+        "--eval-interval",
+        "60",
+        "--replay-start-size",
+        "9",
+    ],
+}
+EARLY_IN = {
+    "gym": EARLY,
+    "atari": EARLY_PIXELS + SHORT_GAMES,
+    "minatar": EARLY_PIXELS,
+    "mujoco": ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1"],
+}
+PACKAGES = {"atari": "ale_py", "minatar": "minatar", "mujoco": "mujoco"}
+
+
+def early(example: str) -> list[str]:
+    """What makes a trainer learn within a hundred steps."""
+    several = ["--num-envs", "2"] if "batch" in example or "actor_learner_ale" in example else []
+    return [*several, *EARLY_OF.get(example, EARLY_IN.get(example.split("/")[0], []))]
 
 
 @pytest.fixture
@@ -37,7 +72,7 @@ def test_parts_are_checked(run):
 
 
 #: These start processes, or learn from frames, for which another trainer stands in a default run.
-LONG = [name for name in ATARI if name != "atari/train_dqn_ale.py"]
+LONG = [name for name in ATARI if name != "atari/train_dqn_ale.py"] + ["gym/train_async.py"]
 
 
 @pytest.mark.parametrize(
@@ -49,11 +84,9 @@ LONG = [name for name in ATARI if name != "atari/train_dqn_ale.py"]
     ],
 )
 def test_example_runs_a_hundred_steps(example, run):
-    arguments = {"gym": EARLY, "atari": EARLY_PIXELS + SHORT_GAMES, "minatar": EARLY_PIXELS}
-    for package in {"atari": ["ale_py"], "minatar": ["minatar"]}.get(example.split("/")[0], []):
-        pytest.importorskip(package)
-    few = ["--num-envs", "2"] if "batch" in example or "actor_learner_ale" in example else []
-    assert run(example, "--steps", "100", *few, *arguments.get(example.split("/")[0], []))
+    if example.split("/")[0] in PACKAGES:
+        pytest.importorskip(PACKAGES[example.split("/")[0]])
+    assert run(example, "--steps", "100", *early(example))
 
 
 @pytest.mark.parametrize(
