@@ -1,4 +1,4 @@
-"""PPO on several copies of an Atari game, each in a process, with the settings of its paper (arXiv:1707.06347, table 5).
+"""PPO on several copies of an Atari game, each in a process, with the settings of its paper (arXiv:1707.06347).
 
 Needs ale-py: the extra `atari`. For example: `python examples/atari/train_ppo_batch_ale.py --num-envs 8 --gpu 0`, then
 with `--demo --load` the directory of the agent that it saved.

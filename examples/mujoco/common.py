@@ -70,7 +70,7 @@ def make_env(
 
 
 def make_envs(args: argparse.Namespace, outdir: str, normalize_actions: bool = False) -> tuple[Any, Any]:
-    """What is trained in, one environment or a vector of them, and one for evaluations, shown or recorded on request."""
+    """One environment or a vector of them to train in, and one for evaluations, shown or recorded on request."""
     make = partial(make_env, args, normalize_actions=normalize_actions)
     if args.num_envs == 1:
         env: Any = make(args.seed)
