@@ -49,6 +49,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
     #: Whether the policy has a target, too.
     has_target_policy: bool = True
+    #: Whether the critics have targets.
+    has_target_critics: bool = True
 
     policy: Any
     target_policy: Any
@@ -80,7 +82,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)
-        self.target_attributes = (*(("policy",) if self.has_target_policy else ()), *critics)
+        followed = ["policy"] * self.has_target_policy + [*critics] * self.has_target_critics
+        self.target_attributes = tuple(followed)
         for name in self.target_attributes:
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
         targets = [f"target_{name}" for name in self.target_attributes]
@@ -97,6 +100,17 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on the policy's loss, and those that follow from it; returns statistics."""
         raise NotImplementedError
+
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of each critic."""
+        with torch.no_grad():
+            next_value, reward = self.bootstrap(batch)
+        return [critic_loss(critic, batch, next_value, reward, **self.loss_options) for critic in self.critics]
+
+    @property
+    def loss_options(self) -> dict[str, Any]:
+        """How the critics' errors become one number."""
+        return {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
 
     def targets_are_due(self, with_policy: bool) -> bool:
         """Whether the targets move after this update, of an agent that `moves_its_targets`."""
@@ -125,15 +139,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             step: Descends on a loss.
             with_policy: Whether the policy learns as well.
         """
-        with torch.no_grad():
-            next_value, reward = self.bootstrap(batch)
-        found = [
-            critic_loss(
-                getattr(self, name), batch, next_value, reward,
-                elementwise=self.elementwise, accumulator=self.batch_accumulator,
-            )
-            for name in self.critic_names
-        ]  # fmt: skip
+        found = self.critic_losses(batch)
         for optimizer, (loss, _, _) in zip(self._critic_optimizers, found, strict=True):
             step(optimizer, loss)
         losses, errors, values = zip(*found, strict=True)

@@ -115,10 +115,26 @@ def critic_loss(
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
     """
-    value = value_of(critic, batch)
     reward = batch.reward if reward is None else reward
+    return loss_of_value(
+        value_of(critic, batch), batch, next_value, reward, elementwise=elementwise, accumulator=accumulator
+    )
+
+
+def loss_of_value(
+    value: Any,
+    batch: Batch,
+    next_value: Any,
+    reward: Tensor,
+    action: Tensor | None = None,
+    *,
+    elementwise: Callable[[Tensor], Tensor],
+    accumulator: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`critic_loss` of the values in the present states, of one `action`, [N]; None for the only one."""
     only = torch.zeros_like(reward, dtype=torch.int64)
-    loss, td_error, mean = value.td_loss(only, reward, batch.discount, next_value, only, elementwise)
+    action = only if action is None else action
+    loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, only, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 

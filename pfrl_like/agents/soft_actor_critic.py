@@ -1,5 +1,6 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, arXiv:1801.01290 and arXiv:1812.05905)."""
 
+import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -40,19 +41,27 @@ class TemperatureHolder(nn.Module):
         return self.log_temperature.exp()
 
 
-def soft_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch) -> tuple[Any, Tensor]:
+def least(values: Sequence[Tensor]) -> Tensor:
+    """Least of several numbers for each row, [N]."""
+    return functools.reduce(torch.minimum, values)
+
+
+def soft_next_value(
+    policy: Any, target_critics: Sequence[Any], batch: Batch, pool: Callable[[Sequence[Any]], Any] = least_of
+) -> tuple[Any, Tensor]:
     """What a soft value in the next states is made of (arXiv:1812.05905, eq. 3 and section 6).
 
     Args:
         policy: The policy, from which the next actions are drawn.
         target_critics: The critics' targets.
         batch: Transitions or sequences.
+        pool: Makes one action value of those of all critics.
 
     Returns:
-        Least value of the next actions, an action value of one action, and their log-probabilities, [N].
+        Value of the next actions, an action value of one action, and their log-probabilities, [N].
     """
-    next_action, log_prob = _sample(policy, batch, next=True)[1:]
-    return least_of([value_of(critic, batch, next_action, next=True) for critic in target_critics]), log_prob
+    next_action, log_prob = sample_with_log_prob(policy, batch, next=True)[1:]
+    return pool([value_of(critic, batch, next_action, next=True) for critic in target_critics]), log_prob
 
 
 def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> Tensor:
@@ -64,7 +73,12 @@ def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> 
 
 
 def sac_policy_loss(
-    policy: Any, critics: Sequence[Any], batch: Batch, temperature: Tensor | float, accumulator: str = "mean"
+    policy: Any,
+    critics: Sequence[Any],
+    batch: Batch,
+    temperature: Tensor | float,
+    accumulator: str = "mean",
+    pool: Callable[[Sequence[Tensor]], Tensor] = least,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Temperature * log_prob(a) - min Q(s, a) of reparametrised samples a of the policy (arXiv:1812.05905, eq. 7).
 
@@ -74,14 +88,13 @@ def sac_policy_loss(
         batch: Transitions or sequences.
         temperature: Weight of the entropy; takes no gradient.
         accumulator: "mean" or "sum" over the rows.
+        pool: Makes one number for each row of those of all critics, [N].
 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: log_prob(a), [N], and the entropy, [N].
     """
-    distribution, action, log_prob = _sample(policy, batch)
-    q = mean_value(value_of(critics[0], batch, action))
-    for critic in critics[1:]:
-        q = torch.minimum(q, mean_value(value_of(critic, batch, action)))
+    distribution, action, log_prob = sample_with_log_prob(policy, batch)
+    q = pool([mean_value(value_of(critic, batch, action)) for critic in critics])
     loss = weighted_mean(temperature * log_prob - q, batch.weight, accumulator)
     return loss, log_prob.detach(), _entropy(distribution, log_prob).detach()
 
@@ -105,7 +118,7 @@ def temperature_loss(
     return weighted_mean(-temperature * (log_prob + entropy_target), weight, accumulator)
 
 
-def _sample(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
+def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
     """The policy's distributions, samples of them, and log-probabilities of these, [N].
 
     Raises:
@@ -160,6 +173,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         further_q_funcs: As in `TD3`.
         further_q_func_optimizers: As in `TD3`.
         n_times_update: As in `TD3`.
+        policy_update_delay: Updates of the critics for each one of policy and temperature.
         batch_accumulator: As in `TD3`.
         recurrent: As in `TD3`.
         episodic_update_len: As in `TD3`.
@@ -179,6 +193,9 @@ class SoftActorCritic(OffPolicyActorCritic):
     )  # fmt: skip
     moves_its_targets = True
     has_target_policy = False
+    #: What the targets make of the critics' values, and what the policy follows.
+    pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
+    policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
     policy_optimizer: Any = Fixed()
     q_func1_optimizer: Any = Fixed()
@@ -213,6 +230,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         further_q_funcs: Sequence[nn.Module] = (),
         further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
         n_times_update: int = 1,
+        policy_update_delay: int = 1,
         batch_accumulator: str = "mean",
         recurrent: bool = False,
         episodic_update_len: int | None = None,
@@ -228,7 +246,8 @@ class SoftActorCritic(OffPolicyActorCritic):
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **temperature_optimizer},
             replay_buffer, gamma, Greedy(), further=holder, burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
+            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
+            device=device, replay_start_size=replay_start_size,
             minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
             target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
             batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
@@ -246,21 +265,27 @@ class SoftActorCritic(OffPolicyActorCritic):
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`soft_next_value` of the targets, and `soft_reward`."""
         with evaluating_readers(self.policy):
-            next_value, log_prob = soft_next_value(self.policy, self.target_critics, batch)
+            next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
         return next_value, soft_reward(batch, log_prob, self._temperature())
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `sac_policy_loss`, and on `temperature_loss` if the temperature is learnt."""
-        accumulator = self.batch_accumulator
-        loss, log_prob, entropy = sac_policy_loss(self.policy, self.critics, batch, self._temperature(), accumulator)
+        """Descend on `sac_policy_loss` and `temperature_loss`."""
+        loss, log_prob, entropy = sac_policy_loss(
+            self.policy, self.critics, batch, self._temperature(), self.batch_accumulator, self.policy_pool
+        )
         step("policy_optimizer", loss)
-        if self.temperature_holder is not None:
-            temperature = self.temperature_holder()
-            step(
-                "temperature_optimizer",
-                temperature_loss(temperature, log_prob, self.entropy_target, batch.weight, accumulator),
-            )
+        self.improve_temperature(log_prob, batch, step)
         return {"policy_loss": loss.detach(), "entropy": entropy}
+
+    def improve_temperature(self, log_prob: Tensor, batch: Batch, step: Step) -> None:
+        """Descend on `temperature_loss`, if the temperature is learnt."""
+        if self.temperature_holder is not None:
+            arguments = self.temperature_holder(), log_prob, self.entropy_target, batch.weight, self.batch_accumulator
+            step("temperature_optimizer", temperature_loss(*arguments))
+
+    def bootstrap_critics(self) -> Sequence[Any]:
+        """The critics whose values of the next states make the targets."""
+        return self.target_critics
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment in which the policy cannot act, and a policy without densities."""

@@ -1,5 +1,12 @@
 """Q-functions."""
 
+from pfrl_like.q_functions.distributional_state_action_q_functions import (
+    DistributionalFCSAQFunction,
+    DropoutFCSAQFunction,
+    FullyParametrizedFCSAQFunction,
+    ImplicitQuantileFCSAQFunction,
+    QuantileFCSAQFunction,
+)
 from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
     CosineBasisLinear,
@@ -36,6 +43,8 @@ __all__ = [
     "DistributionalDuelingDQN",
     "DistributionalFCStateQFunctionWithDiscreteAction",
     "DistributionalSingleModelStateQFunctionWithDiscreteAction",
+    "DistributionalFCSAQFunction",
+    "DropoutFCSAQFunction",
     "DuelingDQN",
     "FCBNLateActionSAQFunction",
     "FCBNSAQFunction",
@@ -45,8 +54,11 @@ __all__ = [
     "FCSAQFunction",
     "FCStateQFunctionWithDiscreteAction",
     "SingleModelStateActionQFunction",
+    "FullyParametrizedFCSAQFunction",
     "FullyParametrizedQFunction",
+    "ImplicitQuantileFCSAQFunction",
     "ImplicitQuantileQFunction",
+    "QuantileFCSAQFunction",
     "QuantileFCStateQFunctionWithDiscreteAction",
     "QuantileSingleModelStateQFunctionWithDiscreteAction",
     "RecurrentImplicitQuantileQFunction",

@@ -1,0 +1,126 @@
+"""Soft Actor-Critic for discrete actions (Christodoulou 2019, arXiv:1910.07207)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.critics import distribution_of, loss_of_value
+from pfrl_like.agents.dqn import value_of
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.spaces import space_kind
+
+
+def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
+    """Probabilities of all actions and their logarithms, both [N, n_actions]; 0 for the logarithm of nothing."""
+    probs = distribution.probs
+    return probs, torch.where(probs > 0, probs, 1.0).log()
+
+
+def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, temperature: Any) -> Tensor:
+    """Mean of min Q'(s', a) - temperature * log pi(a|s') over the policy's actions, [N] (arXiv:1910.07207, eq. 10).
+
+    Args:
+        policy: The policy, which gives categorical distributions.
+        target_critics: The critics' targets, which give a `DiscreteActionValue`.
+        batch: Transitions or sequences.
+        temperature: Weight of the entropy.
+    """
+    distribution = distribution_of(policy, batch, next=True)
+    probs, log_probs = probabilities(distribution)
+    q = torch.stack([q_values(value_of(critic, batch, next=True)) for critic in target_critics]).amin(0)
+    mean: Tensor = torch.linalg.vecdot(probs, q - temperature * log_probs)
+    return mean
+
+
+def discrete_sac_policy_loss(
+    policy: Any, critics: Sequence[Any], batch: Batch, temperature: Any, accumulator: str = "mean"
+) -> tuple[Tensor, Tensor]:
+    """Mean of temperature * log pi(a|s) - min Q(s, a) over the policy's actions (arXiv:1910.07207, eq. 12).
+
+    Args:
+        policy: The policy, which takes the gradient.
+        critics: The critics.
+        batch: Transitions or sequences.
+        temperature: Weight of the entropy; takes no gradient.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and the entropy, [N], detached.
+    """
+    probs, log_probs = probabilities(distribution_of(policy, batch))
+    with torch.no_grad():
+        q = torch.stack([q_values(value_of(critic, batch)) for critic in critics]).amin(0)
+    loss = torch.linalg.vecdot(probs, temperature * log_probs - q)
+    return weighted_mean(loss, batch.weight, accumulator), -torch.linalg.vecdot(probs, log_probs).detach()
+
+
+def q_values(value: Any) -> Tensor:
+    """Q(s, .) of all actions, [N, n_actions].
+
+    Raises:
+        TypeError: If it is no plain `DiscreteActionValue`.
+    """
+    if type(value) is not DiscreteActionValue:
+        raise wrong_value(value, DiscreteActionValue, "a critic")
+    return value.q_values
+
+
+class DiscreteSAC(SoftActorCritic):
+    """Soft Actor-Critic for discrete actions; forbidden actions are left out everywhere.
+
+    Args:
+        args: As `SoftActorCritic`; the policy gives categorical distributions, such as one that ends in a
+            `SoftmaxCategoricalHead`, and the critics are Q-functions of the state, `q_func1(obs)`, which give a
+            `DiscreteActionValue`. An `entropy_target` is positive here, such as 0.5 * log(n_actions).
+        kwargs: As `SoftActorCritic`.
+
+    Raises:
+        ValueError: As `SoftActorCritic`.
+        TypeError: As `SoftActorCritic`; at the first update, if a critic gives something else.
+    """
+
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Losses of the critics against the mean soft value of the next states."""
+        with torch.no_grad(), evaluating_readers(self.policy):
+            mean = discrete_sac_next_value(self.policy, self.target_critics, batch, self._temperature())
+        next_value = DiscreteActionValue(mean.unsqueeze(1))
+        values = [value_of(critic, batch) for critic in self.critics]
+        return [
+            loss_of_value(value, batch, next_value, batch.reward, batch.action, **self.loss_options) for value in values
+        ]
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""
+        loss, entropy = discrete_sac_policy_loss(
+            self.policy, self.critics, batch, self._temperature(), self.batch_accumulator
+        )
+        step("policy_optimizer", loss)
+        self.improve_temperature(-entropy, batch, step)
+        return {"policy_loss": loss.detach(), "entropy": entropy}
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment in which the policy cannot act.
+
+        Raises:
+            TypeError: If actions are not discrete.
+            ValueError: If the number of actions differs, or observations do not fit.
+        """
+        distribution = self.probe(observation_space)
+        if distribution is None or action_space is None:
+            return
+        if space_kind(action_space) != "discrete":
+            raise TypeError(
+                f"DiscreteSAC has discrete actions, but the environment has {action_space}; use another SAC"
+            )
+        if distribution.probs.shape[-1] != action_space.n:
+            raise ValueError(
+                f"policy chooses among {distribution.probs.shape[-1]} actions, the environment has {action_space.n}"
+            )

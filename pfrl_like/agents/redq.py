@@ -1,0 +1,74 @@
+"""Randomized Ensembled Double Q-learning (Chen et al. 2021, arXiv:2101.05982), and DroQ (arXiv:2110.02034)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from pfrl_like.agents.actor_critic import numbered
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic
+from pfrl_like.agents.tqc import average
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.checks import check_counts
+
+
+class REDQ(SoftActorCritic):
+    """Soft Actor-Critic with an ensemble of critics and many updates a step.
+
+    Targets are the least value of a few critics, drawn anew for each update; the policy follows the mean of all, and
+    learns once a step. With two critics that have dropout and layer normalisation (`DropoutFCSAQFunction`) it is DroQ.
+    Target networks are evaluated without dropout.
+
+    Args:
+        policy: As in `SoftActorCritic`, like all arguments that are not named here.
+        q_funcs: The critics, at least two.
+        policy_optimizer: Optimiser of the policy.
+        q_func_optimizers: The optimisers of the critics.
+        replay_buffer: As in `SoftActorCritic`.
+        gamma: As in `SoftActorCritic`.
+        subset_size: Critics that are drawn for each update's targets.
+        n_times_update: Updates of the critics at each updating step.
+        policy_update_delay: Updates of the critics for each one of the policy; None for `n_times_update`.
+        kwargs: As `SoftActorCritic`, but for `compile`.
+
+    Raises:
+        ValueError: On values outside those named here, and as `SoftActorCritic`.
+        TypeError: As `SoftActorCritic`.
+    """
+
+    policy_pool = staticmethod(average)
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_funcs: Sequence[nn.Module],
+        policy_optimizer: torch.optim.Optimizer,
+        q_func_optimizers: Sequence[torch.optim.Optimizer],
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        *,
+        subset_size: int = 2,
+        n_times_update: int = 20,
+        policy_update_delay: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_counts(subset_size=subset_size)
+        if len(q_funcs) < 2 or subset_size > len(q_funcs):
+            raise ValueError(f"there are {len(q_funcs)} q_funcs, expected at least 2 and subset_size, {subset_size}")
+        if kwargs.get("compile"):
+            raise ValueError("compile is True, but every update of REDQ has other critics in its targets: leave it out")
+        numbered(q_funcs, q_func_optimizers)  # one for each
+        self.subset_size = subset_size
+        delay = n_times_update if policy_update_delay is None else policy_update_delay
+        super().__init__(
+            policy, q_funcs[0], q_funcs[1], policy_optimizer, q_func_optimizers[0], q_func_optimizers[1],
+            replay_buffer, gamma,
+            further_q_funcs=q_funcs[2:], further_q_func_optimizers=q_func_optimizers[2:],
+            n_times_update=n_times_update, policy_update_delay=delay, **kwargs,
+        )  # fmt: skip
+
+    def bootstrap_critics(self) -> Sequence[Any]:
+        """Some of the targets, drawn from PyTorch's global stream."""
+        critics = self.target_critics
+        return [critics[i] for i in torch.randperm(len(critics))[: self.subset_size].tolist()]

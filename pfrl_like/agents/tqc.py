@@ -1,0 +1,50 @@
+"""Truncated Quantile Critics (Kuznetsov et al. 2020, arXiv:2005.04269)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import QuantileDiscreteActionValue
+from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic
+from pfrl_like.functions.truncation import truncated_mixture
+from pfrl_like.utils.checks import check_counts
+
+
+def average(values: Sequence[Tensor]) -> Tensor:
+    """Mean of several numbers for each row, [N]."""
+    return torch.stack(list(values)).mean(0)
+
+
+class TQC(SoftActorCritic):
+    """Soft Actor-Critic with critics of quantiles, the largest of which the targets leave out.
+
+    The policy follows the mean of all critics' quantiles.
+
+    Args:
+        args: As `SoftActorCritic`; the critics give a `QuantileDiscreteActionValue` of one action, such as a
+            `QuantileFCSAQFunction`. More than two are given as `further_q_funcs`; the paper has five of 25 quantiles.
+        n_dropped: Quantiles that the targets leave out for each critic.
+        kwargs: As `SoftActorCritic`.
+
+    Raises:
+        ValueError: If `n_dropped` is negative, and as `SoftActorCritic`; at the first update, if no quantile is left.
+        TypeError: As `SoftActorCritic`; at the first update, if a critic gives something else.
+    """
+
+    policy_pool = staticmethod(average)
+
+    def __init__(self, *args: Any, n_dropped: int = 2, **kwargs: Any) -> None:
+        check_counts(least=0, n_dropped=n_dropped)
+        self.n_dropped = n_dropped
+        super().__init__(*args, **kwargs)
+
+    def pool(self, values: Sequence[Any]) -> QuantileDiscreteActionValue:
+        """`truncated_mixture` of the critics' quantiles."""
+        for value in values:
+            if not isinstance(value, QuantileDiscreteActionValue):
+                raise wrong_value(value, QuantileDiscreteActionValue, "a critic")
+        mixture = truncated_mixture([value.quantiles.squeeze(2) for value in values], self.n_dropped)
+        return QuantileDiscreteActionValue(mixture.unsqueeze(2))

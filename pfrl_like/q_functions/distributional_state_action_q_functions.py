@@ -1,0 +1,219 @@
+"""Q-functions of state and action that give distributions of the return, and one with dropout.
+
+All of them are called as `q_function((obs, action))`. The distributions are action values of one action, the number 0.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pfrl_like.action_value import DistributionalDiscreteActionValue, QuantileDiscreteActionValue
+from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
+from pfrl_like.nn.lmbda import Lambda
+from pfrl_like.nn.mlp import MLP
+from pfrl_like.q_function import StateActionQFunction
+from pfrl_like.q_functions.atoms import evenly_spaced_atoms
+from pfrl_like.q_functions.implicit_quantile_q_functions import (
+    CosineBasisLinear,
+    FullyParametrizedQFunction,
+    ImplicitQuantileQFunction,
+)
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.contexts import ignores_training
+
+Nonlinearity = Callable[[Tensor], Tensor]
+
+
+@ignores_training
+class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
+    """Fully connected Q-function that gives the quantiles at (i + 0.5) / n_quantiles (arXiv:1710.10044, 2005.04269).
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_quantiles: Number of quantiles, at least 1.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+
+    Raises:
+        ValueError: If there is no quantile.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_quantiles: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        check_counts(n_quantiles=n_quantiles)
+        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        self.model = MLP(n_dim_obs + n_dim_action, n_quantiles, hidden_sizes, nonlinearity, last_wscale)
+
+    def forward(self, x: Any, a: Any = None) -> QuantileDiscreteActionValue:
+        """The quantiles of B pairs, [B, n_quantiles, 1]."""
+        return QuantileDiscreteActionValue(self.model(_side_by_side(x, a)).unsqueeze(2))
+
+
+@ignores_training
+class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
+    """Fully connected Q-function that gives probabilities of evenly spaced returns (arXiv:1707.06887).
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_atoms: Number of returns, at least 2.
+        v_min: Least return.
+        v_max: Largest return.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+
+    Raises:
+        ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
+    """
+
+    z_values: Tensor
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_atoms: int,
+        v_min: float,
+        v_max: float,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
+        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        self.model = MLP(n_dim_obs + n_dim_action, n_atoms, hidden_sizes, nonlinearity, last_wscale)
+
+    def forward(self, x: Any, a: Any = None) -> DistributionalDiscreteActionValue:
+        """The probabilities of B pairs, [B, 1, n_atoms]."""
+        probs = self.model(_side_by_side(x, a)).softmax(1).unsqueeze(1)
+        return DistributionalDiscreteActionValue(probs, self.z_values)
+
+
+class ImplicitQuantileFCSAQFunction(ImplicitQuantileQFunction):
+    """Fully connected implicit quantile Q-function (arXiv:1806.06923).
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers, at least 1.
+        nonlinearity: Applied after each hidden layer.
+        n_cosines: Functions by which a fraction is shown to the network.
+        counts: How many fractions are drawn, as in `ImplicitQuantileQFunction`.
+
+    Raises:
+        ValueError: If a number is below 1.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity = F.relu,
+        n_cosines: int = 64,
+        **counts: int,
+    ) -> None:
+        size = n_dim_obs + n_dim_action
+        super().__init__(
+            *_quantile_networks(size, n_hidden_channels, n_hidden_layers, nonlinearity, n_cosines), **counts
+        )
+
+
+class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
+    """Fully connected quantile Q-function that proposes the fractions (arXiv:1911.02140).
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_fractions: Parts that the probability is cut into.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers, at least 1.
+        nonlinearity: Applied after each hidden layer.
+        n_cosines: Functions by which a fraction is shown to the network.
+        entropy_coeff: As in `FullyParametrizedQFunction`.
+
+    Raises:
+        ValueError: If a number is below 1, or `entropy_coeff` is negative.
+    """
+
+    def __init__(
+        self,
+        n_dim_obs: int,
+        n_dim_action: int,
+        n_fractions: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Nonlinearity = F.relu,
+        n_cosines: int = 64,
+        entropy_coeff: float = 0.0,
+    ) -> None:
+        check_counts(n_fractions=n_fractions)
+        size = n_dim_obs + n_dim_action
+        parts = _quantile_networks(size, n_hidden_channels, n_hidden_layers, nonlinearity, n_cosines)
+        super().__init__(*parts, nn.Linear(n_hidden_channels, n_fractions), entropy_coeff)
+
+
+class DropoutFCSAQFunction(nn.Module, StateActionQFunction):
+    """Fully connected Q-function with dropout and layer normalisation before each ReLU (DroQ, arXiv:2110.02034).
+
+    Args:
+        n_dim_obs: Size of an observation.
+        n_dim_action: Size of an action.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        dropout: Probability with which a unit is left out.
+    """
+
+    def __init__(
+        self, n_dim_obs: int, n_dim_action: int, n_hidden_channels: int, n_hidden_layers: int, dropout: float = 0.01
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        size = n_dim_obs + n_dim_action
+        for _ in range(n_hidden_layers):
+            linear = nn.Linear(size, n_hidden_channels)
+            layers += [linear, nn.Dropout(dropout), nn.LayerNorm(n_hidden_channels), nn.ReLU()]
+            size = n_hidden_channels
+        self.model = nn.Sequential(*layers, nn.Linear(size, 1))
+
+    def forward(self, x: Any, a: Any = None) -> Tensor:
+        """Q(s, a), [B, 1]."""
+        out: Tensor = self.model(_side_by_side(x, a))
+        return out
+
+
+def _quantile_networks(
+    size: int, n_hidden_channels: int, n_hidden_layers: int, nonlinearity: Nonlinearity, n_cosines: int
+) -> tuple[nn.Module, nn.Module, nn.Module]:
+    """`psi`, `phi` and `f` of `ImplicitQuantileQFunction`, for pairs that are `size` numbers together."""
+    check_counts(n_hidden_layers=n_hidden_layers, n_cosines=n_cosines)
+    mlp = MLP(size, n_hidden_channels, [n_hidden_channels] * (n_hidden_layers - 1), nonlinearity)
+    psi = nn.Sequential(ConcatObsAndAction(), mlp, Lambda(nonlinearity))
+    phi = nn.Sequential(CosineBasisLinear(n_cosines, n_hidden_channels), nn.ReLU())
+    return psi, phi, nn.Linear(n_hidden_channels, 1)
+
+
+def _side_by_side(x: Any, a: Any) -> Tensor:
+    """Observation and action, given as two arguments or one pair, as one row each, [B, n]."""
+    return torch.cat(x if a is None else (x, a), dim=-1)

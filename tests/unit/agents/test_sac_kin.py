@@ -1,0 +1,261 @@
+"""TQC, REDQ (and DroQ), CrossQ and discrete SAC: their equations by hand, their arguments, the contracts."""
+
+import functools
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from actor_critic_parts import ENV, make_batch, make_critic, make_policy, parameters
+from agent_parts import MAKE_BUFFER
+from torch import nn
+
+from pfrl_like.action_value import QuantileDiscreteActionValue
+from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC
+from pfrl_like.agents.discrete_sac import discrete_sac_next_value, discrete_sac_policy_loss
+from pfrl_like.batch import Batch
+from pfrl_like.functions.truncation import truncated_mixture
+from pfrl_like.nn import ConcatObsAndAction
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.q_functions import (
+    DiscreteActionValueHead,
+    DropoutFCSAQFunction,
+    FCStateQFunctionWithDiscreteAction,
+    QuantileFCSAQFunction,
+)
+from pfrl_like.testing import check_agent
+from pfrl_like.testing.play import play_one
+
+OPTIONS: dict[str, Any] = {
+    "replay_start_size": 10,
+    "minibatch_size": 4,
+    "entropy_target": -2.0,
+    "initial_temperature": 0.2,
+}
+adam = functools.partial(torch.optim.Adam, lr=1e-2)
+
+
+def make_sac(kind: Any, policy: nn.Module, critics: list[nn.Module], buffer: str = "uniform", **options: Any) -> Any:
+    optimizers = [adam(part.parameters()) for part in (policy, *critics)]
+    replay = MAKE_BUFFER[buffer](capacity=1_000)
+    return kind(policy, *critics, *optimizers, replay, 0.9, **{**OPTIONS, **options})
+
+
+def make_tqc(buffer: str = "uniform", **options: Any) -> Any:
+    critics: list[nn.Module] = [QuantileFCSAQFunction(4, 2, 5, 8, 1) for _ in range(2)]
+    return make_sac(TQC, make_policy(), critics, buffer, **options)
+
+
+def make_redq(buffer: str = "uniform", n: int = 4, critics: Any = None, **options: Any) -> Any:
+    policy, critics = make_policy(), critics or [make_critic() for _ in range(n)]
+    replay, optimizers = MAKE_BUFFER[buffer](capacity=1_000), [adam(critic.parameters()) for critic in critics]
+    options = {"n_times_update": 2, **OPTIONS, **options}
+    return REDQ(policy, critics, adam(policy.parameters()), optimizers, replay, 0.9, **options)
+
+
+def make_crossq(buffer: str = "uniform", **options: Any) -> Any:
+    def critic() -> nn.Module:
+        layers = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 1)
+        return nn.Sequential(ConcatObsAndAction(), *layers)
+
+    return make_sac(CrossQ, make_policy(), [critic(), critic()], buffer, **{"policy_update_delay": 2, **options})
+
+
+def make_discrete(buffer: str = "uniform", **options: Any) -> Any:
+    policy = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2), SoftmaxCategoricalHead())
+    critics: list[nn.Module] = [FCStateQFunctionWithDiscreteAction(5, 2, 8, 1) for _ in range(2)]
+    return make_sac(DiscreteSAC, policy, critics, buffer, **{"entropy_target": 0.3, **options})
+
+
+MAKERS: dict[str, Any] = {"TQC": make_tqc, "REDQ": make_redq, "CrossQ": make_crossq, "DiscreteSAC": make_discrete}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_agent_keeps_the_contracts(kind: str, buffer: str) -> None:
+    check_agent(functools.partial(MAKERS[kind], buffer), None if kind == "DiscreteSAC" else ENV)
+
+
+@pytest.mark.parametrize("kind", ["TQC", "REDQ", "CrossQ"])
+def test_agent_learns(kind: str) -> None:
+    agent = MAKERS[kind]("3-step prioritized")
+    before = [parameters(part) for part in (agent.policy, *agent.critics)]
+    play_one(agent, ENV, 16)
+    after = [parameters(part) for part in (agent.policy, *agent.critics)]
+    assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    assert all(np.isfinite(value) for _, value in agent.get_statistics())
+
+
+# TQC
+
+
+def test_the_largest_quantiles_of_all_critics_are_left_out() -> None:
+    quantiles = [torch.tensor([[1.0, 2.0, 9.0]]), torch.tensor([[5.0, 3.0, 4.0]])]
+    assert truncated_mixture(quantiles, 1).tolist() == [[1.0, 2.0, 3.0, 4.0]]  # without 5 and 9
+    assert truncated_mixture(quantiles, 0).tolist() == [[1.0, 2.0, 3.0, 4.0, 5.0, 9.0]]
+    with pytest.raises(ValueError, match="n_dropped is 3, expected less than"):
+        truncated_mixture(quantiles, 3)
+
+
+def test_tqcs_target_is_the_mixture_and_its_policy_follows_the_mean() -> None:
+    agent = make_tqc(n_dropped=2)
+    values = [QuantileDiscreteActionValue(torch.randn(3, 5, 1)) for _ in range(2)]
+    assert agent.pool(values).quantiles.shape == (3, 6, 1)  # 2 * (5 - 2)
+    assert agent.policy_pool([torch.tensor([1.0]), torch.tensor([4.0])]).item() == 2.5
+    with pytest.raises(ValueError, match="n_dropped"):
+        make_tqc(n_dropped=-1)
+    with pytest.raises(TypeError, match="a critic gives a DiscreteActionValue, .* a QuantileDiscreteActionValue"):
+        make_sac(TQC, make_policy(), [make_critic(), make_critic()]).update(make_batch())
+
+
+# REDQ
+
+
+def test_redqs_targets_come_from_a_few_critics_drawn_anew() -> None:
+    agent = make_redq(n=4, subset_size=2)
+    drawn = [tuple(map(id, agent.bootstrap_critics())) for _ in range(50)]
+    assert {len(set(one)) for one in drawn} == {2}
+    assert len({frozenset(one) for one in drawn}) == 6  # of 4 critics every pair comes
+    targets = {id(critic) for critic in agent.target_critics}
+    assert all(targets.issuperset(one) for one in drawn)
+
+
+def test_redqs_policy_learns_once_a_step() -> None:
+    agent = make_redq(n_times_update=3)
+    play_one(agent, ENV, 12)
+    assert (agent.optim_t, agent.n_policy_updates) == (9, 3)
+    often = make_redq(n_times_update=3, policy_update_delay=1)
+    play_one(often, ENV, 12)
+    assert often.n_policy_updates == 9
+
+
+def test_redq_refuses_what_it_cannot_do() -> None:
+    for options, message in (
+        ({"n": 1}, "there are 1 q_funcs, expected at least 2"),
+        ({"subset_size": 5}, "there are 4 q_funcs, expected at least 2 and subset_size, 5"),
+        ({"compile": True}, "compile is True, but every update of REDQ"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_redq(**options)
+    policy, critics = make_policy(), [make_critic() for _ in range(3)]
+    with pytest.raises(ValueError, match="there are 3 critics and 1 optimisers"):
+        REDQ(policy, critics, adam(policy.parameters()), [adam(critics[0].parameters())], None, 0.9)  # type: ignore[arg-type]
+
+
+def test_droqs_critics_leave_units_out_only_while_they_learn() -> None:
+    critic = DropoutFCSAQFunction(4, 2, 32, 2, dropout=0.5)
+    batch = make_batch()
+    assert not torch.equal(critic((batch.obs, batch.action)), critic(batch.obs, batch.action))
+    critic.eval()
+    assert torch.equal(critic((batch.obs, batch.action)), critic(batch.obs, batch.action))
+    assert sum(isinstance(part, nn.LayerNorm) for part in critic.modules()) == 2
+    agent = make_redq(critics=[DropoutFCSAQFunction(4, 2, 8, 2) for _ in range(2)])
+    play_one(agent, ENV, 12)
+    assert agent.optim_t > 0
+
+
+# CrossQ
+
+
+def test_crossq_normalises_present_and_next_states_together() -> None:
+    agent, batch = make_crossq(), make_batch()
+    assert not [name for name in vars(agent) if name.startswith("target_q")]
+    norm = agent.q_func1[2]
+    seen: list[torch.Tensor] = []
+    norm.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
+    agent.critic_losses(batch)
+    linear = agent.q_func1[1]
+    assert [len(rows) for rows in seen] == [16]  # 8 present and 8 next states at once
+    torch.testing.assert_close(seen[0][:8], linear(torch.cat([batch.obs, batch.action], 1)))
+    torch.testing.assert_close(norm.running_mean, 0.1 * seen[0].mean(0))
+
+
+def test_crossqs_gradient_does_not_flow_through_the_target() -> None:
+    agent, batch = make_crossq(), make_batch().replace(weight=None)
+    norm = agent.q_func1[2]
+    norm.eval()  # so that rows do not depend on each other
+    agent.q_func2[2].eval()
+    torch.manual_seed(0)
+    loss, td_error, value = agent.critic_losses(batch)[0]
+    (slope,) = torch.autograd.grad(loss, agent.q_func1[4].bias)
+    assert slope.item() == pytest.approx(-td_error.mean().item(), rel=1e-4)  # of half the squared error, by its bias
+    torch.testing.assert_close(value, agent.q_func1((batch.obs, batch.action)).flatten())
+
+
+def test_crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alone() -> None:
+    agent = make_crossq(policy_update_delay=3)
+    for seed in range(6):
+        agent.update(make_batch(seed))
+    assert agent.n_policy_updates == 2
+    assert agent.q_func1[2].num_batches_tracked == 6
+    assert agent.q_func1.training
+    with pytest.raises(ValueError, match="recurrent is True, but CrossQ"):
+        make_crossq(recurrent=True)
+
+
+# Discrete actions
+
+
+class Table(nn.Module):
+    """Logits or values that do not depend on the state."""
+
+    def __init__(self, *numbers: float) -> None:
+        super().__init__()
+        self.numbers = nn.Parameter(torch.tensor(numbers))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return self.numbers.expand(len(obs), -1)
+
+
+def q_of(*numbers: float) -> nn.Module:
+    return nn.Sequential(Table(*numbers), DiscreteActionValueHead())
+
+
+#: Chooses the second action three times as often as the first.
+POLICY = nn.Sequential(Table(0.0, math.log(3.0)), SoftmaxCategoricalHead())
+BATCH = Batch(
+    obs=torch.zeros(1, 1), action=torch.tensor([1]), reward=torch.tensor([1.0]), next_obs=torch.zeros(1, 1),
+    discount=torch.tensor([0.5]),
+)  # fmt: skip
+
+
+def test_the_discrete_target_is_a_mean_over_actions() -> None:
+    value = discrete_sac_next_value(POLICY, [q_of(4.0, 8.0), q_of(2.0, 12.0)], BATCH, 0.1)
+    # the least values are 2 and 8
+    entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    assert value.tolist() == pytest.approx([0.25 * 2 + 0.75 * 8 + 0.1 * entropy])
+    mask = torch.tensor([[True, False]])
+    only = discrete_sac_next_value(POLICY, [q_of(4.0, 8.0)], BATCH.replace(next_action_mask=mask), 0.1)
+    assert only.tolist() == pytest.approx([4.0])  # one action is left, and no entropy
+
+
+def test_the_discrete_policy_weighs_value_against_entropy() -> None:
+    loss, entropy = discrete_sac_policy_loss(POLICY, [q_of(4.0, 8.0), q_of(2.0, 12.0)], BATCH, 0.1)
+    expected = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    assert entropy.tolist() == pytest.approx([expected])
+    assert loss.item() == pytest.approx(-0.1 * expected - 6.5)
+    weighted, _ = discrete_sac_policy_loss(POLICY, [q_of(4.0, 8.0)], BATCH.replace(weight=torch.tensor([0.5])), 0.0)
+    assert weighted.item() == pytest.approx(-0.5 * (0.25 * 4 + 0.75 * 8))
+
+
+def test_discrete_critics_learn_the_action_that_was_taken() -> None:
+    agent = make_sac(DiscreteSAC, POLICY, [q_of(4.0, 8.0), q_of(4.0, 8.0)], entropy_target=None)
+    _, td_error, value = agent.critic_losses(BATCH)[0]
+    entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    assert value.tolist() == [8.0]
+    assert td_error.tolist() == pytest.approx([1 + 0.5 * (7 + 0.2 * entropy) - 8])
+
+
+def test_discrete_sac_acts_by_mask_and_checks_its_environment() -> None:
+    agent = make_discrete()
+    for _ in range(10):
+        assert agent.act(np.ones(5, np.float32), action_mask=np.array([False, True])) == 1
+    space = gymnasium.spaces.Box(-1, 1, (5,), np.float32)
+    agent.check_spaces(space, gymnasium.spaces.Discrete(2))
+    with pytest.raises(TypeError, match="DiscreteSAC has discrete actions"):
+        agent.check_spaces(space, gymnasium.spaces.Box(-1, 1, (2,)))
+    with pytest.raises(ValueError, match="policy chooses among 2 actions, the environment has 3"):
+        agent.check_spaces(space, gymnasium.spaces.Discrete(3))
