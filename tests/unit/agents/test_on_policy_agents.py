@@ -1,0 +1,396 @@
+"""The loop of on-policy agents: what is collected, what is learnt from it, what is saved."""
+
+import copy
+import dataclasses
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from on_policy_parts import ON_POLICY, Table, drive, make_nets, make_on_policy, one_hot
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+
+from pfrl_like.agents import PPO
+from pfrl_like.agents.minibatches import everything
+from pfrl_like.agents.on_policy_agent import policy_and_value
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.experiments import train_agent_batch
+from pfrl_like.nn import Branched, EmpiricalNormalization
+from pfrl_like.policies import MultiCategoricalHead, SoftmaxCategoricalHead
+from pfrl_like.testing import Chain
+from pfrl_like.testing.play import play_one, play_several
+from pfrl_like.testing.requirement import difference
+from pfrl_like.utils import set_random_seed
+
+CHAIN = Chain(time_limit=7)
+VALUES = [[10.0], [20.0], [30.0], [40.0], [1000.0]]
+EVERY = pytest.mark.parametrize("kind", ON_POLICY)
+
+
+def make_table_agent(kind: str = "PPO", **options: Any) -> Any:
+    """An agent with known values of five states, whose policy knows nothing."""
+    nets = nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()), Table(VALUES)
+    return make_on_policy(kind, nets=nets, **{"gamma": 0.5, "update_interval": 100, **options})
+
+
+def estimates(agent: Any) -> Batch:
+    """What the agent would learn from now."""
+    return agent.evaluated(agent.rollout.take(agent.gamma, "cpu", agent._last_of), agent.lambd)
+
+
+# What is bootstrapped from
+
+
+def test_advantages_by_hand() -> None:
+    agent = make_table_agent(lambd=0.5)
+    # 0 -> 1 (reward 1), 1 -> the end (reward 2), 2 -> 3 (reward 3) cut off, 0 -> 2 (reward 4) running
+    drive(agent, [(0, 1, 1, False, False), (1, 2, 4, True, False), (2, 3, 3, False, True), (0, 4, 2, False, False)])
+    steps = estimates(agent)
+    # gamma = lambda = 0.5; deltas: 1 + 0.5 * 20 - 10 = 1;  2 - 20 = -18;  3 + 0.5 * 40 - 30 = -7;  4 + 15 - 10 = 9
+    # the first advantage: 1 + 0.25 * -18 = -3.5
+    assert steps.advantage.tolist() == pytest.approx([-3.5, -18, -7, 9])
+    assert steps.returns.tolist() == pytest.approx([6.5, 2, 23, 19])
+    assert steps.value.tolist() == [10, 20, 30, 10]
+    assert steps.log_prob.tolist() == pytest.approx([math.log(0.5)] * 4)
+
+
+def test_a_step_that_is_both_terminal_and_cut_off_is_terminal() -> None:
+    agent = make_table_agent()
+    drive(agent, [(0, 1, 1, True, True)])
+    assert estimates(agent).advantage.tolist() == [1 - 10]
+
+
+def test_a_run_that_stopped_in_mid_episode_is_bootstrapped_from_where_it_was() -> None:
+    agent = make_table_agent(lambd=1.0)
+    drive(agent, [(0, 1, 3, False, False)])
+    agent.stop_episode()
+    drive(agent, [(1, 1, 2, False, False)])
+    assert estimates(agent).advantage.tolist() == [1 + 0.5 * 40 - 10, 1 + 0.5 * 30 - 20]
+
+
+def test_episodes_of_reinforce_that_were_stopped_are_not_learnt_from() -> None:
+    agent = make_on_policy("REINFORCE", learn_from_truncated=False)
+    drive(agent, [(0, 1, 3, False, False)])
+    agent.stop_episode()
+    drive(agent, [(1, 1, 2, False, False)])
+    assert len(agent.rollout) == 1
+
+
+def test_returns_of_reinforce_include_the_reward_of_the_step() -> None:
+    agent = make_on_policy("REINFORCE")
+    taken = []
+    agent._learn_once = taken.append
+    drive(agent, [(0, 1, 1, False, False), (1, 2, 2, False, False), (2, 4, 4, True, False)])
+    agent.gradient_steps = {"optimizer": lambda loss: None}
+    assert agent.learn(taken[0])[0].tolist() == [7, 6, 4]
+
+
+# Several environments
+
+
+def test_inactive_environments_leave_no_row_and_cost_no_draw() -> None:
+    agent = make_table_agent()
+    everywhere = [one_hot(0), one_hot(1)]
+    agent.batch_act(everywhere)
+    agent.batch_observe([one_hot(1), one_hot(2)], [1.0, 2.0], [False, False], [False, False])
+    before = torch.get_rng_state()
+    agent.batch_act(everywhere, active=[False, False])
+    assert torch.equal(before, torch.get_rng_state())
+    agent.batch_observe(everywhere, [9.0, 9.0], [True, True], [True, True], active=[False, False])
+    agent.batch_act([one_hot(1), one_hot(0)], active=[True, False])
+    agent.batch_observe([one_hot(3), one_hot(0)], [3.0, 9.0], [False, True], [False, True], active=[True, False])
+    assert (agent.t, len(agent.rollout), len(agent.entropy_record)) == (3, 3, 3)
+    steps = estimates(agent)
+    assert steps.reward.tolist() == [1, 3, 2]
+    # lambda 0.95: 1 + 0.5 * 20 - 10 + 0.475 * (3 + 0.5 * 40 - 20); the second goes on from what it saw last, state 2
+    assert steps.advantage.tolist() == pytest.approx([1 + 0.475 * 3, 3, 2 + 15 - 20])
+
+
+@EVERY
+def test_steps_of_all_environments_count_towards_the_update(kind: str) -> None:
+    agent = make_on_policy(kind, **({"batchsize": 3} if kind == "REINFORCE" else {}))
+    play_several(agent, Chain(time_limit=3), 4, 3)  # 12 steps, 4 or more episodes
+    assert agent.n_updates > 0 and len(agent.rollout) < 10
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    agent = make_table_agent()
+    agent.batch_act([one_hot(0), one_hot(1)])
+    with pytest.raises(ValueError, match="reward 1"):
+        agent.batch_observe([one_hot(0), one_hot(1)], [0.0], [False] * 2, [False] * 2)
+    with pytest.raises(ValueError, match="last_action 2"):
+        agent.batch_observe([one_hot(0)], [0.0], [False], [False])
+    with pytest.raises(RuntimeError, match="before act"):
+        make_table_agent().observe(one_hot(0), 0.0, False, False)
+
+
+# Masks
+
+
+class MaskedEnv(gymnasium.Env[Any, Any]):
+    """Allows one of two actions, by turns, and raises when the other one is chosen."""
+
+    observation_space = spaces.Box(0, 1, (5,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return one_hot(0), self.info()
+
+    def step(self, action: Any) -> Any:
+        assert self.mask[action]
+        self.t += 1
+        return one_hot(self.t % 5), 1.0, self.t == 5, False, self.info()
+
+    def info(self) -> dict[str, Any]:
+        self.mask = np.eye(2, dtype=np.int8)[self.t % 2]
+        return {"action_mask": self.mask}
+
+
+@EVERY
+def test_forbidden_actions_are_neither_chosen_nor_learnt_about(kind: str) -> None:
+    agent = make_on_policy(kind, **({} if kind in ("REINFORCE", "A2C") else {"entropy_coef": 1.0}))
+    policy = agent.policy if kind == "TRPO" else agent.model
+    before = [param.clone() for param in policy.parameters()]
+    play_one(agent, MaskedEnv(), 40)
+    assert agent.n_updates > 0
+    if kind in (
+        "REINFORCE",
+        "TRPO",
+    ):  # nothing but the policy: where only one action is allowed, nothing is to be learnt
+        for param, old in zip(policy.parameters(), before, strict=True):
+            torch.testing.assert_close(param, old, rtol=0, atol=1e-6)
+    statistics = dict(agent.get_statistics())
+    assert statistics["average_entropy"] == pytest.approx(0.0, abs=1e-6)
+    with agent.eval_mode():
+        play_one(agent, MaskedEnv(), 10)
+
+
+def test_a_mask_for_continuous_actions_is_refused() -> None:
+    agent = make_on_policy(nets=make_nets(continuous=True))
+    with pytest.raises(TypeError, match="only categorical actions can be forbidden"):
+        agent.act(one_hot(0), action_mask=[True, False])
+
+
+# Recurrent models
+
+
+@pytest.mark.parametrize("max_len", [None, 3])
+def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -> None:
+    set_random_seed(0)
+    agent: Any = make_on_policy(recurrent=True, update_interval=100)
+    play_several(agent, CHAIN, 3, 20)
+    episodes = agent.rollout.take(agent.gamma, "cpu", agent._last_of)
+    steps = agent.evaluated(episodes, 0.9)
+    batch = everything(dataclasses.replace(episodes, steps=steps), max_len)
+    distribution, value = policy_and_value(agent.model, batch)
+    torch.testing.assert_close(distribution.log_prob(batch.action), batch.log_prob)
+    torch.testing.assert_close(value, batch.value)
+    said = torch.cat(list(agent.value_record._parts)).squeeze(1)
+    torch.testing.assert_close(said.sort()[0], value.sort()[0])
+
+
+def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step() -> None:
+    agent: Any = make_on_policy(recurrent=True, update_interval=100, lambd=0.0)
+    drive(agent, [(0, 1, 1, False, False), (1, 2, 3, False, True)])
+    value = agent.evaluated(agent.rollout.take(agent.gamma, "cpu", agent._last_of), 0.0)
+    vf, rows = agent.model[1], torch.from_numpy(np.stack([one_hot(0), one_hot(1), one_hot(3)]))
+    values = vf(pack_sequence([rows]), None)[0].data.squeeze(1)
+    expected = torch.tensor([1.0, 2.0]) + 0.9 * values[1:] - values[:2]
+    torch.testing.assert_close(value.advantage, expected)
+
+
+# Saving
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@EVERY
+def test_an_agent_saved_in_mid_rollout_goes_on_as_if_it_had_not_been(kind: str, recurrent: bool, tmp_path: Any) -> None:
+    set_random_seed(1)
+
+    def make() -> Any:
+        options = {"REINFORCE": {"batchsize": 3}, "A2C": {}}.get(kind, {"obs_normalizer": EmpiricalNormalization(5)})
+        return make_on_policy(kind, recurrent, **options)
+
+    agent, other = make(), make()
+    play_several(agent, Chain(time_limit=9), 3, 7)
+    assert len(agent.rollout)
+    agent.save(str(tmp_path))
+    other.load(str(tmp_path))
+    for each in (agent, other):
+        set_random_seed(2)
+        play_several(each, Chain(time_limit=9), 3, 12)
+    assert difference(agent.state_dict(), other.state_dict(), "state") is None
+    assert agent.n_updates > 1
+
+
+@EVERY
+def test_a_state_of_another_agent_is_refused(kind: str) -> None:
+    agent = make_on_policy(kind)
+    play_one(agent, CHAIN, 4)
+    state = agent.saved_state()
+    for bad in (
+        {**state, "t": -1},
+        {**state, "more": 1},
+        {**state, "windows": {"other": []}},
+        {**state, "numbers": [1] * 9},
+    ):
+        with pytest.raises(ValueError):
+            agent.restore_state(bad)
+    assert agent.saved_state() == state
+
+
+def test_steps_that_are_too_many_are_left_out_with_a_warning(monkeypatch: Any, caplog: Any) -> None:
+    agent = make_on_policy()
+    play_one(agent, CHAIN, 4)
+    monkeypatch.setattr("pfrl_like.agents.on_policy_progress.MOST_TEXT", 10)
+    assert "rollout" not in agent.saved_state()
+    assert "4 steps not yet learnt from are too large" in caplog.text
+
+
+# Learning from elsewhere
+
+
+def same_steps(agent: Any, recurrent: bool) -> Batch:
+    """One episode of five steps, cut off, as a batch."""
+    obs = torch.from_numpy(np.stack([one_hot(i % 5) for i in range(6)]))
+    sequence = {"lengths": torch.tensor([5])} if recurrent else {}
+    return Batch(
+        obs=obs[:-1], action=torch.tensor([0, 1, 1, 0, 1]), reward=torch.arange(5.0), next_obs=obs[1:],
+        discount=torch.full((5,), 0.9), **sequence,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("kind", ["PPO", "A2C", "TRPO"])
+def test_update_learns_from_a_batch_as_from_what_was_collected(kind: str, recurrent: bool) -> None:
+    own = {"A2C": {"update_steps": 5, "num_processes": 1}}.get(
+        kind, {"update_interval": 5, "lambd": 1.0 if recurrent else 0.0}
+    )
+    set_random_seed(3)
+    agent: Any = make_on_policy(kind, recurrent, **own)
+    set_random_seed(3)
+    other: Any = make_on_policy(kind, recurrent, **own)
+    batch = same_steps(agent, recurrent)
+    if kind == "A2C" and not recurrent:  # transitions have no n-step return
+        batch = batch.replace(advantage=torch.ones(5), returns=torch.ones(5))
+        advantage, stats = other.update(batch)
+        assert advantage.tolist() == [1.0] * 5 and math.isfinite(stats["loss"])
+        return
+    for i in range(5):
+        agent.act(one_hot(i))
+        agent.batch_last_action = batch.action[i : i + 1].numpy()
+        set_random_seed(4)
+        agent.observe(one_hot((i + 1) % 5), float(i), False, i == 4)
+    set_random_seed(4)
+    errors: list[float] = []
+    advantage, _ = other.update(batch, errors)
+    assert errors == advantage.abs().tolist() and len(errors) == 5
+    found = difference(agent.state_dict()["attributes"], other.state_dict()["attributes"], "attributes", exact=False)
+    assert found is None
+    assert agent.n_updates == other.n_updates > 0
+
+
+def test_update_of_several_sequences_gives_advantages_in_the_order_of_the_batch() -> None:
+    agent = make_table_agent(lambd=1.0)
+    # packed: sequences 0 -> 1 -> 2 and 3 -> the end
+    obs, next_obs = torch.eye(5)[[0, 3, 1]], torch.eye(5)[[1, 4, 2]]
+    batch = Batch(
+        obs=obs, action=torch.zeros(3, dtype=torch.int64), reward=torch.tensor([1.0, 2.0, 3.0]), next_obs=next_obs,
+        discount=torch.tensor([0.5, 0.0, 0.5]), lengths=torch.tensor([2, 1]),
+    )  # fmt: skip
+    # the last of the first: 3 + 0.5 * 30 - 20 = -2; its first: 1 + 0.5 * 20 - 10 + 0.5 * -2 = 0; the other: 2 - 40
+    assert agent.update(batch)[0].tolist() == pytest.approx([0, -38, -2])
+
+
+def test_what_a_batch_brings_is_not_computed_again() -> None:
+    agent = make_table_agent()
+    seen = []
+    agent.learn = lambda episodes: (seen.append(agent.evaluated(episodes, 0.9)) or torch.zeros(5), {})
+    fields = {name: torch.rand(5) for name in ("log_prob", "value", "advantage", "returns")}
+    agent.update(same_steps(agent, False).replace(**fields))
+    assert all(torch.equal(getattr(seen[0], name), value) for name, value in fields.items())
+
+
+def test_a_recurrent_agent_refuses_transitions() -> None:
+    with pytest.raises(ValueError, match="learns from sequences"):
+        make_on_policy(recurrent=True).update(same_steps(None, False))
+
+
+@EVERY
+def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> None:
+    agent = make_on_policy(kind, **({"obs_normalizer": EmpiricalNormalization(5)} if kind in ("PPO", "TRPO") else {}))
+    before = copy_of_state(agent)
+    batch = same_steps(agent, False)
+    batch = batch.replace(reward=batch.reward * math.nan)
+    with pytest.raises(NonFiniteError) as caught:
+        agent.update(batch)
+    assert caught.value.batch is batch
+    assert difference(before, copy_of_state(agent), "attributes") is None
+
+
+def copy_of_state(agent: Any) -> Any:
+    return copy.deepcopy(agent.state_dict())
+
+
+# Environments that do not fit
+
+
+@pytest.mark.parametrize(
+    ("head", "space", "error", "message"),
+    [
+        (SoftmaxCategoricalHead(), spaces.Box(-1, 1, (2,)), TypeError, "use a policy that ends in a GaussianHead"),
+        (SoftmaxCategoricalHead(), spaces.Discrete(3), ValueError, "actions of 2, the environment has 3"),
+        (SoftmaxCategoricalHead(), spaces.Discrete(2, start=1), ValueError, "whose first action is 1"),
+        (None, spaces.Discrete(2), TypeError, "ends in a SoftmaxCategoricalHead"),
+        (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of \(2,\), the environment has \(3,\)"),
+        (MultiCategoricalHead([1, 1]), spaces.MultiDiscrete([1, 2]), ValueError, r"\[1, 1\]"),
+        (MultiCategoricalHead([1, 1]), spaces.Discrete(2), TypeError, "SoftmaxCategoricalHead"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["PPO", "REINFORCE", "TRPO"])
+def test_an_environment_with_other_actions_is_refused(
+    kind: str, head: Any, space: Any, error: type[Exception], message: str
+) -> None:
+    policy, vf = make_nets(continuous=True)
+    if head is not None:
+        policy[-1] = head
+    agent = make_on_policy(kind, nets=(policy, vf))
+    with pytest.raises(error, match=message):
+        agent.check_spaces(spaces.Box(0, 1, (5,), np.float32), space)
+
+
+def test_several_choices_at_once_are_learnt(tmp_path: Any) -> None:
+    class Choices(gymnasium.Env[Any, Any]):
+        observation_space = spaces.Box(0, 1, (5,), np.float32)
+        action_space = spaces.MultiDiscrete([2, 3])
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            super().reset(seed=seed)
+            return one_hot(0), {}
+
+        def step(self, action: Any) -> Any:
+            return one_hot(1), float(action[0] == 1) + float(action[1] == 2), True, False, {}
+
+    set_random_seed(0)
+    policy = nn.Sequential(nn.Linear(5, 5), MultiCategoricalHead([2, 3]))
+    model = Branched(policy, nn.Linear(5, 1))
+    agent = PPO(model, torch.optim.Adam(model.parameters(), 0.05), update_interval=32, minibatch_size=16, epochs=4)
+    agent.act_deterministically = True
+    vector = gymnasium.vector.SyncVectorEnv([Choices] * 4)
+    train_agent_batch(agent, vector, 640, str(tmp_path))
+    with agent.eval_mode():
+        assert agent.act(one_hot(0)).tolist() == [1, 2]
+
+
+def test_a_model_without_values_is_refused_with_what_would_do() -> None:
+    policy, _ = make_nets()
+    agent = PPO(policy, torch.optim.Adam(policy.parameters()))
+    with pytest.raises(TypeError, match="Branched of a policy and a value function"):
+        agent.act(one_hot(0))

@@ -1,0 +1,445 @@
+"""Every argument of the on-policy agents has the effect that its documentation says."""
+
+import copy
+import functools
+import logging
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from on_policy_parts import ON_POLICY, Table, drive, make_nets, make_on_policy, one_hot
+from torch import nn
+
+import pfrl_like.agents.a2c
+import pfrl_like.agents.ppo
+import pfrl_like.agents.trpo
+from pfrl_like.agents import PPO
+from pfrl_like.nn import Branched, EmpiricalNormalization
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.testing import Chain
+from pfrl_like.testing.play import play_one, play_several
+from pfrl_like.utils import set_random_seed
+from pfrl_like.utils.batch_states import batch_states
+
+CHAIN = Chain(time_limit=7)
+EVERY = pytest.mark.parametrize("kind", ON_POLICY)
+SGD = functools.partial(torch.optim.SGD, lr=1.0)
+
+
+def trained(kind: str, n_steps: int = 20, **options: Any) -> Any:
+    set_random_seed(0)
+    agent = make_on_policy(kind, **options)
+    play_one(agent, CHAIN, n_steps)
+    return agent
+
+
+def values_of(module: nn.Module) -> torch.Tensor:
+    return torch.cat([param.detach().reshape(-1) for param in module.parameters()])
+
+
+def watch(monkeypatch: Any, module: Any, name: str) -> list[tuple[Any, dict[str, Any]]]:
+    """A list that will hold the arguments and keywords of every call of a loss."""
+    calls: list[tuple[Any, dict[str, Any]]] = []
+    function = getattr(module, name)
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        calls.append((args, kwargs))
+        return function(*args, **kwargs)
+
+    monkeypatch.setattr(module, name, watched)
+    return calls
+
+
+# When they learn, and from how much
+
+
+@pytest.mark.parametrize("kind", ["PPO", "TRPO"])
+def test_update_interval(kind: str) -> None:
+    agent = make_on_policy(kind, update_interval=6, **({"epochs": 1, "minibatch_size": 6} if kind == "PPO" else {}))
+    updates = []
+    for _ in range(14):
+        play_one(agent, CHAIN, 1)
+        updates.append(agent.n_updates)
+    assert updates == [0] * 5 + [1] * 6 + [2] * 3
+
+
+@pytest.mark.parametrize(("minibatch_size", "epochs", "expected"), [(5, 1, 2), (5, 3, 6), (4, 1, 3), (3, 3, 10)])
+def test_minibatch_size_and_epochs(minibatch_size: int, epochs: int, expected: int, monkeypatch: Any) -> None:
+    calls = watch(monkeypatch, pfrl_like.agents.ppo, "ppo_loss")
+    agent = trained("PPO", 10, minibatch_size=minibatch_size, epochs=epochs)
+    assert agent.n_updates == len(calls) == expected
+    assert {len(batch) for (_, batch), _ in calls} == {minibatch_size}
+
+
+@pytest.mark.parametrize(("num_processes", "update_steps"), [(3, 2), (2, 5)])
+def test_num_processes_and_update_steps(num_processes: int, update_steps: int) -> None:
+    agent = make_on_policy("A2C", num_processes=num_processes, update_steps=update_steps)
+    play_several(agent, CHAIN, num_processes, update_steps - 1)
+    assert agent.n_updates == 0
+    play_several(agent, CHAIN, num_processes, 1)
+    assert agent.n_updates == 1
+
+
+def test_batchsize_counts_episodes() -> None:
+    agent = make_on_policy("REINFORCE", batchsize=3)
+    ended = [(0, 1.0, 1, False, False), (1, 1.0, 2, True, False)]
+    drive(agent, ended * 2)
+    assert agent.n_updates == 0
+    drive(agent, ended)
+    assert (agent.n_updates, len(agent.rollout)) == (1, 0)
+
+
+@pytest.mark.parametrize(("vf_epochs", "vf_batch_size", "expected"), [(1, 5, 2), (3, 5, 6), (2, 4, 5)])
+def test_vf_epochs_and_vf_batch_size(vf_epochs: int, vf_batch_size: int, expected: int, monkeypatch: Any) -> None:
+    calls = watch(monkeypatch, pfrl_like.agents.trpo, "value_loss")
+    trained("TRPO", 10, vf_epochs=vf_epochs, vf_batch_size=vf_batch_size)
+    assert [len(batch) for (_, batch), _ in calls] == [vf_batch_size] * expected
+
+
+@pytest.mark.parametrize(("max_len", "longest"), [(None, 7), (3, 3)])
+def test_max_recurrent_sequence_len(max_len: int | None, longest: int, monkeypatch: Any) -> None:
+    calls = watch(monkeypatch, pfrl_like.agents.ppo, "ppo_loss")
+    options = {"recurrent": True, "update_interval": 21, "minibatch_size": 21, "max_recurrent_sequence_len": max_len}
+    trained("PPO", 21, **options)
+    assert max(int(batch.lengths.max()) for (_, batch), _ in calls) <= longest
+    calls = watch(monkeypatch, pfrl_like.agents.trpo, "surrogate_gain")
+    options.pop("minibatch_size")
+    trained("TRPO", 21, **options)
+    assert max(int(batch.lengths.max()) for (_, batch, _), _ in calls) <= longest
+
+
+# What they learn
+
+
+@pytest.mark.parametrize("kind", ["PPO", "TRPO", "A2C"])
+def test_gamma_and_lambda(kind: str) -> None:
+    names = {"A2C": ("gamma", "tau")}.get(kind, ("gamma", "lambd"))
+    own = {"A2C": {"use_gae": True, "update_steps": 50}}.get(kind, {"update_interval": 100})
+    nets = nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()), Table([[4.0]] * 5)
+    agent: Any = make_on_policy(kind, nets=nets, **{**own, names[0]: 0.5, names[1]: 0.5})
+    drive(agent, [(0, 1.0, 1, False, False), (1, 2.0, 2, False, False)])
+    # deltas: 1 + 2 - 4 = -1;  2 + 2 - 4 = 0, and -1 + 0.25 * 0
+    advantage, _ = agent.learn(agent.rollout.take(agent.gamma, "cpu", agent._last_of))
+    assert advantage.tolist() == [-1, 0]
+
+
+def test_use_gae_and_its_absence() -> None:
+    for use_gae, expected in ((True, 1 + 2 - 4 + 0.25 * 2), (False, 1 + 0.5 * 4 + 0.25 * 4 - 4)):
+        nets = nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()), Table([[4.0]] * 5)
+        agent = make_on_policy("A2C", nets=nets, use_gae=use_gae, tau=0.5, gamma=0.5, update_steps=50)
+        drive(agent, [(0, 1.0, 1, False, False), (1, 4.0, 2, False, False)])
+        # deltas -1 and 4 + 2 - 4 = 2; the return of two steps is 1 + 0.5 * 4 + 0.25 * 4 = 4
+        advantage, _ = agent.learn(agent.rollout.take(agent.gamma, "cpu", agent._last_of))
+        assert advantage.tolist() == [expected, 2.0]
+
+
+@pytest.mark.parametrize("kind", ["PPO", "TRPO"])
+@pytest.mark.parametrize("standardize", [True, False])
+def test_standardize_advantages(kind: str, standardize: bool, monkeypatch: Any) -> None:
+    if kind == "PPO":
+        calls = watch(monkeypatch, pfrl_like.agents.ppo, "ppo_loss")
+    else:
+        calls = watch(monkeypatch, pfrl_like.agents.trpo, "surrogate_gain")
+    trained(kind, 10, standardize_advantages=standardize, **({"minibatch_size": 10} if kind == "PPO" else {}))
+    advantage = calls[0][0][1].advantage
+    assert (abs(advantage.mean()) < 1e-6 and abs(advantage.std(correction=0) - 1) < 1e-5) == standardize
+
+
+def test_the_weights_of_ppos_loss_and_its_clipping(monkeypatch: Any) -> None:
+    options = {"clip_eps": 0.3, "clip_eps_vf": 0.4, "value_func_coef": 0.6, "entropy_coef": 0.7}
+    calls = watch(monkeypatch, pfrl_like.agents.ppo, "ppo_loss")
+    trained("PPO", 10, **options)
+    assert all(keywords == options for _, keywords in calls)
+
+
+def test_the_weights_of_a2cs_loss(monkeypatch: Any) -> None:
+    options = {"pi_loss_coef": 0.3, "v_loss_coef": 0.4, "entropy_coeff": 0.5}
+    calls = watch(monkeypatch, pfrl_like.agents.a2c, "a2c_loss")
+    trained("A2C", 10, **options)
+    assert [keywords for _, keywords in calls] == [options]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("PPO", "value_func_coef"), ("A2C", "v_loss_coef")])
+def test_a_weight_of_0_leaves_the_values_as_they_are(kind: str, name: str) -> None:
+    for weight in (0.0, 1.0):
+        policy, vf = make_nets()
+        before = values_of(vf)
+        trained(kind, 10, nets=(policy, vf), optimizer=SGD, **{name: weight})
+        assert torch.equal(before, values_of(vf)) == (weight == 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("PPO", "entropy_coef"), ("A2C", "entropy_coeff"), ("REINFORCE", "beta"), ("TRPO", "entropy_coef")],
+)
+def test_an_entropy_bonus_keeps_policies_open(kind: str, name: str) -> None:
+    entropies = []
+    for weight in (0.0, 100.0):
+        set_random_seed(0)
+        policy, vf = make_nets()
+        with torch.no_grad():
+            policy[2].bias[0] = 2.0
+        trained(kind, 40, nets=(policy, vf), **{name: weight})
+        entropies.append(policy(torch.eye(5)).entropy().mean().item())
+    assert entropies[0] < entropies[1]
+
+
+@pytest.mark.parametrize("kind", ["PPO", "A2C", "REINFORCE"])
+def test_max_grad_norm(kind: str) -> None:
+    set_random_seed(0)
+    nets = make_nets()
+    before = values_of(nn.ModuleList(nets))
+    own = {"PPO": {"epochs": 1, "minibatch_size": 10}}.get(kind, {})
+    trained(kind, 10, nets=nets, optimizer=SGD, max_grad_norm=1e-3, **own)
+    n_updates = 2 if kind == "REINFORCE" else 1
+    assert 0 < (values_of(nn.ModuleList(nets)) - before).norm() <= n_updates * 1.001e-3
+
+
+def test_max_grad_norm_of_trpo_is_that_of_the_values() -> None:
+    policy, vf = make_nets()
+    before = values_of(policy), values_of(vf)
+    trained("TRPO", 10, nets=(policy, vf), optimizer=SGD, max_grad_norm=1e-4, vf_epochs=1, vf_batch_size=10)
+    assert (values_of(vf) - before[1]).norm() <= 1.001e-4
+    assert (values_of(policy) - before[0]).norm() > 1e-2
+
+
+@pytest.mark.parametrize("target_kl", [None, 0.0, 1e9])
+def test_target_kl_ends_an_update(target_kl: float | None) -> None:
+    agent = trained("PPO", 10, epochs=5, minibatch_size=5, optimizer=SGD, target_kl=target_kl)
+    assert agent.n_updates == (2 if target_kl == 0.0 else 10)
+
+
+def test_backward_separately_gives_the_same_policy_with_the_graph_of_one_episode() -> None:
+    policies, rows = [], []
+    for separately in (False, True):
+        policy, _ = make_nets()
+        policy.load_state_dict(policies[0][1] if policies else policy.state_dict())
+        initial = copy.deepcopy(policy.state_dict())
+        agent = make_on_policy(
+            "REINFORCE", nets=(policy, policy), batchsize=3, backward_separately=separately, beta=0.1
+        )
+        set_random_seed(1)
+        sizes: list[int] = []
+        policy.register_forward_hook(lambda m, args, out, sizes=sizes: sizes.append(len(args[0])))
+        play_one(agent, Chain(time_limit=4), 12)
+        assert agent.n_updates == 1
+        policies.append((values_of(policy), initial))
+        rows.append([size for size in sizes if size > 1])
+    torch.testing.assert_close(policies[0][0], policies[1][0])
+    assert len(rows[0]) == 1 and len(rows[1]) == 3 and sum(rows[1]) == rows[0][0]
+
+
+def test_learn_from_truncated(caplog: Any) -> None:
+    steps = [(0, 1.0, 1, False, False), (1, 1.0, 2, False, True)]
+    for learns in (False, True):
+        agent = make_on_policy("REINFORCE", learn_from_truncated=learns, logger=logging.getLogger("own"))
+        drive(agent, steps)
+        assert (agent.n_updates, len(agent.rollout)) == (int(learns), 0)
+        assert [record.name for record in caplog.records] == ["own"]
+    assert "1 episodes were cut off" in caplog.text
+
+
+@pytest.mark.parametrize("max_kl", [1e-4, 1e-2])
+def test_max_kl(max_kl: float) -> None:
+    agent = trained("TRPO", 10, max_kl=max_kl, entropy_coef=0.0)
+    assert 0.2 * max_kl < dict(agent.get_statistics())["average_kl"] <= max_kl
+
+
+def test_line_search_max_backtrack(monkeypatch: Any) -> None:
+    def too_far(*args: Any, **keywords: Any) -> torch.Tensor:
+        return 100 * natural_step(*args, **keywords)
+
+    natural_step = pfrl_like.agents.trpo.natural_step
+    monkeypatch.setattr(pfrl_like.agents.trpo, "natural_step", too_far)
+    sizes = []
+    for trials in (0, 2, 30):
+        policy, vf = make_nets()
+        before = values_of(policy)
+        agent = trained("TRPO", 10, nets=(policy, vf), line_search_max_backtrack=trials)
+        sizes.append(dict(agent.get_statistics())["average_policy_step_size"])
+        assert torch.equal(before, values_of(policy)) == (trials < 30)
+    assert sizes[:2] == [0.0, 0.0] and math.log2(sizes[2]) in range(-30, -2)
+
+
+def test_conjugate_gradient_arguments(monkeypatch: Any) -> None:
+    calls = watch(monkeypatch, pfrl_like.agents.trpo, "natural_step")
+    trained("TRPO", 10, conjugate_gradient_max_iter=3, conjugate_gradient_damping=0.5, max_kl=0.02)
+    assert [keywords for _, keywords in calls] == [{"max_kl": 0.02, "damping": 0.5, "max_iter": 3}]
+
+
+# What they see
+
+
+@EVERY
+def test_phi_and_batch_states(kind: str) -> None:
+    calls = []
+
+    def collate(states: Any, device: Any, phi: Any) -> Any:
+        calls.append(len(states))
+        return batch_states(states, device, phi)
+
+    agent: Any = make_on_policy(kind, phi=lambda obs: 2 * obs, batch_states=collate)
+    agent.is_due = lambda: False
+    agent.act(one_hot(1))
+    agent.observe(one_hot(2), 0.0, False, False)
+    obs = agent.rollout.take(1.0, "cpu", agent._last_of)
+    assert (obs.steps.obs.tolist(), obs.last_obs.tolist()) == ([[0, 2, 0, 0, 0]], [[0, 0, 2, 0, 0]])
+    assert calls == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["PPO", "TRPO"])
+def test_obs_normalizer_learns_between_targets_and_update(kind: str, monkeypatch: Any) -> None:
+    normalizer = EmpiricalNormalization(5)
+    agent: Any = make_on_policy(kind, obs_normalizer=normalizer, **({"minibatch_size": 10} if kind == "PPO" else {}))
+    seen = []
+    agent.model.register_forward_hook(lambda module, args, out: seen.append((int(normalizer.count), args[0].clone())))
+    loss = ("ppo", "ppo_loss") if kind == "PPO" else ("trpo", "value_loss")
+    learnt = watch(monkeypatch, getattr(pfrl_like.agents, loss[0]), loss[1])
+    play_one(agent, CHAIN, 9)
+    assert normalizer.count == 0
+    play_one(agent, CHAIN, 1)
+    assert normalizer.count == 10
+    targets = next(obs for count, obs in seen if len(obs) == 10)
+    raw = normalizer.inverse(learnt[0][0][1].obs) if len(learnt[0][0][1]) == 10 else None
+    torch.testing.assert_close(targets, (targets > 0.5) / math.sqrt(1.01))  # mean 0, variance 1, eps 0.01
+    if raw is not None:
+        assert raw.sum(1).tolist() == pytest.approx([1.0] * 10, abs=1e-4)
+    count = int(normalizer.count)
+    with agent.eval_mode():
+        play_one(agent, CHAIN, 5)
+    assert normalizer.count == count
+
+
+# How they act
+
+
+@EVERY
+def test_act_deterministically_is_for_evaluation(kind: str) -> None:
+    for deterministic in (False, True):
+        agent: Any = make_on_policy(kind, act_deterministically=deterministic)
+        agent.is_due = lambda: False
+        obs = [one_hot(0)] * 64
+        trained_actions = agent.batch_act(obs)
+        with agent.eval_mode():
+            actions = agent.batch_act(obs)
+        assert len(set(trained_actions.tolist())) == 2
+        assert len(set(actions.tolist())) == (1 if deterministic else 2)
+
+
+# What they report
+
+
+def test_statistics_have_the_names_that_are_documented() -> None:
+    names = {kind: [name for name, _ in make_on_policy(kind).get_statistics()] for kind in ON_POLICY}
+    assert names == {
+        "PPO": ["average_value", "average_entropy", "average_value_loss", "average_policy_loss", "n_updates",
+                "explained_variance"],
+        "A2C": ["average_actor", "average_value", "average_entropy"],
+        "REINFORCE": ["average_entropy"],
+        "TRPO": ["average_value", "average_entropy", "average_kl", "average_policy_step_size", "explained_variance"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("PPO", name) for name in ("value", "entropy", "value_loss", "policy_loss")),
+        *(("TRPO", name) for name in ("value", "entropy", "kl", "policy_step_size")),
+    ],
+)
+def test_windows_of_statistics(kind: str, name: str) -> None:
+    agent = make_on_policy(kind, **{f"{name}_stats_window": 3})
+    record = getattr(agent, f"{name}_record")
+    assert math.isnan(record.mean)
+    for values in ([5.0], [1.0, 2.0], [3.0], [4.0, 8.0]):
+        record.extend(torch.tensor(values))
+    assert dict(agent.get_statistics())[f"average_{name}"] == 5.0  # of 3, 4, 8
+    assert len(record) == 3
+
+
+@pytest.mark.parametrize("name", ["actor_loss", "entropy", "value"])
+def test_decays_of_a2cs_statistics(name: str) -> None:
+    agent: Any = make_on_policy("A2C", **{f"average_{name}_decay": 0.75})
+    agent.move_average(f"average_{name}", 8.0)
+    agent.move_average(f"average_{name}", 8.0)
+    assert dict(agent.get_statistics())["average_" + name.removesuffix("_loss")] == 3.5  # 2, then 2 + 6 / 4
+
+
+def test_decay_of_reinforces_entropy() -> None:
+    agent = make_on_policy("REINFORCE", average_entropy_decay=0.5)
+    with torch.no_grad():
+        for param in agent.model.parameters():
+            param.zero_()
+    agent.batch_act([one_hot(0)] * 2)
+    assert dict(agent.get_statistics())["average_entropy"] == pytest.approx(0.75 * math.log(2))
+
+
+def test_explained_variance_is_that_of_the_last_update() -> None:
+    nets = (
+        nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()),
+        Table([[3.0], [2.0], [0.0]] + [[0.0]] * 2),
+    )
+    agent = make_on_policy("PPO", nets=nets, update_interval=2, gamma=1.0)
+    drive(agent, [(0, 3.0, 3, True, False), (1, 1.0, 3, True, False)])
+    # returns 3 and 1: variance 1; differences 0 and -1: variance 0.25
+    assert agent.explained_variance == pytest.approx(0.75)
+
+
+# Where they compute, and what is refused
+
+
+@EVERY
+def test_devices(kind: str) -> None:
+    assert make_on_policy(kind, gpu=-1).device == make_on_policy(kind, device="cpu").device == torch.device("cpu")
+    with pytest.raises(ValueError, match="cuda:99"):
+        make_on_policy(kind, gpu=99)
+
+
+@EVERY
+def test_refused_updates_are_logged(kind: str, caplog: Any) -> None:
+    agent = make_on_policy(kind, logger=logging.getLogger("own"))
+    with pytest.raises(ValueError, match="holds NaN or infinity"):
+        drive(agent, [(0, math.nan, 1, True, False)] * 20)
+    assert [(record.name, record.levelname) for record in caplog.records] == [("own", "ERROR")]
+
+
+BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [
+    *((kind, {"gamma": 1.5}, ValueError) for kind in ("PPO", "A2C", "TRPO")),
+    *((kind, {"gamma": "much"}, TypeError) for kind in ("PPO", "A2C", "TRPO")),
+    *((kind, {"phi": 3}, TypeError) for kind in ON_POLICY),
+    *((kind, {"batch_states": 3}, TypeError) for kind in ON_POLICY),
+    *((kind, {"max_grad_norm": -1.0}, ValueError) for kind in ON_POLICY),
+    *((kind, {"recurrent": True, "nets": make_nets()}, TypeError) for kind in ("REINFORCE", "TRPO")),
+    *((kind, {"nets": make_nets(recurrent=True)}, (TypeError, ValueError)) for kind in ("REINFORCE", "TRPO")),
+    *(("PPO", {name: 0}, ValueError) for name in ("update_interval", "minibatch_size", "epochs")),
+    *(("PPO", {name: -1}, ValueError) for name in ("clip_eps", "clip_eps_vf", "entropy_coef", "target_kl", "lambd")),
+    *((kind, {"obs_normalizer": nn.Identity()}, TypeError) for kind in ("PPO", "TRPO")),
+    ("PPO", {"max_recurrent_sequence_len": 0}, ValueError),
+    *(("A2C", {name: 0}, ValueError) for name in ("update_steps", "num_processes")),
+    *(("A2C", {name: -1}, ValueError) for name in ("tau", "pi_loss_coef", "average_value_decay")),
+    ("REINFORCE", {"batchsize": 0}, ValueError),
+    ("REINFORCE", {"beta": -1}, ValueError),
+    *(("TRPO", {name: 0}, ValueError) for name in ("update_interval", "vf_epochs", "conjugate_gradient_max_iter")),
+    *(
+        ("TRPO", {name: -1}, ValueError)
+        for name in ("max_kl", "conjugate_gradient_damping", "line_search_max_backtrack")
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "error"), BAD)
+def test_what_does_not_fit_is_refused_by_name(kind: str, options: dict[str, Any], error: Any) -> None:
+    name = next(iter(options)) if "nets" not in options else "recurrent"
+    with pytest.raises(error, match=name):
+        make_on_policy(kind, **options)
+
+
+def test_an_optimiser_of_other_parameters_is_refused() -> None:
+    policy, vf = make_nets()
+    model = Branched(policy, vf)
+    with pytest.raises(ValueError, match=r"make it of model.parameters\(\)"):
+        PPO(model, torch.optim.Adam(nn.Linear(1, 1).parameters()))
+    with pytest.raises(TypeError, match="optimizer is None"):
+        PPO(model, None)  # type: ignore[arg-type]
