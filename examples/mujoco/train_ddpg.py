@@ -1,4 +1,4 @@
-"""DDPG on a MuJoCo task, with the settings of "Our DDPG" in the paper of TD3 (arXiv:1802.09477, appendix D).
+"""DDPG on a MuJoCo task, in the form that the paper of TD3 calls "Our DDPG" (arXiv:1802.09477, table 1).
 
 Needs mujoco: the extra `mujoco`. For example: `python examples/mujoco/train_ddpg.py --env HalfCheetah-v5`, then with
 `--demo --load` the directory of the agent that it saved.
