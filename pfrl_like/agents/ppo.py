@@ -13,6 +13,7 @@ from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
 from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
+from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.policy_gradient import clipped_surrogate, explained_variance, standardized
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -45,7 +46,8 @@ def ppo_loss(
     """
     distribution, value = policy_and_value(model, batch)
     old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
-    log_ratio = distribution.log_prob(batch.action) - old_log_prob
+    log_prob, entropy = log_prob_and_entropy(distribution, batch.action)
+    log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     policy_loss = -weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
     value_error = (value - returns).square()
@@ -55,7 +57,7 @@ def ppo_loss(
     value_loss = weighted_mean(value_error, batch.weight)
     loss = policy_loss + value_func_coef * value_loss
     if entropy_coef:
-        loss = loss - entropy_coef * weighted_mean(distribution.entropy(), batch.weight)
+        loss = loss - entropy_coef * weighted_mean(entropy, batch.weight)
     with torch.no_grad():
         kl = (ratio - 1 - log_ratio).mean()
     return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl}

@@ -66,7 +66,7 @@ class Categorical(TorchCategorical):
         """Actions, [*sample_shape, ...], int64; the same as torch draws from the same random numbers."""
         with torch.no_grad():
             drawn = torch.multinomial(self.probs.reshape(-1, self._num_events), math.prod(sample_shape), True)
-        return drawn.T.reshape(*sample_shape, *self._batch_shape)
+        return drawn.T.reshape((*sample_shape, *self._batch_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Logarithm of the probability of each action [...], [...]."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, constraints
+from torch.distributions import Distribution, Independent, constraints
 from torch.distributions.utils import broadcast_all
 
 
@@ -47,11 +47,11 @@ class Delta(Distribution):
         new._validate_args = self._validate_args
         return new
 
-    def rsample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - as in torch
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
         """`loc`, [*sample_shape, *batch_shape]."""
         return self.loc.expand(self._extended_shape(sample_shape))
 
-    def sample(self, sample_shape: Any = torch.Size()) -> Tensor:  # noqa: B008 - as in torch
+    def sample(self, sample_shape: Any = ()) -> Tensor:
         """`rsample` without its gradient."""
         return self.rsample(sample_shape).detach()
 
@@ -70,6 +70,57 @@ class Delta(Distribution):
             RuntimeError: Always.
         """
         raise RuntimeError(_NO_DENSITY)
+
+
+class DeltaVector(Independent[Delta]):
+    """All probability at one vector: `Independent(Delta(loc), 1)`, which it is to whoever asks, only cheaper.
+
+    Args:
+        loc: Where the probability is, [..., n]; samples by `rsample` carry its gradient.
+    """
+
+    arg_constraints = {}  # noqa: RUF012 - as in torch
+    support = constraints.real_vector
+    has_rsample = True
+    has_enumerate_support = False
+    reinterpreted_batch_ndims = 1
+
+    def __init__(self, loc: Tensor) -> None:
+        self.loc = loc
+        self._batch_shape = loc.shape[:-1]
+        self._event_shape = loc.shape[-1:]
+        self._validate_args = False
+
+    @property
+    def base_dist(self) -> Delta:  # type: ignore[override]
+        """The distribution of the single components."""
+        return Delta(self.loc, validate_args=False)
+
+    @property
+    def params(self) -> tuple[Tensor, ...]:
+        """(loc,)."""
+        return (self.loc,)
+
+    def with_params(self, loc: Tensor) -> "DeltaVector":
+        """A distribution at another vector."""
+        return DeltaVector(loc)
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> "DeltaVector":
+        """The same distribution for a larger batch shape."""
+        return DeltaVector(self.loc.expand(*batch_shape, *self._event_shape))
+
+    @property
+    def mode(self) -> Tensor:
+        """`loc`."""
+        return self.loc
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """`loc`, [*sample_shape, ..., n]."""
+        return self.loc.expand(*sample_shape, *self.loc.shape) if sample_shape else self.loc
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """`rsample` without its gradient."""
+        return self.rsample(sample_shape).detach()
 
 
 _NO_DENSITY = "a Delta distribution has no density, hence neither log-probabilities nor an entropy: use a Gaussian head"

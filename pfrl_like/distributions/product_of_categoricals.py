@@ -31,10 +31,8 @@ class ProductOfCategoricals(Distribution):
     def __init__(self, logits: Tensor | Sequence[Tensor], nvec: Sequence[int] | None = None) -> None:
         if (nvec is None) == isinstance(logits, Tensor):
             raise ValueError("nvec has to be given if logits is one tensor, and only then")
-        if isinstance(logits, Tensor):
-            sizes = tuple(map(int, nvec or ()))
-        else:
-            sizes = tuple(part.shape[-1] for part in logits)
+        sizes = tuple(int(n) for n in ([part.shape[-1] for part in logits] if nvec is None else nvec))
+        if not isinstance(logits, Tensor):
             logits = torch.cat(tuple(logits), -1)
         if not sizes or min(sizes) < 1 or sum(sizes) != logits.shape[-1]:
             raise ValueError(f"nvec is {sizes}, expected positive numbers that add up to {logits.shape[-1]} logits")
@@ -100,13 +98,17 @@ def _beside_each_other(row: Tensor, nvec: tuple[int, ...], filler: float) -> Ten
     """Numbers [..., sum(nvec)] as [..., n, max(nvec)]."""
     if len(set(nvec)) == 1:
         return row.reshape(*row.shape[:-1], len(nvec), nvec[0])
-    return pad(row, (0, 1), value=filler)[..., _places(nvec, row.device)]
+    places = _places.__wrapped__ if torch.compiler.is_compiling() else _places  # which does not follow caches
+    flat = pad(row, (0, 1), value=filler).index_select(-1, places(nvec, row.device))
+    return flat.reshape(*row.shape[:-1], len(nvec), max(nvec))
 
 
 @functools.lru_cache(maxsize=32)
 def _places(nvec: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where in a row of logits each choice's are, [n, max(nvec)]; the place after the last one where there is none."""
+    """Where in a row each choice's numbers are, [n * max(nvec)]; the place after the row where there is none."""
+    starts = [sum(nvec[:i]) for i in range(len(nvec))]
+    places = [
+        start + j if j < size else sum(nvec) for start, size in zip(starts, nvec, strict=True) for j in range(max(nvec))
+    ]
     with torch.inference_mode(False):
-        number, start = torch.arange(max(nvec)), torch.tensor(nvec).cumsum(0) - torch.tensor(nvec)
-        there_is_one = number < torch.tensor(nvec).unsqueeze(1)
-        return torch.where(there_is_one, number + start.unsqueeze(1), sum(nvec)).to(device)
+        return torch.tensor(places, device=device)

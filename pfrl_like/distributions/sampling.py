@@ -1,4 +1,4 @@
-"""Samples together with their log-probabilities."""
+"""Two questions at once, for distributions that answer them cheaper so."""
 
 from typing import Any
 
@@ -26,3 +26,16 @@ def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
         )
     sample = distribution.rsample()
     return sample, distribution.log_prob(sample)
+
+
+def log_prob_and_entropy(distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability of a value, and the entropy, both [...].
+
+    Args:
+        distribution: Any with `log_prob` and `entropy`.
+        value: Actions, [..., n] or [...].
+    """
+    if hasattr(distribution, "log_prob_and_entropy"):
+        log_prob, entropy = distribution.log_prob_and_entropy(value)
+        return log_prob, entropy
+    return distribution.log_prob(value), distribution.entropy()

@@ -1,6 +1,5 @@
 """Gaussians squashed into [-1, 1] by tanh, the policies of Soft Actor-Critic."""
 
-import functools
 import math
 from typing import Any
 
@@ -17,7 +16,7 @@ class SquashedGaussian(Distribution):
 
     What it says of values at the bounds, which float numbers reach, is finite: they count as the last number before.
     A sample's own log-probability, from `rsample_with_log_prob` or from `log_prob` of the very tensor that `sample` or
-    `rsample` gave, is computed from what was squashed and exact everywhere.
+    `rsample` gave last, is computed from what was squashed and exact everywhere.
 
     Args:
         loc: Mean before squashing, [..., n].
@@ -34,7 +33,7 @@ class SquashedGaussian(Distribution):
         self._batch_shape = self.base_dist._batch_shape
         self._event_shape = self.base_dist._event_shape
         self._validate_args = False
-        self._drawn: tuple[Tensor, Tensor, int] | None = None
+        self._drawn: tuple[Tensor, Tensor] | None = None
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -91,21 +90,23 @@ class SquashedGaussian(Distribution):
         return self.base_dist.entropy() + (log_slope_of_tanh(points) @ weights).sum(-1)
 
     def _remember(self, before: Tensor) -> Tensor:
-        value = before.tanh()
-        self._drawn = None if value.is_inference() else (value, before, value._version)
-        return value
+        self._drawn = before.tanh(), before
+        return self._drawn[0]
 
     def _before_squashing(self, value: Tensor) -> Tensor:
-        if self._drawn is not None and value is self._drawn[0] and value._version == self._drawn[2]:
+        if self._drawn is not None and value is self._drawn[0] and _is_as_it_was_made(value):
             return self._drawn[1]
         most = 1 - torch.finfo(value.dtype).eps / 2  # the last number before 1
         return value.clamp(-most, most).atanh()
 
     def _quadrature(self) -> tuple[Tensor, Tensor]:
-        """Points before squashing, [..., n, K], and their weights, [K]."""
+        """Points before squashing, [..., n, K], and their weights, [K], by the trapezoidal rule under the Gaussian.
+
+        The rule converges exponentially in the number of points, since the functions it is used for are smooth.
+        """
         loc, scale = self.params
-        points, weights = _normal_quadrature(loc.dtype, loc.device)
-        return torch.addcmul(loc.unsqueeze(-1), scale.unsqueeze(-1), points), weights
+        normal = torch.linspace(-6, 6, 49, dtype=loc.dtype, device=loc.device)
+        return torch.addcmul(loc.unsqueeze(-1), scale.unsqueeze(-1), normal), torch.softmax(-normal.square() / 2, 0)
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
@@ -116,10 +117,6 @@ def log_slope_of_tanh(x: Tensor) -> Tensor:
     return 2 * (math.log(2) - x - softplus(-2 * x))
 
 
-@functools.lru_cache(maxsize=8)
-def _normal_quadrature(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The trapezoidal rule for means under a standard Gaussian, which converges exponentially for smooth functions."""
-    with torch.inference_mode(False):
-        points = torch.linspace(-6, 6, 49, dtype=torch.float64)
-        weights = torch.softmax(-0.5 * points.square(), 0)
-        return points.to(device, dtype), weights.to(device, dtype)
+def _is_as_it_was_made(value: Tensor) -> bool:
+    """Whether nobody has changed a tensor in place; of one of inference mode, or under a compiler, nobody can tell."""
+    return torch.compiler.is_compiling() or value.is_inference() or value._version == 0

@@ -1,6 +1,7 @@
 """Returns and advantages of every step of a rollout, time first.
 
-A rollout holds T steps of B environments; its episodes stand one after the other in its columns. Everywhere
+A rollout holds T steps of B environments; its episodes stand one after the other in its columns. One column, [T], will
+do as well. Everywhere
 
 - `discount` is gamma, or 0 where the step ended in a terminal state, [T, B];
 - `next_value` is the value of the state that the step led to, the last one of a truncated episode included, never of

@@ -72,17 +72,20 @@ class GaussianHeadWithFixedCovariance(nn.Module):
     """Last layer of a network of means [..., n]; the standard deviation is always the same.
 
     Args:
-        scale: Standard deviation, in every dimension.
+        scale: Standard deviation in every dimension, or a tensor [n].
 
     Raises:
         ValueError: If it is not positive.
     """
 
-    def __init__(self, scale: float = 1) -> None:
+    def __init__(self, scale: float | Tensor = 1) -> None:
         super().__init__()
-        if not np.all(np.asarray(scale) > 0):
+        if not (torch.as_tensor(scale) > 0).all():
             raise ValueError(f"scale is {scale!r}, expected a positive number")
-        self.scale = scale
+        if isinstance(scale, Tensor):
+            self.register_buffer("scale", scale, persistent=False)  # no part of the state dict, as in PFRL
+        else:
+            self.scale = scale
 
     def forward(self, mean: Tensor) -> DiagonalGaussian:
         """The distribution, of batch shape [...] and event shape [n]."""

@@ -20,7 +20,7 @@ def mode_of_distribution(distrib: Any) -> Tensor:
         TypeError: If it is no distribution.
         RuntimeError: If its mode is not known.
     """
-    if type(distrib) is Independent:
+    if isinstance(distrib, Independent) and type(distrib).mode is Independent.mode:
         return mode_of_distribution(distrib.base_dist)
     if isinstance(distrib, TransformedDistribution):
         value = mode_of_distribution(distrib.base_dist)

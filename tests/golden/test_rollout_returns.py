@@ -82,6 +82,17 @@ def test_retrace_with_another_bound_and_a_lambda() -> None:
     assert returns[0].item() == 2
 
 
+def test_one_column_will_do() -> None:
+    column = (REWARD[:, 0], DISCOUNT[:, 0], VALUE[:, 0], NEXT_VALUE[:, 0])
+    assert gae(*column, CONTINUES[:, 0], 0.5).tolist() == [-3.5, -18, -23, -14.75, -15]
+    assert retrace(*column, None, CONTINUES[:, 0]).tolist() == [2, 2, 7, 21.5, 35]
+
+
+def test_gradients_flow_into_every_number() -> None:
+    numbers = [x.clone().double().requires_grad_() for x in (REWARD, DISCOUNT, VALUE, NEXT_VALUE)]
+    assert torch.autograd.gradcheck(lambda *x: gae(*x, CONTINUES, 0.5), numbers)
+
+
 def test_the_last_row_never_goes_on() -> None:
     on = torch.ones(5, 1, dtype=torch.bool)
     off = torch.tensor([True, True, True, True, False]).unsqueeze(1)

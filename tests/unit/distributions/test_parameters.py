@@ -1,0 +1,106 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.distributions import Beta, Distribution, Independent, MultivariateNormal, Normal, TransformedDistribution
+from torch.distributions.transforms import TanhTransform
+
+from pfrl_like.distributions import (
+    Categorical,
+    Delta,
+    DeltaVector,
+    DiagonalGaussian,
+    MaskedCategorical,
+    ProductOfCategoricals,
+    SquashedGaussian,
+    detached,
+    mode_of,
+    parameters_of,
+    rows_of,
+    rsample_with_log_prob,
+    with_parameters,
+)
+
+MAKERS: dict[str, Callable[[torch.Tensor], Distribution]] = {
+    "gaussian": lambda x: DiagonalGaussian(x, x.exp()),
+    "gaussian of one scale": lambda x: DiagonalGaussian(x, x[0, :1].exp()),
+    "squashed": lambda x: SquashedGaussian(x, x.exp()),
+    "categorical": Categorical,
+    "masked": lambda x: MaskedCategorical(x, [True, False, True, True]),
+    "product": lambda x: ProductOfCategoricals(x, [1, 3]),
+    "delta": DeltaVector,
+    "torch's gaussian": lambda x: Independent(Normal(x, x.exp()), 1),
+    "torch's squashed": lambda x: TransformedDistribution(Independent(Normal(x, x.exp()), 1), [TanhTransform()]),
+    "torch's categorical": lambda x: torch.distributions.Categorical(logits=x),
+    "torch's categorical of probabilities": lambda x: torch.distributions.Categorical(probs=x.exp()),
+    "torch's multivariate": lambda x: MultivariateNormal(x, torch.diag_embed(x.exp())),
+    "torch's vector of points": lambda x: Independent(Delta(x), 1),
+}
+X = torch.tensor([[0.3, -1.0, 2.0, 0.1], [0.0, 0.5, 0.5, -4.0]])
+
+
+def numbers(distribution: Distribution) -> list[torch.Tensor]:
+    value = mode_of(distribution)
+    found = [value]
+    if not isinstance(getattr(distribution, "base_dist", None), Delta):
+        found.append(distribution.log_prob(value))
+    return found
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_distribution_made_of_anothers_parameters_is_the_same(name: str) -> None:
+    distribution = MAKERS[name](X)
+    same = with_parameters(distribution, *parameters_of(distribution))
+    assert isinstance(same, Distribution) and same.batch_shape == (2,)
+    torch.testing.assert_close(numbers(same), numbers(distribution))
+    rows = torch.tensor([1, 1, 0])
+    some = rows_of(distribution, rows)
+    assert some.batch_shape == (3,) and some.sample().shape[0] == 3
+    torch.testing.assert_close(numbers(some), [x[rows] for x in numbers(distribution)])
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_detached_copy_has_no_gradient_and_does_not_change(name: str) -> None:
+    x = X.clone().requires_grad_()
+    copy = detached(MAKERS[name](x))
+    before = [number.clone() for number in numbers(copy)]
+    assert not any(number.requires_grad for number in before)
+    with torch.no_grad():
+        x.add_(1)
+    torch.testing.assert_close(numbers(copy), before, rtol=0, atol=0)
+
+
+def test_parameters_have_a_row_for_each_state_even_if_the_scale_is_shared() -> None:
+    loc, scale = parameters_of(DiagonalGaussian(X, torch.tensor([2.0])))
+    assert loc.shape == scale.shape == (2, 4)
+
+
+def test_other_distributions_are_refused() -> None:
+    for function in (parameters_of, with_parameters, detached, lambda d: rows_of(d, [0])):
+        with pytest.raises(TypeError, match="distribution is a Beta, whose parameters are not known"):
+            function(Beta(torch.ones(2), torch.ones(2)))
+    with pytest.raises(TypeError, match="distribution is a Tensor"):
+        parameters_of(X)
+
+
+def test_a_distribution_of_ones_own_says_what_its_parameters_are() -> None:
+    class Own(Distribution):
+        def __init__(self, x: torch.Tensor) -> None:
+            self.x = x
+
+        @property
+        def params(self) -> tuple[torch.Tensor, ...]:
+            return (self.x,)
+
+        def with_params(self, x: torch.Tensor) -> "Own":
+            return Own(x)
+
+    assert not detached(Own(X.clone().requires_grad_())).x.requires_grad
+
+
+def test_samples_with_log_probabilities_of_any_distribution_with_rsample() -> None:
+    distribution = Independent(Normal(X, 1.0), 1)
+    sample, log_prob = rsample_with_log_prob(distribution)
+    assert torch.equal(log_prob, distribution.log_prob(sample))
+    with pytest.raises(TypeError, match="policy gives a Categorical, through whose samples no gradient flows"):
+        rsample_with_log_prob(Categorical(X))

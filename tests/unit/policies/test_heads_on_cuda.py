@@ -1,0 +1,72 @@
+"""Heads, distributions and returns compute on a GPU what they compute on the CPU."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.distributions import kl_divergence
+
+from pfrl_like.distributions import detached, log_prob_and_entropy, masked, mode_of, rsample_with_log_prob
+from pfrl_like.functions import gae, lambda_returns, retrace, vtrace
+from pfrl_like.policies import (
+    DeterministicHead,
+    GaussianHeadWithDiagonalCovariance,
+    GaussianHeadWithFixedCovariance,
+    GaussianHeadWithStateIndependentCovariance,
+    MultiCategoricalHead,
+    SoftmaxCategoricalHead,
+    SquashedGaussianHead,
+)
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+X = torch.linspace(-2, 2, 24).reshape(4, 6)
+MASK = torch.tensor([True, False, True, True, False, True])
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        GaussianHeadWithDiagonalCovariance(),
+        GaussianHeadWithStateIndependentCovariance(6, "diagonal"),
+        GaussianHeadWithFixedCovariance(0.5),
+        GaussianHeadWithFixedCovariance(torch.tensor(0.5)),
+        SquashedGaussianHead(),
+    ],
+)
+def test_continuous_heads(head: Any) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        distribution = head.to(device)(X.to(device))
+        value = torch.full(distribution.event_shape, 0.5, device=device)
+        divergence = kl_divergence(detached(distribution), head(X.to(device) + 1))
+        answers = [mode_of(distribution), divergence, *log_prob_and_entropy(distribution, value)]
+        found.append([answer.cpu() for answer in answers])
+        sample, log_prob = rsample_with_log_prob(distribution)
+        assert sample.device.type == log_prob.device.type == distribution.sample().device.type == device
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", [SoftmaxCategoricalHead(), MultiCategoricalHead([2, 4]), MultiCategoricalHead([3, 3])])
+def test_discrete_heads(head: Any) -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        distribution = masked(head(X.to(device)), MASK)
+        value = mode_of(distribution)
+        divergence = kl_divergence(distribution, detached(distribution))
+        found.append([x.cpu() for x in (value, divergence, *log_prob_and_entropy(distribution, value))])
+        assert distribution.sample().device.type == device
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_points() -> None:
+    assert DeterministicHead()(X.cuda()).sample().device.type == "cuda"
+
+
+def test_returns() -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        x, continues = X.to(device), MASK.expand(4, 6).to(device)
+        returns = (gae(x, x, x, x, continues, 0.9), lambda_returns(x, x, x, continues, 0.9))
+        returns += (*vtrace(x, x, x, x, x.abs(), continues), retrace(x, x, x, x, x.abs(), continues))
+        found.append([each.cpu() for each in returns])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
