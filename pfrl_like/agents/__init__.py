@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, NoReturn
 
 from pfrl_like.agents.a2c import A2C as A2C
+from pfrl_like.agents.a3c import A3C as A3C
+from pfrl_like.agents.acer import ACER as ACER
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
@@ -29,7 +31,7 @@ from pfrl_like.agents.td3 import TD3 as TD3
 from pfrl_like.agents.tqc import TQC as TQC
 from pfrl_like.agents.trpo import TRPO as TRPO
 
-_NOT_YET = frozenset(["A3C", "ACER", "SAC"])
+_NOT_YET = frozenset(["SAC"])
 
 if not TYPE_CHECKING:  # for which every name would be there
 

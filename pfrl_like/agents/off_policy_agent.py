@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
-from pfrl_like.agents.acting import ActingMixin, has_mask
+from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.actor_learner import ActorLearnerMixin
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.progress import ProgressMixin
 from pfrl_like.agents.replay_arguments import check_arguments, check_parts
+from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
@@ -197,7 +198,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             if self.memory is None and self._last_mask is None and action_mask is None and active is None:
                 self.replay_buffer.append_batch(*step)
             else:
-                self._store(step, ended, action_mask, active)
+                store_step(self, step, ended, action_mask, active)
         if self.memory is not None:
             self.memory.episodes_ended(self.training, ended)
         if not self.training:
@@ -221,22 +222,6 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         if self.training and self.batch_last_obs is not None:
             for env_id in range(len(self.batch_last_obs)):
                 self.replay_buffer.stop_current_episode(env_id)
-
-    def _store(self, step: tuple[Any, ...], ended: Any, next_mask: Any, active: Any) -> None:
-        """Append a step that has more columns than the usual ones, or is not made by all environments."""
-        columns: dict[str, Any] = {} if self.memory is None else self.memory.columns(ended, active)
-        masks = self._last_mask, next_mask
-        known = [mask for mask in masks if mask is not None]
-        if known and not has_mask(step[3]):
-            everything = np.ones_like(known[0])
-            columns[ACTION_MASK], columns["next_action_mask"] = (everything if mask is None else mask for mask in masks)
-        env_ids = None
-        if active is not None:
-            env_ids = np.flatnonzero(active).tolist()
-            step = tuple([column[i] for i in env_ids] for column in step)
-            columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
-        obs, action, reward, next_obs, done, reset = step
-        self.replay_buffer.append_batch(obs, action, reward, next_obs, done, reset, env_ids, **columns)
 
     # Learning
 

@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Independent, constraints
+from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
+
+from pfrl_like.distributions.independent_vector import IndependentVector
 
 
 class Delta(Distribution):
@@ -72,24 +74,15 @@ class Delta(Distribution):
         raise RuntimeError(_NO_DENSITY)
 
 
-class DeltaVector(Independent[Delta]):
-    """All probability at one vector: `Independent(Delta(loc), 1)`, which it is to whoever asks, only cheaper.
+class DeltaVector(IndependentVector[Delta]):
+    """All probability at one vector: `Independent(Delta(loc), 1)`, only cheaper.
 
     Args:
         loc: Where the probability is, [..., n]; samples by `rsample` carry its gradient.
+
+    Raises:
+        ValueError: If `loc` is a scalar.
     """
-
-    arg_constraints = {}  # noqa: RUF012 - as in torch
-    support = constraints.real_vector
-    has_rsample = True
-    has_enumerate_support = False
-    reinterpreted_batch_ndims = 1
-
-    def __init__(self, loc: Tensor) -> None:
-        self.loc = loc
-        self._batch_shape = loc.shape[:-1]
-        self._event_shape = loc.shape[-1:]
-        self._validate_args = False
 
     @property
     def base_dist(self) -> Delta:  # type: ignore[override]
@@ -108,11 +101,6 @@ class DeltaVector(Independent[Delta]):
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DeltaVector":
         """The same distribution for a larger batch shape."""
         return DeltaVector(self.loc.expand(*batch_shape, *self._event_shape))
-
-    @property
-    def mode(self) -> Tensor:
-        """`loc`."""
-        return self.loc
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """`loc`, [*sample_shape, ..., n]."""

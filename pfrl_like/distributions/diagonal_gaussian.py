@@ -5,15 +5,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Independent, Normal, constraints
+from torch.distributions import Normal
+
+from pfrl_like.distributions.independent_vector import IndependentVector
 
 _LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
 
 
-class DiagonalGaussian(Independent[Normal]):
-    """Gaussian of vectors: `Independent(Normal(loc, scale), 1)` of torch, which it is to whoever asks, only cheaper.
-
-    Arguments are not looked at; NaN in them shows up in what is computed from them.
+class DiagonalGaussian(IndependentVector[Normal]):
+    """Gaussian of vectors: `Independent(Normal(loc, scale), 1)` of torch, only cheaper.
 
     Args:
         loc: Mean, [..., n].
@@ -24,30 +24,20 @@ class DiagonalGaussian(Independent[Normal]):
         ValueError: If `loc` is a scalar.
     """
 
-    arg_constraints = {}  # noqa: RUF012 - as in torch
-    support = constraints.real_vector
-    has_rsample = True
-    has_enumerate_support = False
-    reinterpreted_batch_ndims = 1
-
-    loc: Tensor
-    scale: Tensor
-
     def __init__(self, loc: Tensor, scale: Tensor | float, log_scale: Tensor | None = None) -> None:
         shape = loc.shape
-        if not shape:
-            raise ValueError("loc is a scalar, expected a tensor [..., n]")
         if not isinstance(scale, Tensor):
             scale = torch.full(shape[-1:], scale, dtype=loc.dtype, device=loc.device)
         elif scale.shape != shape and scale.shape != shape[-1:]:
             log_scale = None
-            scale = scale.expand(shape[-1:] if scale.ndim < 2 else shape)
-        self.loc = loc
+            if scale.numel() == 1:
+                scale = scale.reshape(1).expand(shape[-1:])
+            else:
+                both: tuple[Tensor, Tensor] = torch.broadcast_tensors(loc, scale)  # type: ignore[no-untyped-call]
+                loc, scale = both
+        super().__init__(loc)
         self.scale = scale
         self._log_scale = log_scale
-        self._batch_shape = shape[:-1]
-        self._event_shape = shape[-1:]
-        self._validate_args = False
 
     @property
     def base_dist(self) -> Normal:  # type: ignore[override]
@@ -69,16 +59,6 @@ class DiagonalGaussian(Independent[Normal]):
         return DiagonalGaussian(self.loc.expand(shape), self.scale.expand(shape))
 
     @property
-    def mean(self) -> Tensor:
-        """`loc`."""
-        return self.loc
-
-    @property
-    def mode(self) -> Tensor:
-        """`loc`."""
-        return self.loc
-
-    @property
     def stddev(self) -> Tensor:
         """`scale`, [..., n]."""
         return self.scale.expand_as(self.loc)
@@ -91,11 +71,6 @@ class DiagonalGaussian(Independent[Normal]):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """A sample that carries gradients, [*sample_shape, ..., n]."""
         return torch.addcmul(self.loc, self.scale, self._noise(sample_shape))
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        """The same without a gradient."""
-        with torch.no_grad():
-            return self.rsample(sample_shape)
 
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
         """A sample that carries gradients, [..., n], and its log-probability, [...], cheaper than one by one."""

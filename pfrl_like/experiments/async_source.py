@@ -39,6 +39,7 @@ class AsyncWorkers:
     ) -> None:
         self.counters, self.logger = counters, logger
         self.stop_event, self.exception_event = stop_event, exception_event
+        self.statistics: list[tuple[str, Any]] | None = None  # of process 0's agent
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
         arguments = [(job, counters)] * processes
@@ -79,6 +80,8 @@ class AsyncWorkers:
                 kind, t, content = message
                 if kind == "episode":
                     ended.append(content)
+                elif kind == "statistics":
+                    self.statistics = content
                 elif kind == "score":
                     self.logger.info("step:%s evaluation score:%s", t, content)
                 else:

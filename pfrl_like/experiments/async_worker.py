@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pfrl_like.experiments.callbacks import Evaluation, StepHooks
+from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.sources import SerialSource
@@ -49,6 +49,7 @@ class Job:
         evaluator: Arguments of the `Evaluator` of process 0; None for no evaluation.
         successful_score: Score that ends training.
         profile: Folder for profiles; None for none.
+        outcome: Folder where process 0 saves its agent at the end, which nobody else has; empty for none.
     """
 
     make_env: Callable[..., Any]
@@ -63,6 +64,7 @@ class Job:
     evaluator: Callable[[], dict[str, Any]] | None
     successful_score: float | None
     profile: str | None
+    outcome: str
 
 
 class SharedClock(Clock):
@@ -116,6 +118,8 @@ class AsyncSource(SerialSource):
 def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
     """Train until the steps are used up or all are to end; ("episode", t, episode), ("score", t, score) are reported.
 
+    Process 0 also tells its agent's statistics, ("statistics", t, pairs), whenever one of its episodes has ended.
+
     Args:
         channel: Where.
         index: Which process this is.
@@ -133,6 +137,9 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
         clock.count_episodes()
         for episode in clock.ended:
             channel.send(("episode", clock.t, episode))
+        if index == 0 and clock.ended:
+            numbers_only = [pair for pair in statistics_of(agent) if isinstance(pair[1], int | float)]
+            channel.send(("statistics", clock.t, numbers_only))
 
     with _closing(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
@@ -147,7 +154,7 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
             evaluator = Evaluator(agent, opened[-1], logger=logging.getLogger(__name__), **job.evaluator())
             opened.append(evaluator)
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
-        with _profiled(job.profile, index):
+        with _saved_in(job.outcome if index == 0 else "", agent), _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
 
 
@@ -179,6 +186,20 @@ def _closing(things: Sequence[Any]) -> Iterator[None]:
             close_all(things)
         raise
     close_all(things)
+
+
+@contextlib.contextmanager
+def _saved_in(folder: str, agent: Any) -> Iterator[None]:
+    """Save the agent at the end, however that comes; an error of the block is the one that is told."""
+    try:
+        yield
+    except BaseException:
+        if folder:
+            with contextlib.suppress(Exception):
+                agent.save(folder)
+        raise
+    if folder and hasattr(agent, "save"):
+        agent.save(folder)
 
 
 @contextlib.contextmanager

@@ -4,12 +4,14 @@ import logging
 import multiprocessing
 import os
 import pickle
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
 
+from pfrl_like.experiments.async_agents import AgentOfProcess0, SharedAgent
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
@@ -20,6 +22,7 @@ from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import check_run, train, warn_of_other_step
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.utils.checks import check_counts
@@ -90,16 +93,18 @@ def train_agent_async(
             one of `threading` will do.
         exception_event: Ends training with an error when it is set; likewise.
         use_shared_memory: Whether the attributes that the agent names in `shared_attributes` are the same in all
-            processes.
+            processes. Without, each process's agent learns for itself, and that of process 0 is the one that is saved,
+            at the end.
         start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
             spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none. It needs shared memory.
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of this process's loop several times a second.
         loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
 
     Returns:
-        The agent: that given, the first one made or, if `make_agent` is that of actors, the one that learns.
+        The agent: that given, the first one made or, if `make_agent` is that of actors, the one that learns. Without
+        shared memory it has not learnt (load what was saved), and is None if none was given.
 
     Raises:
         AsyncTrainingError: If a process raised or died, or `exception_event` was set: with all tracebacks, after the
@@ -124,6 +129,16 @@ def train_agent_async(
         agent = getattr(make_agent, "representative", None)
         if agent is None and use_shared_memory:
             agent = make_agent(0)
+    represented = hasattr(agent, "starting")  # by a learner of its own, here
+    alone = not use_shared_memory and not represented
+    if alone and checkpoint_freq is not None:
+        raise ValueError(
+            f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints are made of what "
+            "the processes share: expected None"
+        )
+    outcome = os.path.join(outdir, ".process-0") if alone else ""
+    if alone:
+        shutil.rmtree(outcome, ignore_errors=True)  # of a run that was killed
     evaluator: dict[str, Any] = {
         "n_steps": eval_n_steps, "n_episodes": eval_n_episodes, "eval_interval": eval_interval, "outdir": outdir,
         "max_episode_len": max_episode_len, "step_offset": step_offset, "evaluation_hooks": evaluation_hooks,
@@ -137,15 +152,18 @@ def train_agent_async(
         steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
         global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
         evaluator=None if eval_interval is None else _sendable(lambda: evaluator, "evaluation_hooks", start_method),
-        successful_score=successful_score, profile=outdir if profile else None,
+        successful_score=successful_score, profile=outdir if profile else None, outcome=outcome,
     )  # fmt: skip
     ensure_tracker()
     context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
     set_aside(outdir, step_offset, logger)  # before processes write
     totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
     counters = Counters(totals, context.RawValue("b", 0))
-    if hasattr(agent, "starting"):
-        warn_of_other_step(agent.agent.t, step_offset, logger)
+    learner = getattr(agent, "agent", agent)
+    if hasattr(learner, "t"):
+        warn_of_other_step(learner.t, step_offset, logger)
+        if not represented:
+            learner.t = step_offset
     try:
         with getattr(agent, "starting", nullcontext)(step_offset):
             source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
@@ -154,11 +172,14 @@ def train_agent_async(
             f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
             'start_method="fork", which needs no sending'
         ) from error
+    seen: Any = agent if represented else SharedAgent(agent, source)
+    if alone:
+        seen = AgentOfProcess0(agent, source, outcome, logger)
     with closing(source):
         try:
             train(
-                agent, None, source, steps, outdir,
-                make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, outdir)],
+                seen, None, source, steps, outdir,
+                make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
                 checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
                 step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
                 loggers=loggers, on_error=source.close, clears=False,
@@ -166,7 +187,9 @@ def train_agent_async(
         finally:
             if stop_event is not None:
                 stop_event.set()
-    return getattr(agent, "agent", agent)
+            if alone:
+                shutil.rmtree(outcome, ignore_errors=True)
+    return learner
 
 
 def _sendable(function: Callable[..., Any], name: str, start_method: str | None) -> Portable:
@@ -186,7 +209,5 @@ def _share(agent: Any) -> dict[str, Any]:
         if isinstance(value, torch.nn.Module):
             value.share_memory()
         elif isinstance(value, torch.optim.Optimizer):
-            for state in value.state.values():
-                for tensor in filter(torch.is_tensor, state.values()):
-                    tensor.share_memory_()
+            share_state(value)
     return shared

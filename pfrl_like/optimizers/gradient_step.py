@@ -6,7 +6,7 @@ has attached something to it (hooks, a closure, a tensor as learning rate).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,23 +32,32 @@ class GradientStep:
         optimizer: The user's optimiser; learning rate and the like are read from its `param_groups` at every step.
         max_grad_norm: Largest L2 norm of the whole gradient, None for no clipping.
         own_only: Compute gradients of this optimiser's parameters alone, where losses also depend on those of others.
+        copies: Parameters that losses are functions of, by the optimiser's parameter that each is a copy of: their
+            gradients move the optimiser's, they themselves stay. None: losses are functions of the optimiser's.
 
     Raises:
         NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
             state stay as they were. On a GPU it is raised up to 100 calls later, the bad updates having been skipped.
     """
 
-    def __init__(self, optimizer: Optimizer, max_grad_norm: float | None = None, own_only: bool = False) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_grad_norm: float | None = None,
+        own_only: bool = False,
+        copies: Mapping[Tensor, Tensor] | None = None,
+    ) -> None:
         self.optimizer = optimizer
         self.max_grad_norm = max_grad_norm
         self.own_only = own_only
+        self.copies = copies
         self._calls = 0
         self._device: torch.device | None = None
         self._flushes = flushes_denormals()
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("optimizer", "max_grad_norm", "own_only")
+        names = ("optimizer", "max_grad_norm", "own_only", "copies")
         return {name: getattr(self, name) for name in names}  # a copy caches its own parameters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -69,11 +78,11 @@ class GradientStep:
             or (self.own_only and not all(param.requires_grad for param in self.params))
         ):
             self._prepare()
-        params = self.params
-        for param in params:
-            param.grad = None
+        leaves = self.leaves
+        for leaf in leaves:
+            leaf.grad = None
         _run_backward((loss,), (self.one,), False, False, self._inputs, allow_unreachable=True, accumulate_grad=True)
-        grads = [param.grad for param in params]
+        grads = [leaf.grad for leaf in leaves]
         if self.on_gpu:
             self._step_on_gpu(loss, grads)
             return
@@ -114,9 +123,12 @@ class GradientStep:
 
     def _clip(self) -> Tensor:
         assert self.max_grad_norm is not None
-        return torch.nn.utils.clip_grad_norm_(self.params, self.max_grad_norm)
+        return torch.nn.utils.clip_grad_norm_(self.leaves, self.max_grad_norm)
 
     def _slow_step(self) -> None:
+        if self.copies is not None:
+            for param, leaf in zip(self.params, self.leaves, strict=True):
+                param.grad = leaf.grad
         self.optimizer.step()
         self._prepare()  # the first step of an optimiser makes its state
 
@@ -126,9 +138,10 @@ class GradientStep:
         params = [param for group in optimizer.param_groups for param in group["params"]]
         self.params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
-        self._inputs = tuple(self.params) if self.own_only else ()
         if not self.params:
             raise ValueError("optimizer holds no parameter that requires a gradient")
+        self.leaves = self.params if self.copies is None else [self.copies[param] for param in self.params]
+        self._inputs = tuple(self.leaves) if self.own_only else ()
         device = self.params[0].device
         self.on_gpu = device.type != "cpu"
         if device != self._device:

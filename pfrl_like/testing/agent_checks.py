@@ -106,7 +106,7 @@ class Trial:
         """A minibatch of what the trained agent has seen, the same every time."""
         agent = self.trained
         set_random_seed(self.seed)
-        if getattr(agent, "recurrent", False):
+        if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
             batch: Batch = agent.replay_buffer.sample_sequences(
                 agent.minibatch_size, agent.episodic_update_len, agent.gamma
             )
@@ -119,7 +119,7 @@ class Trial:
     @property
     def learns_from_batches(self) -> bool:
         """Whether the agent has `update` and a replay buffer."""
-        return hasattr(self.trained, "update") and hasattr(self.trained, "replay_buffer")
+        return hasattr(self.trained, "update") and getattr(self.trained, "replay_buffer", None) is not None
 
     @functools.cached_property
     def observations(self) -> list[Any]:
@@ -423,4 +423,5 @@ def _attributes(agent: Any) -> Any:
 
 
 def _size(agent: Any) -> int:
-    return len(agent.replay_buffer) if hasattr(agent, "replay_buffer") else 0
+    buffer = getattr(agent, "replay_buffer", None)
+    return 0 if buffer is None else len(buffer)

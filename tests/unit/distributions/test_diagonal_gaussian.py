@@ -120,6 +120,12 @@ def test_it_can_be_expanded() -> None:
     torch.testing.assert_close(wide.log_prob(VALUE)[3], DiagonalGaussian(LOC, SCALES["diagonal"]).log_prob(VALUE))
 
 
+def test_a_mean_for_many_scales_is_repeated() -> None:
+    ours, theirs = DiagonalGaussian(LOC[0], SCALES["each"]), of_torch(LOC[0], SCALES["each"])
+    assert ours.batch_shape == theirs.batch_shape == (2,)
+    torch.testing.assert_close(ours.log_prob(VALUE), theirs.log_prob(VALUE))
+
+
 def test_a_scalar_mean_is_refused() -> None:
     with pytest.raises(ValueError, match=r"loc is a scalar, expected a tensor \[..., n\]"):
         DiagonalGaussian(torch.tensor(0.0), 1.0)

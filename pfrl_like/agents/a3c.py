@@ -1,0 +1,166 @@
+"""Asynchronous advantage actor-critic (Mnih et al. 2016, arXiv:1602.01783)."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.agents.async_actor_critic import AsyncActorCritic, check_numbers
+from pfrl_like.batch import Batch
+from pfrl_like.distributions import masked
+from pfrl_like.functions.losses import half_square
+from pfrl_like.functions.rollout_returns import lambda_returns
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+
+
+def a3c_loss(
+    log_prob: Tensor,
+    entropy: Tensor,
+    value: Tensor,
+    returns: Tensor,
+    *,
+    beta: float = 1e-2,
+    pi_loss_coef: float = 1.0,
+    v_loss_coef: float = 0.5,
+) -> Tensor:
+    """Sum over consecutive steps of the losses of the policy and of the value (arXiv:1602.01783, algorithm S3).
+
+    pi_loss_coef * (-(R - V) log pi(a) - beta H) + v_loss_coef * (R - V)**2 / 2, where R - V is a constant to the
+    policy.
+
+    Args:
+        log_prob: Log-probability of each action, [N].
+        entropy: Entropy H of each distribution of actions, [N].
+        value: Value V of each state, [N].
+        returns: Return R from each step on, bootstrapped after the last one, [N]; takes no gradient.
+        beta: Weight of the entropy.
+        pi_loss_coef: Weight of the loss of the policy, entropy included.
+        v_loss_coef: Weight of the loss of the value.
+
+    Returns:
+        A scalar.
+    """
+    error = returns - value
+    pi_loss = -(error.detach() * log_prob + beta * entropy)
+    return pi_loss_coef * pi_loss.sum() + v_loss_coef * half_square(error).sum()
+
+
+class A3C(AsyncActorCritic):
+    """Asynchronous advantage actor-critic; `experiments.train_agent_async` trains it in several processes.
+
+    Args:
+        model: Module from observations to a distribution of actions and a value, [B, 1].
+        optimizer: Optimiser of its parameters, whose state the processes share.
+        t_max: Steps after which the model is updated; an episode's end comes before.
+        gamma: Discount factor per step.
+        beta: Weight of the entropy in the loss.
+        process_idx: Number of the process; the runner sets it.
+        phi: Feature extractor applied to each observation.
+        pi_loss_coef: Weight of the loss of the policy.
+        v_loss_coef: Weight of the loss of the value.
+        keep_loss_scale_same: Multiply the loss of fewer than `t_max` steps, at an episode's end, by `t_max` and divide
+            it by their number.
+        normalize_grad_by_t_max: Divide the loss by the number of steps.
+        use_average_reward: Learn from rewards less their running mean, as is done where tasks go on for ever and the
+            reward a step is maximised (Sutton and Barto 2018, section 10.3); `average_reward` is that of this process.
+        act_deterministically: In evaluation take the likeliest action; otherwise a sample.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
+        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
+        average_value_decay: Decay of the running mean of the value, likewise.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        average_reward_tau: By how much of each advantage the mean reward moves.
+        logger: Told of updates that were refused.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    average_value: float
+    average_entropy: float
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        t_max: int,
+        gamma: float,
+        beta: float = 1e-2,
+        process_idx: int | None = 0,
+        phi: Callable[[Any], Any] | None = None,
+        pi_loss_coef: float = 1.0,
+        v_loss_coef: float = 0.5,
+        keep_loss_scale_same: bool = False,
+        normalize_grad_by_t_max: bool = False,
+        use_average_reward: bool = False,
+        act_deterministically: bool = False,
+        max_grad_norm: float | None = None,
+        recurrent: bool = False,
+        average_entropy_decay: float = 0.999,
+        average_value_decay: float = 0.999,
+        batch_states: Callable[..., Any] = default_batch_states,
+        *,
+        average_reward_tau: float = 1e-2,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        super().__init__(
+            model, optimizer, t_max, gamma, phi=phi, batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, act_deterministically=act_deterministically, logger=logger,
+            decays={"entropy": average_entropy_decay, "value": average_value_decay},
+        )  # fmt: skip
+        self.process_idx = process_idx
+        self.beta = beta
+        self.pi_loss_coef = pi_loss_coef
+        self.v_loss_coef = v_loss_coef
+        self.keep_loss_scale_same = keep_loss_scale_same
+        self.normalize_grad_by_t_max = normalize_grad_by_t_max
+        self.use_average_reward = use_average_reward
+        self.average_reward_tau = average_reward_tau
+        self.average_reward = 0.0
+        check_numbers(self, average_reward_tau=(0, 1))
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """`a3c_loss` of the model that acts, scaled as the arguments say."""
+        distribution, value = self.outputs(batch)
+        if batch.action_mask is not None:
+            distribution = masked(distribution, batch.action_mask)
+        value = value.squeeze(-1)
+        returns = self._returns(batch)
+        entropy = distribution.entropy()
+        scale = self._loss_scale(len(batch))
+        loss = a3c_loss(
+            distribution.log_prob(batch.action), entropy, value, returns,
+            beta=self.beta, pi_loss_coef=scale * self.pi_loss_coef, v_loss_coef=scale * self.v_loss_coef,
+        )  # fmt: skip
+        error = returns - value.detach()
+        return loss, error, {"loss": loss.detach(), "value": value.detach(), "entropy": entropy.detach()}
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`update` with features in place of observations."""
+        error, stats = super().learn(batch)
+        if self.use_average_reward:
+            self.average_reward += self.average_reward_tau * float(error.sum())
+        return error, stats
+
+    def saved_state(self) -> dict[str, Any]:
+        """Counters and running means, that of the reward included."""
+        return {**super().saved_state(), "average_reward": self.average_reward}
+
+    def _returns(self, batch: Batch) -> Tensor:
+        """Discounted rewards to the last row, and the value after it, [N]."""
+        reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
+        next_value = torch.cat([torch.zeros(len(batch) - 1), self.last_value(batch)])
+        goes_on = torch.ones_like(reward, dtype=torch.bool)
+        reward, discount, next_value, goes_on = (x.unsqueeze(1) for x in (reward, batch.discount, next_value, goes_on))
+        return lambda_returns(reward, discount, next_value, goes_on, lambd=1.0).squeeze(1)
+
+    def _loss_scale(self, n_steps: int) -> float:
+        scale = 1.0
+        if self.keep_loss_scale_same and n_steps < self.t_max:
+            scale *= self.t_max / n_steps
+        if self.normalize_grad_by_t_max:
+            scale /= n_steps
+        return scale

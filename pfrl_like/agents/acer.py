@@ -1,0 +1,259 @@
+"""Actor-critic with experience replay (Wang et al. 2016, arXiv:1611.01224)."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.distributions import Categorical
+
+from pfrl_like.agents.acer_heads import ACERContinuousActionHead as ACERContinuousActionHead
+from pfrl_like.agents.acer_heads import ACERDiscreteActionHead as ACERDiscreteActionHead
+from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
+from pfrl_like.agents.async_actor_critic import AsyncActorCritic, check_numbers
+from pfrl_like.agents.storing import store_step
+from pfrl_like.batch import Batch
+from pfrl_like.distributions import masked, parameters_of, with_parameters
+from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
+from pfrl_like.utils.batch_states import batch_states
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
+
+#: Column of the replay buffer with the statistics of the distributions that actions were drawn from.
+MU = "mu"
+
+
+class ACER(AsyncActorCritic):
+    """Actor-critic with experience replay; `experiments.train_agent_async` trains it in several processes.
+
+    After `t_max` steps, or at an episode's end, it learns from these, and then `n_times_replay` times from a part of an
+    episode in the replay buffer, which every process has for itself.
+
+    Args:
+        model: Module from observations to a distribution of actions, an `ActionValue` and the value of the state:
+            `ACERDiscreteActionHead`, `ACERContinuousActionHead`, or with one of them as its last layer.
+        optimizer: Optimiser of its parameters, whose state the processes share.
+        t_max: Steps of an update; an episode's end comes before.
+        gamma: Discount factor per step.
+        replay_buffer: An episodic one; None for no replay.
+        beta: Weight of the entropy in the loss.
+        phi: Feature extractor applied to each observation.
+        pi_loss_coef: Weight of the loss of the policy, entropy included.
+        Q_loss_coef: Weight of the loss of the values.
+        use_trust_region: Keep the policy near an average policy (section 3.3).
+        trust_region_alpha: What remains of the parameters of the average policy at an update.
+        trust_region_delta: Bound of the linearised divergence from it.
+        truncation_threshold: Largest importance weight; None for none and no correction of the bias.
+        disable_online_update: Learn from replay alone.
+        n_times_replay: Updates from replay after `t_max` steps.
+        replay_start_size: No replay while the buffer holds fewer transitions of finished episodes.
+        normalize_loss_by_steps: Divide the loss by the number of steps.
+        act_deterministically: In evaluation take the likeliest action; otherwise a sample.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`. Replay begins at states that were stored
+            every `t_max` steps, and the average model at those of the model.
+        use_Q_opc: Take the advantages of the policy from Q_opc, which has no importance weights, as the paper advises
+            for continuous actions.
+        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
+        average_value_decay: Decay of the running mean of the value, likewise.
+        average_kl_decay: Decay of the running mean of the divergence from the average policy, likewise.
+        logger: Told of updates that were refused.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    average_value: float
+    average_entropy: float
+    average_kl: float
+    averaged = ("value", "entropy", "kl")
+
+    #: An update from replay takes one sequence.
+    learns_from_sequences = True
+    minibatch_size = 1
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        t_max: int,
+        gamma: float,
+        replay_buffer: AbstractEpisodicReplayBuffer | None,
+        beta: float = 1e-2,
+        phi: Callable[[Any], Any] | None = None,
+        pi_loss_coef: float = 1.0,
+        Q_loss_coef: float = 0.5,
+        use_trust_region: bool = True,
+        trust_region_alpha: float = 0.99,
+        trust_region_delta: float = 1,
+        truncation_threshold: float | None = 10,
+        disable_online_update: bool = False,
+        n_times_replay: int = 8,
+        replay_start_size: int = 10**4,
+        normalize_loss_by_steps: bool = True,
+        act_deterministically: bool = False,
+        max_grad_norm: float | None = None,
+        recurrent: bool = False,
+        use_Q_opc: bool = False,
+        average_entropy_decay: float = 0.999,
+        average_value_decay: float = 0.999,
+        average_kl_decay: float = 0.999,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        super().__init__(
+            model, optimizer, t_max, gamma, phi=phi, batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, act_deterministically=act_deterministically, logger=logger,
+            decays={"value": average_value_decay, "entropy": average_entropy_decay, "kl": average_kl_decay},
+        )  # fmt: skip
+        if replay_buffer is not None and not isinstance(replay_buffer, AbstractEpisodicReplayBuffer):
+            raise TypeError(
+                f"replay_buffer is a {type(replay_buffer).__name__}, but ACER learns from parts of episodes: "
+                "use EpisodicReplayBuffer, or None for no replay"
+            )
+        if replay_buffer is None and disable_online_update:
+            raise ValueError("disable_online_update is True and replay_buffer is None: nothing would be learnt from")
+        self.replay_buffer = replay_buffer
+        self.beta = beta
+        self.pi_loss_coef = pi_loss_coef
+        self.Q_loss_coef = Q_loss_coef
+        self.use_trust_region = use_trust_region
+        self.trust_region_alpha = trust_region_alpha
+        self.trust_region_delta = trust_region_delta
+        self.truncation_threshold = truncation_threshold
+        self.disable_online_update = disable_online_update
+        self.n_times_replay = n_times_replay
+        self.replay_start_size = replay_start_size
+        self.normalize_loss_by_steps = normalize_loss_by_steps
+        self.use_Q_opc = use_Q_opc
+        check_counts(least=0, n_times_replay=n_times_replay, replay_start_size=replay_start_size)
+        check_numbers(self, trust_region_alpha=(0, 1), truncation_threshold=(0, None))
+        self.shared_average_model = frozen_copy(model)
+        self._last_distribution: Any = None
+
+    @property
+    def shared_attributes(self) -> tuple[str, ...]:
+        """The model, its average and the optimiser."""
+        return ("shared_model", "shared_average_model", "optimizer")
+
+    @property
+    def episodic_update_len(self) -> int:
+        """Longest sequence of an update from replay, `t_max`."""
+        return self.t_max
+
+    def sync_parameters(self) -> None:
+        """Copy the shared parameters to the model that acts, and move the average model towards it."""
+        super().sync_parameters()
+        if self.trust_region_alpha < 1:
+            soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
+
+    def share_loaded(self) -> None:
+        """Copy the parameters of the model that acts to those that are shared, the average included."""
+        super().share_loaded()
+        copy_param(self.shared_average_model, self.model)
+
+    # Acting and observing
+
+    def _value(self, obs: Any, active: Any = None) -> Any:
+        self._last_distribution = super()._value(obs, active)
+        return self._last_distribution
+
+    def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
+        """Put the last step into the replay buffer, with the distributions that its actions were drawn from."""
+        if self.replay_buffer is None:
+            return
+        statistics = [each.numpy() for each in parameters_of(self._last_distribution)]
+        mu = [tuple(each[i] for each in statistics) for i in range(len(step[2]))]
+        store_step(self, step, np.logical_or(step[4], step[5]), next_mask, active, **{MU: mu})
+
+    def stop_episode(self) -> None:
+        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""
+        super().stop_episode()
+        if self.replay_buffer is not None and self.training and self.batch_last_obs is not None:
+            for env_id in range(len(self.batch_last_obs)):
+                self.replay_buffer.stop_current_episode(env_id)
+
+    # Learning
+
+    def learn_from(self, batch: Batch) -> None:
+        """What follows after `t_max` steps, or an episode's end: an update, and several from replay."""
+        if not self.disable_online_update:
+            self.learn(batch)
+        for _ in range(self.n_times_replay):
+            self.update_from_replay()
+
+    def update_from_replay(self) -> None:
+        """Learn from a part of an episode of the buffer, if that holds enough."""
+        buffer: Any = self.replay_buffer
+        if buffer is None or len(buffer) < self.replay_start_size or not buffer.n_episodes:
+            return
+        batch = buffer.sample_sequences(1, self.t_max, self.gamma)
+        if not buffer.prioritized:
+            self.update(batch)
+            return
+        error = torch.zeros(0)
+        try:
+            error, _ = self.update(batch)
+        finally:  # the buffer waits for errors, which after a refused update do not come
+            buffer.update_priorities(batch.index[: len(error)], error)
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """The losses of policy and values of consecutive steps; off-policy ones bring `mu` along, in `extra`."""
+        distribution, action_value, value = self._outputs_for(batch)
+        mu = (batch.extra or {}).get(MU)
+        behaviour = None if mu is None else _allowed(with_parameters(distribution, *mu), batch.action_mask)
+        q = action_value.evaluate_actions(batch.action).reshape(-1)
+        with torch.no_grad():
+            ratio = None
+            if behaviour is not None:
+                ratio = (distribution.log_prob(batch.action) - behaviour.log_prob(batch.action)).exp()
+            categorical = isinstance(distribution, Categorical)
+            targets = acer_targets(
+                batch.reward, batch.discount, q, value, self.last_value(batch), ratio,
+                action_size=1 if categorical else batch.action[0].numel(), use_Q_opc=self.use_Q_opc,
+            )  # fmt: skip
+
+        def of_policy(distribution: Any) -> Tensor:
+            threshold = self.truncation_threshold
+            loss = policy_loss(distribution, batch.action, targets.advantage, ratio, threshold)
+            if behaviour is None or threshold is None:
+                return loss
+            return loss + bias_correction(distribution, behaviour, action_value, value.detach(), threshold)
+
+        stats: dict[str, Tensor] = {}
+        if self.use_trust_region:
+            with torch.no_grad():
+                average = self._outputs_for(batch, self.shared_average_model)[0]
+            pi_loss, stats["kl"] = within_trust_region(distribution, average, of_policy, self.trust_region_delta)
+        else:
+            pi_loss = of_policy(distribution)
+        entropy = distribution.entropy()
+        losses = self.pi_loss_coef * (pi_loss - self.beta * entropy)
+        losses = losses + self.Q_loss_coef * value_losses(q, value, targets, learns_value=not categorical)
+        if batch.weight is not None:
+            losses = losses * batch.weight
+        loss = losses.mean() if self.normalize_loss_by_steps else losses.sum()
+        stats["loss"] = loss.detach()
+        if behaviour is None or self.disable_online_update:
+            stats |= {"value": value.detach(), "entropy": entropy.detach()}
+        return loss, targets.q - q.detach(), stats
+
+    def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
+        """Values of states; with forbidden actions, the mean of the action values under the policy without them."""
+        distribution, action_value = outputs[:2]
+        if action_mask is None or not hasattr(action_value, "q_values"):
+            return outputs[2]  # type: ignore[no-any-return]
+        mean: Tensor = torch.linalg.vecdot(_allowed(distribution, action_mask).probs, action_value.q_values)
+        return mean
+
+    def _outputs_for(self, batch: Batch, model: torch.nn.Module | None = None) -> tuple[Any, Any, Tensor]:
+        """Distributions without forbidden actions, action values, and values, [N]."""
+        outputs = self.outputs(batch, model)
+        value = self.state_value(outputs, batch.action_mask)
+        return _allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)
+
+
+def _allowed(distribution: Any, action_mask: Tensor | None) -> Any:
+    return distribution if action_mask is None else masked(distribution, action_mask)

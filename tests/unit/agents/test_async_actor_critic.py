@@ -1,0 +1,341 @@
+"""A3C and ACER: what they share, what is their own, and what each argument of A3C does."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from async_parts import MAKE, OBS, make_a3c, make_acer, parameters
+from torch import nn
+from torch.testing import assert_close
+
+from pfrl_like.agents import A3C
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.nn import Branched
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.utils.batch_states import batch_states
+
+EYE = np.eye(OBS, dtype=np.float32)
+
+
+def play(agent: Any, n_steps: int = 12, ends: tuple[int, ...] = (6,), seed: int = 0) -> None:
+    """Steps through one-hot observations, each with its number as the reward; those in `ends` terminate."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    for i in range(n_steps):
+        agent.act(EYE[i % OBS])
+        agent.observe(EYE[(i + 1) % OBS], 0.1 * i, i in ends, False)
+
+
+def moved_by(agent: Any, n_steps: int, ends: tuple[int, ...] = ()) -> torch.Tensor:
+    """How far the shared parameters move; with SGD at rate 1 that is the gradient."""
+    before = parameters(agent)
+    play(agent, n_steps, ends)
+    return before - parameters(agent)
+
+
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+def test_gradients_of_the_copy_move_the_shared_parameters_and_the_copy_follows(make: Any) -> None:
+    agent = make()
+    own, shared = agent.model, agent.shared_model
+    assert all(a is not b for a, b in zip(own.parameters(), shared.parameters(), strict=True))
+    before = parameters(agent)
+    play(agent, 3)
+    assert torch.equal(parameters(agent), before)  # fewer than t_max
+    with torch.no_grad():  # another process
+        next(shared.parameters()).add_(1.0)
+    assert not torch.equal(next(own.parameters()), next(shared.parameters()))
+    play(agent, 1)
+    assert all(torch.equal(a, b) for a, b in zip(own.parameters(), shared.parameters(), strict=True))
+    difference = parameters(agent) - before
+    assert difference[:40].min() > 0.5  # both what the other did and what was learnt here
+    assert not torch.equal(difference[:40], torch.ones(40))
+
+
+def test_updates_come_after_t_max_steps_and_at_ends() -> None:
+    agent = make_a3c(t_max=5)
+    play(agent, 12, ends=(6,))  # 5, then 2 to the end; then 5
+    assert agent.optim_t == 3
+    play(agent, 4)
+    assert agent.optim_t == 3
+
+
+def test_each_environment_has_steps_of_its_own() -> None:
+    agent = make_a3c(t_max=3)
+    batches: list[Batch] = []
+    agent.learn_from = batches.append  # type: ignore[method-assign]
+    for i in range(4):
+        agent.batch_act([EYE[0], EYE[1]], active=np.array([True, i > 0]))
+        agent.batch_observe([EYE[2], EYE[3]], [i, 10 + i], [False, False], [False, False], active=[True, i > 0])
+    assert [batch.reward.tolist() for batch in batches] == [[0, 1, 2], [11, 12, 13]]
+    assert agent.t == 7
+
+
+def test_a_new_run_forgets_the_steps_of_the_last() -> None:
+    agent = make_a3c(recurrent=True)
+    play(agent, 3)
+    agent.stop_episode()
+    play(agent, 3)
+    assert agent.optim_t == 0
+
+
+def test_a_copy_that_is_sent_leaves_out_the_own_model() -> None:
+    for agent in (make_a3c(), make_acer()):
+        play(agent, 8)
+        assert "model" not in agent.__getstate__()
+        other = pickle.loads(pickle.dumps(agent))
+        assert_close(parameters(other), parameters(agent))
+        held = {id(param) for group in other.optimizer.param_groups for param in group["params"]}
+        assert held == set(map(id, other.shared_model.parameters()))
+        assert held.isdisjoint(map(id, other.model.parameters()))
+        for each in (agent, other, copy.deepcopy(agent)):
+            play(each, 4)
+        assert_close(parameters(other), parameters(agent))
+
+
+def test_a_shared_model_that_is_put_in_is_followed() -> None:
+    agent, other = make_a3c(), make_a3c()
+    play(other)
+    agent.shared_model, agent.optimizer = other.shared_model, other.optimizer
+    assert torch.equal(next(agent.model.parameters()), next(other.shared_model.parameters()))
+    before = parameters(other)
+    play(agent)
+    assert not torch.equal(parameters(other), before)
+
+
+@pytest.mark.parametrize("make", [make_a3c, make_acer])
+def test_loading_reaches_the_shared_parameters(make: Any, tmp_path: Any) -> None:
+    agent, other = make(), make()
+    play(agent)
+    agent.save(tmp_path)
+    other.load(tmp_path)
+    assert torch.equal(parameters(other), parameters(agent))
+    assert other.get_statistics() == agent.get_statistics()
+    assert (other.t, other.optim_t) == (12, agent.optim_t)
+    third = make()
+    third.load_state_dict(agent.state_dict())
+    assert torch.equal(parameters(third), parameters(agent))
+    if make is make_acer:
+        average = torch.cat([param.flatten() for param in third.shared_average_model.parameters()])
+        assert torch.equal(average, parameters(agent))
+    with pytest.raises(ValueError, match="t is 'x'"):
+        agent.restore_state({"t": "x"})
+    with pytest.raises(ValueError, match="other"):
+        agent.restore_state({"other": 1})
+
+
+def test_buffers_such_as_running_moments_are_shared() -> None:
+    model = nn.Sequential(
+        nn.BatchNorm1d(OBS), Branched(nn.Sequential(nn.Linear(OBS, 2), SoftmaxCategoricalHead()), nn.Linear(OBS, 1))
+    )
+    agent = A3C(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9)
+    play(agent, 4)
+    assert model[0].running_mean.abs().sum() > 0  # type: ignore[union-attr, operator]
+
+
+def test_a_refused_update_changes_nothing() -> None:
+    agent = make_a3c()
+    before = parameters(agent)
+    with pytest.raises(NonFiniteError):
+        for _ in range(4):
+            agent.act(EYE[0])
+            agent.observe(EYE[1], float("nan"), False, False)
+    assert torch.equal(parameters(agent), before)
+    play(agent, 4)
+    assert not torch.equal(parameters(agent), before)
+
+
+def test_several_sequences_are_refused() -> None:
+    rows: Any = dict.fromkeys(("obs", "action", "reward", "next_obs", "discount"), torch.zeros(4))
+    with pytest.raises(ValueError, match="2 sequences"):
+        make_a3c().update(Batch(**rows, lengths=torch.tensor([2, 2])))
+
+
+@pytest.mark.parametrize("make", [make_a3c, make_acer])
+def test_forbidden_actions_are_neither_taken_nor_learnt(make: Any) -> None:
+    agent = make(t_max=2, replay_start_size=2) if make is make_acer else make(t_max=2)
+    entropies: list[float] = []
+    loss = agent.loss
+
+    def watched(batch: Batch) -> Any:
+        result = loss(batch)
+        entropies.extend(result[2].get("entropy", torch.zeros(0)).tolist())
+        return result
+
+    agent.loss = watched
+    mask = np.array([False, True])
+    for i in range(8):
+        assert agent.act(EYE[0], action_mask=mask) == 1
+        agent.observe(EYE[1], 1.0, i == 3, False, action_mask=mask)
+    assert entropies == [0.0] * 8  # one action is left
+    state = agent.state_dict()["attributes"]["model"]
+    assert all(torch.isfinite(value).all() for value in state.values())
+
+
+def test_a_mask_may_come_in_the_observation() -> None:
+    agent = make_a3c(t_max=2, phi=lambda obs: obs["x"])
+    for _ in range(2):
+        obs = {"x": EYE[0], "action_mask": np.array([True, False])}
+        assert agent.act(obs) == 0
+        agent.observe(obs, 1.0, False, False)
+    assert agent.optim_t == 1
+
+
+def test_recurrent_states_go_on_over_updates_and_end_with_episodes() -> None:
+    agent = make_a3c(recurrent=True, t_max=2)
+    states: list[Any] = []
+    agent.learn_from = lambda batch: states.append(batch.recurrent_state)  # type: ignore[method-assign]
+    play(agent, 7, ends=(3,))
+    assert states[0] is None  # the initial one
+    (second,), (third,) = states[1:]
+    assert second.abs().sum() > 0
+    assert not third.any()
+    assert second.shape == (1, 1, 8)
+
+
+def test_recurrent_gradients_are_those_of_the_whole_sequence() -> None:
+    agent = make_a3c(recurrent=True, t_max=3, lr=1.0, beta=0.0, pi_loss_coef=0.0)
+    own = copy.deepcopy(agent.model)
+    moved = moved_by(agent, 3)
+    obs = torch.from_numpy(EYE)
+    (_, value), _ = own(nn.utils.rnn.pack_sequence([obs[:4]]), None)
+    value = value.data if hasattr(value, "data") and not torch.is_tensor(value) else value
+    v = value.squeeze(-1)
+    r2 = 0.2 + 0.9 * v[3].detach()
+    returns = torch.stack([0.0 + 0.9 * (0.1 + 0.9 * r2), 0.1 + 0.9 * r2, r2])
+    (0.5 * 0.5 * (returns - v[:3]).square().sum()).backward()
+    expected = torch.cat(
+        [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in own.parameters()]
+    )
+    assert_close(moved, expected, rtol=1e-4, atol=1e-6)
+
+
+# Arguments of A3C
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gamma": 0.5}, {"t_max": 3}, {"beta": 0.5}, {"pi_loss_coef": 0.3}, {"v_loss_coef": 0.1},
+        {"keep_loss_scale_same": True}, {"normalize_grad_by_t_max": True}, {"use_average_reward": True},
+        {"use_average_reward": True, "average_reward_tau": 0.3}, {"max_grad_norm": 0.01}, {"phi": lambda obs: 2 * obs},
+    ],
+    ids=lambda options: "+".join(options),
+)  # fmt: skip
+def test_each_argument_changes_what_is_learnt(options: dict[str, Any]) -> None:
+    plain, other = make_a3c(), make_a3c(**options)
+    if "average_reward_tau" in options:
+        plain = make_a3c(use_average_reward=True)
+    play(plain)
+    play(other)
+    assert not torch.equal(parameters(plain), parameters(other))
+
+
+def test_keep_loss_scale_same_weighs_short_rollouts_up() -> None:
+    plain, scaled = (moved_by(make_a3c(lr=1.0, t_max=6, keep_loss_scale_same=keep), 2, (1,)) for keep in (False, True))
+    assert_close(scaled, 3 * plain)  # t_max / n = 6 / 2
+    plain, scaled = (moved_by(make_a3c(lr=1.0, t_max=6, keep_loss_scale_same=keep), 6) for keep in (False, True))
+    assert torch.equal(scaled, plain)
+
+
+def test_normalize_grad_by_t_max_divides_by_the_number_of_steps() -> None:
+    plain, scaled = (moved_by(make_a3c(lr=1.0, t_max=6, normalize_grad_by_t_max=n), 4, (3,)) for n in (False, True))
+    assert_close(scaled, plain / 4)
+
+
+def test_max_grad_norm_bounds_the_gradient() -> None:
+    assert moved_by(make_a3c(lr=1.0), 4).norm() > 0.1
+    assert_close(moved_by(make_a3c(lr=1.0, max_grad_norm=0.1), 4).norm().item(), 0.1, rtol=1e-4, atol=0)
+
+
+def test_act_deterministically_takes_the_likeliest_action_in_evaluation() -> None:
+    for make in (make_a3c, make_acer):
+        actions = {}
+        for deterministic in (False, True):
+            agent = make(act_deterministically=deterministic)
+            torch.manual_seed(0)
+            with agent.eval_mode():
+                actions[deterministic] = {int(agent.act(EYE[0])) for _ in range(30)}
+        assert actions == {False: {0, 1}, True: actions[True]}
+        assert len(actions[True]) == 1
+
+
+def test_batch_states_and_phi_make_the_features() -> None:
+    seen: list[int] = []
+
+    def own(states: Any, device: Any, phi: Any) -> Any:
+        seen.append(len(states))
+        return batch_states(states, device, phi)
+
+    agent = make_a3c(batch_states=own, phi=lambda obs: obs[::-1].copy())
+    play(agent, 4)
+    assert seen == [1, 1, 1, 1, 5]  # each action, then four steps and what came after
+
+
+def test_running_means_decay_as_told() -> None:
+    agent = make_a3c(average_value_decay=0.5, average_entropy_decay=0.0, pi_loss_coef=0.0, v_loss_coef=0.0)
+    values: list[float] = []
+    learn = agent.learn
+
+    def watched(batch: Batch) -> Any:
+        error, stats = learn(batch)
+        values.extend(stats["value"].tolist())
+        agent.last_entropy = stats["entropy"][-1].item()  # type: ignore[attr-defined]
+        return error, stats
+
+    agent.learn = watched  # type: ignore[method-assign]
+    play(agent, 4)
+    mean = 0.0
+    for value in values:
+        mean += 0.5 * (value - mean)
+    assert_close(dict(agent.get_statistics())["average_value"], mean)
+    assert_close(agent.average_entropy, agent.last_entropy)  # type: ignore[attr-defined]
+
+
+def test_process_idx_is_what_it_was_given() -> None:
+    assert make_a3c().process_idx == 0
+    assert make_a3c(process_idx=3).process_idx == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"t_max": 0}, ValueError, "t_max"),
+        ({"gamma": 1.5}, ValueError, "gamma is 1.5"),
+        ({"gamma": "x"}, TypeError, "gamma"),
+        ({"max_grad_norm": 0}, ValueError, "max_grad_norm"),
+        ({"average_value_decay": 2}, ValueError, "average_value_decay"),
+        ({"average_reward_tau": -1}, ValueError, "average_reward_tau"),
+        ({"phi": 3}, TypeError, "phi"),
+        ({"batch_states": 3}, TypeError, "batch_states"),
+        ({"unknown": 3}, TypeError, "unknown"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_a3c(**options)
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="recurrent is True"):
+        A3C(model, optimizer, 4, 0.9, recurrent=True)
+    with pytest.raises(TypeError, match="recurrent is False"):
+        A3C(make_a3c(recurrent=True).shared_model, optimizer, 4, 0.9)
+    with pytest.raises(ValueError, match="no parameter of model"):
+        A3C(nn.Linear(2, 2), optimizer, 4, 0.9)
+    with pytest.raises(TypeError, match="model is"):
+        A3C(len, optimizer, 4, 0.9)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="optimizer is"):
+        A3C(model, model, 4, 0.9)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="model gives a Tensor"):
+        A3C(model, optimizer, 4, 0.9).act(np.zeros(2, np.float32))
+
+
+def test_observe_before_act_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="before act"):
+        make_a3c().observe(EYE[0], 0.0, False, False)

@@ -1,0 +1,220 @@
+"""A3C and ACER in several processes: what is shared is learnt together, saved, and survives a process that fails."""
+
+import functools
+import logging
+import multiprocessing
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import cloudpickle
+import pytest
+import torch
+from async_parts import make_a3c, make_acer, parameters
+
+from pfrl_like.errors import AsyncTrainingError
+from pfrl_like.experiments import train_agent_async
+from pfrl_like.testing import Chain
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left():
+    yield
+    assert not multiprocessing.active_children()
+
+
+def make_env(process_idx, test):
+    return Chain(4, time_limit=7)
+
+
+def run(outdir, agent=None, *, steps=60, processes=2, **options):
+    arguments = {"make_env": make_env, "start_method": "fork", "eval_interval": None, "agent": agent, **options}
+    return train_agent_async(str(outdir), processes, steps=steps, **arguments)
+
+
+class Note:
+    """A hook that writes down which of an agent's parameters are shared, and the number of its process."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, env, agent, step):
+        (self.folder / f"process-{agent.process_idx}").write_text(
+            f"{next(agent.model.parameters()).is_shared()} {next(agent.shared_model.parameters()).is_shared()}"
+        )
+
+
+def check_run(tmp_path, start_method, make):
+    agent = make(optimizer=torch.optim.Adam, lr=1e-2)
+    before = parameters(agent)
+    result = run(
+        tmp_path, agent, steps=160, start_method=start_method, eval_interval=80, eval_n_episodes=2,
+        global_step_hooks=[Note(tmp_path)],
+    )  # fmt: skip
+    assert result is agent
+    assert not torch.equal(parameters(agent), before)
+    assert all(
+        torch.equal(a, b) for a, b in zip(agent.model.parameters(), agent.shared_model.parameters(), strict=True)
+    )
+    state = next(iter(agent.optimizer.state.values()))
+    assert state["exp_avg"].is_shared()
+    assert 15 < state["step"].item() <= 320  # those of both processes; a step may be lost where two write at once
+    for index in range(2):
+        assert (tmp_path / f"process-{index}").read_text() == "False True"
+    other = make(optimizer=torch.optim.Adam)
+    other.load(tmp_path / "160_finish")
+    assert torch.equal(parameters(other), parameters(agent))
+    assert other.t == agent.t == 160
+    scores = (tmp_path / "scores.txt").read_text().splitlines()
+    assert len(scores) > 1
+    assert "average_entropy" in scores[0]
+    other.load(tmp_path / "best")
+
+
+@pytest.mark.parametrize("make", [make_a3c, make_acer])
+def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, make):
+    check_run(tmp_path, "fork", make)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+@pytest.mark.parametrize(
+    "make", [make_a3c, make_acer, functools.partial(make_a3c, recurrent=True)], ids=["A3C", "ACER", "recurrent A3C"]
+)
+def test_processes_that_are_not_forked_do_the_same(tmp_path, start_method, make):
+    check_run(tmp_path, start_method, make)
+
+
+def test_agents_that_each_process_makes_share_those_of_the_first(tmp_path):
+    agent = run(tmp_path, make_agent=lambda index: make_a3c(process_idx=index), global_step_hooks=[Note(tmp_path)])
+    assert not torch.equal(parameters(agent), parameters(make_a3c()))
+    assert (tmp_path / "process-1").read_text() == "False True"
+
+
+@pytest.mark.parametrize("form", ["agent", "make_agent"])
+def test_without_shared_memory_the_agent_of_process_0_is_saved(tmp_path, form):
+    agent = make_a3c()
+    before = parameters(agent)
+    given = {"agent": agent} if form == "agent" else {"make_agent": lambda index: make_a3c()}
+    result = run(tmp_path, use_shared_memory=False, processes=1, **given)
+    assert result is (agent if form == "agent" else None)
+    assert torch.equal(parameters(agent), before)
+    agent.load(tmp_path / "60_finish")
+    assert not torch.equal(parameters(agent), before)
+    assert agent.t == 60
+    assert not list(tmp_path.glob(".process*"))
+
+
+def test_checkpoints_without_shared_memory_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint_freq is 10 and use_shared_memory is False"):
+        run(tmp_path, make_a3c(), use_shared_memory=False, checkpoint_freq=10)
+
+
+def test_checkpoints_hold_what_was_learnt_up_to_then(tmp_path):
+    agent = make_a3c()
+    run(tmp_path, agent, steps=400, checkpoint_freq=100)
+    found = []
+    for path in sorted(tmp_path.glob("*_checkpoint")):
+        other = make_a3c()
+        other.load(path)
+        found.append(parameters(other))
+        assert not torch.equal(found[-1], parameters(make_a3c()))
+    assert len(found) == 3
+
+
+def test_a_run_goes_on_from_a_step(tmp_path):
+    agent = make_a3c()
+    run(tmp_path, agent)
+    before = parameters(agent)
+    run(tmp_path, agent, step_offset=60, steps=120)
+    assert agent.t == 120
+    assert not torch.equal(parameters(agent), before)
+
+
+def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
+    told = [record.message for record in caplog.records if record.message.startswith("statistics")]
+    assert any("'average_value', 0.0" not in message for message in told)
+
+
+class Failing(Chain):
+    """Raises at its 40th step."""
+
+    count = 0
+
+    def step(self, action):
+        self.count += 1
+        if self.count == 40:
+            raise ZeroDivisionError("in the middle of it")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, index, shared):
+    def make(process_idx, test):
+        return Failing(4, time_limit=7) if process_idx == index else make_env(process_idx, test)
+
+    agent = make_a3c()
+    before = parameters(agent)
+    began = time.monotonic()
+    with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
+        run(tmp_path, agent, steps=10**8, make_env=make, use_shared_memory=shared)
+    assert time.monotonic() - began < 20
+    assert "in step" in str(caught.value)
+    (saved,) = tmp_path.glob("*_except")
+    other = make_a3c()
+    other.load(saved)
+    assert not torch.equal(parameters(other), before)
+
+
+SCRIPT = """
+    import os, sys, time
+    import gymnasium, torch
+    sys.path.insert(0, {tests!r})
+    from async_parts import make_a3c
+    from pfrl_like.experiments import train_agent_async
+    from pfrl_like.testing import Chain
+
+    class Failing(Chain):
+        count = 0
+        def step(self, action):
+            self.count += 1
+            if self.count == 50:
+                {how}
+            return super().step(action)
+
+    def make_env(index, test):
+        print("pid", os.getpid(), flush=True)
+        return Failing(4) if index == 1 else Chain(4)
+
+    if __name__ == "__main__":
+        train_agent_async({outdir!r}, 2, make_env, steps=10**8, eval_interval=None, agent=make_a3c(),
+                          start_method={method!r})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [("raise ZeroDivisionError('here')", "ZeroDivisionError: here"), ("os.kill(os.getpid(), 9)", "killed by signal 9")],
+    ids=["raises", "is killed"],
+)
+def test_a_script_whose_process_fails_ends_with_its_traceback_and_leaves_nobody(tmp_path, method, how, told):
+    script = tmp_path / "script.py"
+    outdir = tmp_path / "out"
+    tests = str(Path(__file__).parents[2])
+    script.write_text(textwrap.dedent(SCRIPT).format(tests=tests, outdir=str(outdir), method=method, how=how))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert "process 1" in done.stderr
+    assert [path for path in outdir.glob("*_except") if (path / "manifest.json").exists()]
+    for line in done.stdout.splitlines():
+        assert not Path(f"/proc/{line.split()[1]}").exists()
