@@ -77,7 +77,7 @@ def test_parts_are_checked(run):
 
 
 #: These start processes, or learn from frames or in MuJoCo, for which another trainer stands in a default run.
-SHORT = ["atari/train_dqn_ale.py", "mujoco/train_td3.py", "mujoco/train_ppo.py"]
+SHORT = ["atari/train_dqn_ale.py", "mujoco/train_ppo.py"]
 LONG = [name for name in [*ATARI, *MUJOCO, "gym/train_async.py"] if name not in SHORT]
 
 
