@@ -24,6 +24,7 @@ EXTRAS = {
     "box2d": ["box2d>=2.3.10", "pygame-ce>=2.5"],  # LunarLander, BipedalWalker, CarRacing
     "atari": ["ale-py>=0.12", "opencv-python-headless>=4.9"],  # games included; OpenCV is for speed
     "minatar": ["minatar>=1.0.15"],  # with pandas, seaborn, scipy and matplotlib: 240 MB
+    "mujoco": ["mujoco>=3.1,<4", "imageio>=2.31", "packaging"],  # the last two are gymnasium's, for these environments
     "tensorboard": ["tensorboard>=2.18"],
     "search": ["optuna>=4"],  # pruning of unpromising runs at their evaluations
     "video": ["imageio>=2.31", "imageio-ffmpeg>=0.5"],  # mp4 of episodes; without it they become GIFs

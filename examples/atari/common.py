@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 import torch
 
-from pfrl_like import experiments, explorers, replay_buffers, utils, wrappers
+from pfrl_like import envs, experiments, explorers, replay_buffers, utils, wrappers
 from pfrl_like.wrappers import atari_wrappers
 
 LOAD_HELP = "directory of a saved agent, of this script or of PFRL (model.pt, target_model.pt, optimizer.pt)"
@@ -20,20 +20,27 @@ PRETRAINED_HELP = "directory that holds the agents `best` and `final`; nothing i
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """The flags of every trainer; `set_defaults` gives those of a paper."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--env", default="BreakoutNoFrameskip-v4", help="a game, as PongNoFrameskip-v4 or ALE/Pong-v5")
-    parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
-    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
-    parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
-    parser.add_argument("--steps", type=int, default=10**7, help="steps of training, of four frames each")
-    parser.add_argument("--max-frames", type=int, default=30 * 60 * 60, help="frames after which a game is cut off")
-    parser.add_argument("--lr", type=float, default=2.5e-4, help="learning rate")
+    """The flags of every trainer of a Q-function; `set_defaults` gives those of a paper."""
+    parser = make_short_parser(description)
+    parser.set_defaults(eval_epsilon=0.05)
+    add_gpu_flag(parser)
     parser.add_argument("--batch-size", type=int, default=32, help="transitions of an update")
     parser.add_argument("--replay-start-size", type=int, default=50_000, help="steps before the first update")
     parser.add_argument("--update-interval", type=int, default=4, help="steps between updates")
     parser.add_argument("--target-update-interval", type=int, default=10_000, help="steps between the target network's")
-    parser.add_argument("--eval-epsilon", type=float, default=0.05, help="share of random actions in evaluations")
+    return parser
+
+
+def make_short_parser(description: str | None) -> argparse.ArgumentParser:
+    """The flags of every trainer."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--env", default="BreakoutNoFrameskip-v4", help="a game, as PongNoFrameskip-v4 or ALE/Pong-v5")
+    parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
+    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
+    parser.add_argument("--steps", type=int, default=10**7, help="steps of training, of four frames each")
+    parser.add_argument("--max-frames", type=int, default=30 * 60 * 60, help="frames after which a game is cut off")
+    parser.add_argument("--lr", type=float, default=2.5e-4, help="learning rate")
+    parser.add_argument("--eval-epsilon", type=float, default=0.0, help="share of random actions in evaluations")
     parser.add_argument("--eval-interval", type=int, default=10**5, help="steps between evaluations")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--eval-n-runs", type=int, default=None, help="episodes of each evaluation")
@@ -47,6 +54,19 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--demo", action="store_true", help="evaluate only")
     parser.add_argument("--log-level", type=int, default=20, help="of Python's logging: 10 debug, 20 info, 30 warnings")
     return parser
+
+
+def add_gpu_flag(parser: argparse.ArgumentParser) -> None:
+    """That of the agents that learn in one process."""
+    parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
+
+
+def add_async_flags(parser: argparse.ArgumentParser) -> None:
+    """Those of the agents that learn in several processes."""
+    parser.add_argument("--processes", type=int, default=16, help="that play and learn, of one thread each")
+    parser.add_argument("--t-max", type=int, default=5, help="steps between updates")
+    parser.add_argument("--beta", type=float, default=1e-2, help="weight of the entropy")
+    parser.add_argument("--profile", action="store_true", help="write what each process spent its time on")
 
 
 def add_exploration_flags(parser: argparse.ArgumentParser, final_epsilon: float) -> None:
@@ -94,6 +114,13 @@ def make_env(args: argparse.Namespace, seed: int, test: bool, render_mode: str |
     return env
 
 
+def make_batch_env(args: argparse.Namespace, test: bool) -> wrappers.VectorFrameStack:
+    """Copies of a game, each in a process: only the newest frames come out of the processes, and are stacked here."""
+    seeds = [args.seed * args.num_envs + i for i in range(args.num_envs)]
+    makers = [partial(make_env, args, seed, test, frame_stack=False) for seed in seeds]
+    return wrappers.VectorFrameStack(envs.MultiprocessVectorEnv(makers), 4)
+
+
 def make_watched_env(args: argparse.Namespace, outdir: str, **wrapping: Any) -> gymnasium.Env:
     """A game for evaluations, shown or recorded on request."""
     mode = "human" if args.render else "rgb_array" if args.monitor else None
@@ -131,6 +158,30 @@ def agent_options(args: argparse.Namespace) -> dict[str, Any]:
         "target_update_interval": args.target_update_interval,
         "phi": phi,
     }
+
+
+def train_async(args: argparse.Namespace, agent: Any, make_game: Any, eval_env: Any, **options: Any) -> None:
+    """Train in `args.processes` processes, in the first of which evaluations are; the learning rate falls to 0."""
+    experiments.train_agent_async(
+        agent=agent,
+        make_env=make_game,
+        processes=args.processes,
+        profile=args.profile,
+        random_seeds=[args.seed * args.processes + i for i in range(args.processes)],
+        global_step_hooks=[experiments.LinearInterpolationHook(args.steps, args.lr, 0.0, set_learning_rate)],
+        **options,
+    )
+
+
+def make_game(args: argparse.Namespace, process_idx: int, test: bool) -> gymnasium.Env:
+    """The game of one of several processes."""
+    return make_env(args, args.seed * args.processes + process_idx, test)
+
+
+def set_learning_rate(env: Any, agent: Any, value: float) -> None:
+    """What hooks call to change it."""
+    for group in agent.optimizer.param_groups:
+        group["lr"] = value
 
 
 def begin(args: argparse.Namespace) -> str:

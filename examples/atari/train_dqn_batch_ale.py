@@ -4,12 +4,11 @@ Only the newest frames come out of the processes; they are stacked here. Needs a
 """
 
 import argparse
-from functools import partial
 
 import common
 from torch import nn
 
-from pfrl_like import agents, envs, experiments, optimizers, q_functions, wrappers
+from pfrl_like import agents, experiments, optimizers, q_functions
 from pfrl_like import nn as pnn
 from pfrl_like.initializers import init_chainer_default
 
@@ -24,16 +23,10 @@ def parse_args() -> argparse.Namespace:
     return common.parse(parser)
 
 
-def make_batch_env(args: argparse.Namespace, test: bool) -> wrappers.VectorFrameStack:
-    seeds = [args.seed * args.num_envs + i for i in range(args.num_envs)]
-    makers = [partial(common.make_env, args, seed, test, frame_stack=False) for seed in seeds]
-    return wrappers.VectorFrameStack(envs.MultiprocessVectorEnv(makers), 4)
-
-
 def main() -> None:
     args = parse_args()
     outdir = common.begin(args)
-    env, eval_env = make_batch_env(args, test=False), make_batch_env(args, test=True)
+    env, eval_env = common.make_batch_env(args, test=False), common.make_batch_env(args, test=True)
     n_actions = env.action_space.n
 
     q_function = nn.Sequential(

@@ -1,7 +1,9 @@
 """What the trainers of this folder share: flags, environments, and the way through a demonstration or a training."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 import gymnasium
@@ -11,14 +13,20 @@ from pfrl_like import experiments, utils
 
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """The flags of every trainer; `set_defaults` gives other defaults."""
+    """The flags of every trainer with a replay buffer; `set_defaults` gives other defaults."""
+    parser = make_short_parser(description)
+    parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
+    parser.add_argument("--minibatch-size", type=int, default=64, help="transitions, or sequences, of an update")
+    parser.add_argument("--replay-start-size", type=int, default=1_000, help="steps before the first update")
+    return parser
+
+
+def make_short_parser(description: str | None) -> argparse.ArgumentParser:
+    """The flags of every trainer."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
     parser.add_argument("--seed", type=int, default=0, help="of all random streams")
-    parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
     parser.add_argument("--steps", type=int, default=50_000, help="environment steps of training")
-    parser.add_argument("--minibatch-size", type=int, default=64, help="transitions, or sequences, of an update")
-    parser.add_argument("--replay-start-size", type=int, default=1_000, help="steps before the first update")
     parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
     parser.add_argument("--eval-interval", type=int, default=5_000, help="steps between evaluations")
     parser.add_argument("--load", default=None, help="directory of a saved agent: in that of a run, <t>_finish or best")
@@ -36,13 +44,17 @@ def add_discrete_flags(parser: argparse.ArgumentParser, agents: list[str]) -> No
     parser.add_argument("--final-exploration-steps", type=int, default=8_000, help="steps until the last epsilon")
 
 
-def make_envs(args: argparse.Namespace, actions: type, render: bool = False) -> tuple[gymnasium.Env, gymnasium.Env]:
-    """The environment and one for evaluations, whose actions are of the kind that the trainer needs."""
+def make_envs(
+    args: argparse.Namespace, actions: type | UnionType, render: bool = False
+) -> tuple[gymnasium.Env, gymnasium.Env]:
+    """The environment and one for evaluations, whose actions are of a kind that the trainer can learn."""
     env, eval_env = gymnasium.make(args.env), gymnasium.make(args.env, render_mode="human" if render else None)
     if len(env.observation_space.shape or ()) != 1 or not isinstance(env.action_space, actions):
+        kinds = {gymnasium.spaces.Discrete: "discrete", gymnasium.spaces.Box: "continuous"}
+        fit = " or ".join(name for kind, name in kinds.items() if issubclass(kind, actions))
         raise SystemExit(
             f"{args.env} has the observations {env.observation_space} and the actions {env.action_space}, but this "
-            f"example needs vectors and {'discrete' if actions is gymnasium.spaces.Discrete else 'continuous'} actions"
+            f"example needs vectors and {fit} actions"
         )
     return env, eval_env
 
@@ -57,7 +69,12 @@ def seed(args: argparse.Namespace, env: gymnasium.Env, eval_env: gymnasium.Env) 
 
 
 def run(
-    args: argparse.Namespace, agent: Any, env: gymnasium.Env, eval_env: gymnasium.Env, lr: float | None = None
+    args: argparse.Namespace,
+    agent: Any,
+    env: Any,
+    eval_env: gymnasium.Env,
+    lr: float | None = None,
+    train: Callable[..., Any] = experiments.train_agent_with_evaluation,
 ) -> None:
     """Load the agent that the flags name, then demonstrate it, or train it and say where it is.
 
@@ -70,7 +87,7 @@ def run(
         print(f"n_runs: {args.eval_n_runs} mean: {scores['mean']} median: {scores['median']} stdev: {scores['stdev']}")
         return
     outdir = experiments.prepare_output_dir(args, args.outdir)
-    experiments.train_agent_with_evaluation(
+    train(
         agent,
         env,
         steps=args.steps,

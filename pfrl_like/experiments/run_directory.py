@@ -21,6 +21,9 @@ from pfrl_like.experiments.earlier_run import earlier_parts
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.storage import atomic_write
 
+#: Packages whose version decides what an environment does.
+_SIMULATORS = ("ale_py", "mujoco")
+
 
 class RunRecord:
     """Writes `run.json` when a run begins and again when it ends.
@@ -52,6 +55,9 @@ class RunRecord:
                 "torch": torch.__version__,
                 "numpy": np.__version__,
                 "gymnasium": getattr(sys.modules.get("gymnasium"), "__version__", None),
+                **{
+                    name: getattr(sys.modules[name], "__version__", None) for name in _SIMULATORS if name in sys.modules
+                },
             },
             "seeds": {
                 "torch": torch.initial_seed(),

@@ -8,13 +8,53 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = sorted(str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py") if path.name != "common.py")
+NAMES = sorted(
+    str(path.relative_to(EXAMPLES))
+    for path in EXAMPLES.rglob("*.py")
+    if path.name not in ("common.py", "table_of_scores.py")
+)
 ATARI = [name for name in NAMES if name.startswith("atari/")]
+MUJOCO = [name for name in NAMES if name.startswith("mujoco/")]
 
 #: An update needs a filled buffer: the trainers are told to begin early, so that they learn, too.
 EARLY = ["--replay-start-size", "40", "--minibatch-size", "8", "--eval-n-runs", "1"]
 EARLY_PIXELS = ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1", "--eval-interval", "60"]
+EARLY_ROLLOUT = ["--update-interval", "50", "--epochs", "2", "--eval-n-runs", "1", "--eval-interval", "60"]
 SHORT_GAMES = ["--max-frames", "100", "--n-best-episodes", "1"]
+
+#: What the trainers are told in place of the above, if anything.
+EARLY_OF = {
+    "gym/train_ppo.py": EARLY_ROLLOUT,
+    "gym/train_reinforce.py": ["--batchsize", "1", "--eval-n-runs", "1"],
+    "gym/train_async.py": ["--eval-n-runs", "1", "--replay-start-size", "20"],
+    "mujoco/train_ppo.py": EARLY_ROLLOUT,
+    "mujoco/train_trpo.py": ["--update-interval", "50", "--eval-n-runs", "1"],
+    "atari/train_ppo_batch_ale.py": [*EARLY_ROLLOUT, *SHORT_GAMES, "--batch-size", "10"],
+    "atari/train_a2c_batch_ale.py": [*SHORT_GAMES, "--eval-n-runs", "1", "--eval-interval", "60"],
+    "atari/train_a3c_ale.py": [*SHORT_GAMES, "--eval-n-runs", "1", "--eval-interval", "60"],
+    "atari/train_acer_ale.py": [
+        *SHORT_GAMES,
+        "--eval-n-runs",
+        "1",
+        "--eval-interval",
+        "60",
+        "--replay-start-size",
+        "9",
+    ],
+}
+EARLY_IN = {
+    "gym": EARLY,
+    "atari": EARLY_PIXELS + SHORT_GAMES,
+    "minatar": EARLY_PIXELS,
+    "mujoco": ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1"],
+}
+PACKAGES = {"atari": "ale_py", "minatar": "minatar", "mujoco": "mujoco"}
+
+
+def early(example: str) -> list[str]:
+    """What makes a trainer learn within a hundred steps."""
+    several = ["--num-envs", "2"] if "batch" in example or "actor_learner_ale" in example else []
+    return [*several, *EARLY_OF.get(example, EARLY_IN.get(example.split("/")[0], []))]
 
 
 @pytest.fixture
@@ -36,8 +76,9 @@ def test_parts_are_checked(run):
     assert "every part keeps its contracts" in run("check_your_parts.py")
 
 
-#: These start processes, or learn from frames, for which another trainer stands in a default run.
-LONG = [name for name in ATARI if name != "atari/train_dqn_ale.py"]
+#: These start processes, or learn from frames or in MuJoCo, for which another trainer stands in a default run.
+SHORT = ["atari/train_dqn_ale.py", "mujoco/train_ppo.py"]
+LONG = [name for name in [*ATARI, *MUJOCO, "gym/train_async.py"] if name not in SHORT]
 
 
 @pytest.mark.parametrize(
@@ -49,11 +90,9 @@ LONG = [name for name in ATARI if name != "atari/train_dqn_ale.py"]
     ],
 )
 def test_example_runs_a_hundred_steps(example, run):
-    arguments = {"gym": EARLY, "atari": EARLY_PIXELS + SHORT_GAMES, "minatar": EARLY_PIXELS}
-    for package in {"atari": ["ale_py"], "minatar": ["minatar"]}.get(example.split("/")[0], []):
-        pytest.importorskip(package)
-    few = ["--num-envs", "2"] if "batch" in example or "actor_learner_ale" in example else []
-    assert run(example, "--steps", "100", *few, *arguments.get(example.split("/")[0], []))
+    if example.split("/")[0] in PACKAGES:
+        pytest.importorskip(PACKAGES[example.split("/")[0]])
+    assert run(example, "--steps", "100", *early(example))
 
 
 @pytest.mark.parametrize(
@@ -66,6 +105,9 @@ def test_example_runs_a_hundred_steps(example, run):
         ("atari/train_categorical_dqn_ale.py", ["--agent", "CategoricalDoubleDQN", "--noisy-net-sigma", "0.5"]),
         ("atari/train_iqn_ale.py", ["--agent", "DoubleIQN", "--act-deterministically"]),
         ("atari/train_drqn_ale.py", ["--recurrent", "--flicker", "--no-frame-stack", "--episodic-update-len", "4"]),
+        ("atari/train_acer_ale.py", ["--use-lstm", "--profile"]),
+        ("atari/train_a2c_batch_ale.py", ["--use-gae"]),
+        ("atari/train_ppo_batch_ale.py", ["--recurrent"]),
         ("minatar/train_dqn_minatar.py", ["--agent", "Rainbow", "--env", "SpaceInvaders"]),
         ("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"]),
         ("minatar/train_dqn_minatar.py", ["--agent", "IQN"]),
@@ -73,14 +115,29 @@ def test_example_runs_a_hundred_steps(example, run):
 )
 @pytest.mark.slow
 def test_choices_of_the_pixel_examples_run(example, choice, run):
-    pytest.importorskip("minatar" if example.startswith("minatar") else "ale_py")
-    games = [] if example.startswith("minatar") else SHORT_GAMES
-    arguments = [*EARLY_PIXELS, *games, *choice, "--update-interval", "5"]
-    assert "Results are in" in run(example, "--steps", "100", *arguments)
+    pytest.importorskip(PACKAGES[example.split("/")[0]])
+    often = [] if example in EARLY_OF else ["--update-interval", "5"]
+    assert "Results are in" in run(example, "--steps", "100", *early(example), *choice, *often)
 
 
-@pytest.mark.parametrize("example", ATARI)
-def test_no_atari_trainer_downloads_anything(example, run, capsys):
+@pytest.mark.parametrize(
+    ("example", "choice"),
+    [
+        ("gym/train_ppo.py", ["--env", "Pendulum-v1"]),
+        ("gym/train_reinforce.py", ["--env", "Pendulum-v1"]),
+        ("gym/train_actor_critic_pendulum.py", ["--agent", "TD3", "--num-step-return", "3"]),
+        ("gym/train_actor_critic_pendulum.py", ["--agent", "DDPG", "--prioritized-replay"]),
+        pytest.param("gym/train_async.py", ["--agent", "ACER"], marks=pytest.mark.slow),
+    ],
+)
+def test_choices_of_the_small_actor_critics_learn_and_are_demonstrated(example, choice, run):
+    output = run(example, "--steps", "220", *early(example), *choice)
+    told = output.split("--load ")[1].strip()
+    assert "mean:" in run(example, *choice, "--demo", "--load", told, "--eval-n-runs", "1")
+
+
+@pytest.mark.parametrize("example", ATARI + MUJOCO)
+def test_no_trainer_downloads_anything(example, run, capsys):
     with pytest.raises(SystemExit):
         run(example, "--load-pretrained")
     assert "--load-pretrained downloads nothing: name the directory" in capsys.readouterr().err
@@ -107,6 +164,57 @@ def test_a_saved_minatar_agent_can_be_demonstrated(run):
         run("minatar/train_dqn_minatar.py", "--steps", "5", "--eval-interval", "9", *agent).split("--load ")[1].strip()
     )
     assert "mean:" in run("minatar/train_dqn_minatar.py", *agent, "--demo", "--load", told, "--eval-n-runs", "1")
+
+
+@pytest.mark.parametrize(
+    "example", [pytest.param(name, marks=[] if name == "mujoco/train_td3.py" else pytest.mark.slow) for name in MUJOCO]
+)
+def test_a_saved_mujoco_agent_can_be_demonstrated(example, run, tmp_path):
+    pytest.importorskip("mujoco")
+    told = run(example, "--steps", "100", "--outdir", "runs", *early(example)).split("--load ")[1].strip()
+    (record,) = tmp_path.glob("runs/*/run.json")
+    assert json.loads(record.read_text())["versions"]["mujoco"]
+    assert "mean:" in run(example, "--demo", "--load", told, "--eval-n-runs", "1")
+    Path(told).rename(Path(told).parent / "final")
+    pretrained = ["--load-pretrained", str(Path(told).parent), "--pretrained-type", "final"]
+    assert "mean:" in run(example, "--demo", *pretrained, "--eval-n-runs", "1")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["mujoco/train_ppo.py", "mujoco/train_td3.py"])
+def test_mujoco_trainers_learn_in_several_environments_and_record_evaluations(example, run, tmp_path):
+    arguments = [*early(example), "--env", "Pendulum-v1", "--num-envs", "2", "--monitor", "--eval-interval", "50"]
+    assert "Results are in" in run(example, "--steps", "100", *arguments)
+    assert list(tmp_path.glob("results/*/monitor.*.csv")) and list(tmp_path.glob("results/*/monitor.*.video*"))
+
+
+@pytest.mark.parametrize("example", MUJOCO)
+def test_each_mujoco_trainer_has_a_reproduction_with_its_command_seeds_and_versions(example):
+    name = Path(example).stem
+    text = (EXAMPLES / "mujoco/reproduction" / name.removeprefix("train_") / "README.md").read_text()
+    assert f"python examples/{example} --env $env --seed $seed" in text
+    assert "| here |" in text and "seeds 0 to" in text and "mujoco 3." in text
+
+
+def test_scores_of_finished_runs_become_a_table(run, tmp_path, capsys):
+    versions = {"mujoco": "3.17.0"}
+    for name, seed, outcome, means in [
+        ("a", 0, "finished", "1 7 5"),
+        ("b", 1, "finished", "1 9 9"),
+        ("c", 2, "x", "3"),
+    ]:
+        (tmp_path / name).mkdir()
+        record = {"agent": "TD3", "env": "Hopper-v5", "steps": 100, "outcome": outcome, "versions": versions}
+        (tmp_path / name / "run.json").write_text(json.dumps(record))
+        (tmp_path / name / "args.txt").write_text(json.dumps({"seed": seed}))
+        (tmp_path / name / "scores.txt").write_text("\n".join(["steps\tmean", *(f"9\t{m}" for m in means.split())]))
+    table = run("mujoco/reproduction/table_of_scores.py", str(tmp_path))
+    # Two seeds are drawn as (5, 5), (5, 9), (9, 5) or (9, 9): an interval of 95 % holds the least and the largest mean.
+    assert "| TD3 | Hopper-v5 | 100 | 0, 1 | 7.0 [5.0, 9.0] | 8.0 [7.0, 9.0] |" in table
+    assert '{"mujoco": "3.17.0"}' in table
+    with pytest.raises(SystemExit, match="no finished run"):
+        run("mujoco/reproduction/table_of_scores.py", str(tmp_path / "c"))
 
 
 @pytest.mark.parametrize(
@@ -172,6 +280,19 @@ def test_distributional_agents_learn_and_are_demonstrated(run, tmp_path, agent):
 @pytest.mark.parametrize("example", ["gym/train_dqn.py", "gym/train_categorical_dqn.py", "gym/train_distributional.py"])
 def test_environments_that_do_not_fit_are_refused(run, example, env):
     with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and discrete actions"):
+        run(example, "--env", env)
+
+
+@pytest.mark.parametrize(
+    ("example", "env", "actions"),
+    [
+        ("gym/train_actor_critic_pendulum.py", "CartPole-v1", "continuous"),
+        ("gym/train_ppo.py", "FrozenLake-v1", "discrete or continuous"),
+        ("mujoco/train_trpo.py", "CartPole-v1", "continuous"),
+    ],
+)
+def test_environments_that_do_not_fit_an_actor_critic_are_refused(run, example, env, actions):
+    with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and {actions} actions"):
         run(example, "--env", env)
 
 

@@ -1,0 +1,63 @@
+"""DDPG on a MuJoCo task, in the form that the paper of TD3 calls "Our DDPG" (arXiv:1802.09477, table 1).
+
+Needs mujoco: the extra `mujoco`. For example: `python examples/mujoco/train_ddpg.py --env HalfCheetah-v5`, then with
+`--demo --load` the directory of the agent that it saved.
+"""
+
+import argparse
+
+import common
+import torch
+from torch import nn
+
+from pfrl_like import agents, explorers, policies, replay_buffers
+from pfrl_like import nn as pnn
+
+
+def parse_args() -> argparse.Namespace:
+    parser = common.make_parser(__doc__)
+    common.add_replay_flags(parser, batch_size=100)
+    parser.add_argument("--lr", type=float, default=1e-3, help="Adam's learning rate, of policy and critic")
+    return common.parse(parser)
+
+
+def main() -> None:
+    args = parse_args()
+    outdir = common.begin(args)
+    env, eval_env = common.make_envs(args, outdir, normalize_actions=True)
+    obs_size, action_size = env.observation_space.shape[0], env.action_space.shape[0]
+
+    policy = nn.Sequential(
+        *(nn.Linear(obs_size, 400), nn.ReLU()),
+        *(nn.Linear(400, 300), nn.ReLU()),
+        nn.Linear(300, action_size),
+        pnn.BoundByTanh(low=env.action_space.low, high=env.action_space.high),
+        policies.DeterministicHead(),
+    )
+    q_func = nn.Sequential(
+        pnn.ConcatObsAndAction(),
+        *(nn.Linear(obs_size + action_size, 400), nn.ReLU()),
+        *(nn.Linear(400, 300), nn.ReLU()),
+        nn.Linear(300, 1),
+    )
+    agent = agents.DDPG(
+        policy,
+        q_func,
+        torch.optim.Adam(policy.parameters(), lr=args.lr),
+        torch.optim.Adam(q_func.parameters(), lr=args.lr),
+        replay_buffers.ReplayBuffer(10**6),
+        gamma=0.99,
+        explorer=explorers.AdditiveGaussian(scale=0.1, low=env.action_space.low, high=env.action_space.high),
+        gpu=args.gpu,
+        replay_start_size=args.replay_start_size,
+        minibatch_size=args.batch_size,
+        target_update_interval=1,
+        target_update_method="soft",
+        soft_update_tau=5e-3,
+        burnin_action_func=env.action_space.sample,
+    )
+    common.run(args, agent, outdir, env, eval_env)
+
+
+if __name__ == "__main__":
+    main()
