@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 import pfrl_like
-from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils, wrappers
+from pfrl_like import agents, experiments, explorers, policies, q_functions, replay_buffers, utils, wrappers
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.nn import RecurrentSequential, to_factorized_noisy
 from pfrl_like.q_functions.dueling_dqn import dueling
@@ -82,6 +82,11 @@ def minatar_breakout() -> gymnasium.Env:
     return gymnasium.wrappers.TimeLimit(BaseEnv("breakout", use_minimal_action_set=True), 5_000)
 
 
+def pendulum() -> gymnasium.Env:
+    """Pendulum with actions in [-1, 1]."""
+    return gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1))
+
+
 def channels_first(pixels: np.ndarray) -> np.ndarray:
     """[..., 10, 10, C] as [..., C, 10, 10] in floats; the replay buffer keeps the game's own bools."""
     return np.moveaxis(pixels, -1, -3).astype(np.float32, order="C")
@@ -108,7 +113,11 @@ TASKS = {
     "mountaincar": Task(lambda: gymnasium.make("MountainCar-v0"), 120_000, -110.0, 5, ("DQN",)),
     "lunarlander": Task(lambda: gymnasium.make("LunarLander-v3"), 300_000, 240.0, 5, ("DoubleDQN",)),
     "minatar-breakout": Task(minatar_breakout, 500_000, 6.0, 2, ("DQN", "Rainbow")),
+    "pendulum": Task(pendulum, 20_000, -170.0, 5, ("SoftActorCritic", "TD3", "DDPG", "TQC")),
 }
+
+#: Tasks of continuous actions, whose agents have a policy and critics.
+CONTINUOUS = ("pendulum",)
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -221,7 +230,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "target_update_interval": 1_000,
         },
     },
+    # Two hidden layers; before learning begins actions are drawn uniformly, later on with noise on the policy's.
+    "pendulum": {
+        "hidden": 64,
+        "lr": 1e-3,
+        "gamma": 0.98,
+        "capacity": 20_000,
+        "noise": 0.1,
+        "agent": {"replay_start_size": 1_000, "minibatch_size": 128},
+    },
 }
+
+_SAC = {"agent": {"entropy_target": -1.0, "temperature_optimizer_lr": 1e-3, "soft_update_tau": 0.01}}
 
 _IQN = {
     "n_cosines": 64,
@@ -236,6 +256,12 @@ _IQN = {
 
 #: What single agents have in place of that, or beside it.
 OWN: dict[tuple[str, str], dict[str, Any]] = {
+    ("pendulum", "SoftActorCritic"): _SAC,
+    ("pendulum", "TD3"): {"agent": {"soft_update_tau": 0.01}},
+    ("pendulum", "DDPG"): {
+        "agent": {"target_update_interval": 1, "target_update_method": "soft", "soft_update_tau": 0.01}
+    },
+    ("pendulum", "TQC"): {"n_quantiles": 25, **_SAC},
     ("cartpole", "AL"): {"agent": {"alpha": 0.5}},
     ("cartpole", "PAL"): {"agent": {"alpha": 0.5}},
     # Preferences of lost actions sink with every move of the target. Few moves, long returns and no old transitions
@@ -293,8 +319,35 @@ def make_head(name: str, n_actions: int, settings: dict[str, Any]) -> nn.Module:
     return nn.Sequential(nn.Linear(hidden, n_actions), q_functions.DiscreteActionValueHead())
 
 
+def make_actor_critic(task: str, name: str, env: gymnasium.Env) -> Any:
+    """The parts of one run with continuous actions."""
+    settings = settings_of(task, name)
+    (n_obs,), (n_actions,), hidden = env.observation_space.shape, env.action_space.shape, settings["hidden"]
+    soft = name in ("SoftActorCritic", "TQC")
+    head = policies.SquashedGaussianHead() if soft else nn.Sequential(nn.Tanh(), policies.DeterministicHead())
+    policy = nn.Sequential(
+        *[nn.Linear(n_obs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()],
+        *[nn.Linear(hidden, 2 * n_actions if soft else n_actions), head],
+    )
+    critics = [
+        q_functions.QuantileFCSAQFunction(n_obs, n_actions, settings["n_quantiles"], hidden, 2)
+        if name == "TQC"
+        else q_functions.FCSAQFunction(n_obs, n_actions, hidden, 2)
+        for _ in range(1 if name == "DDPG" else 2)
+    ]
+    optimizers = [torch.optim.Adam(part.parameters(), lr=settings["lr"]) for part in (policy, *critics)]
+    buffer = replay_buffers.ReplayBuffer(settings["capacity"])
+    explorer = {} if soft else {"explorer": explorers.AdditiveGaussian(settings["noise"], low=-1.0, high=1.0)}
+    return getattr(agents, name)(
+        policy, *critics, *optimizers, buffer, settings["gamma"], burnin_action_func=env.action_space.sample,
+        **explorer, **settings["agent"],
+    )  # fmt: skip
+
+
 def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     """The parts of one run, as a user would put them together."""
+    if task in CONTINUOUS:
+        return make_actor_critic(task, name, env)
     settings = settings_of(task, name)
     shape, n_actions, hidden = env.observation_space.shape, env.action_space.n, settings["hidden"]
     recurrent, pixels = task == "cartpole-po", task.startswith("minatar")
@@ -342,10 +395,12 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     env.reset(seed=seed)
     env.action_space.seed(seed)
     agent = make_agent(task, name, env)
+    optimizers = [part for part in vars(agent).values() if isinstance(part, torch.optim.Optimizer)]
 
     def set_lr(env: Any, agent: Any, value: float) -> None:
-        for group in agent.optimizer.param_groups:
-            group["lr"] = value * group.get("lr_factor", 1.0)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = value * group.get("lr_factor", 1.0)
 
     def set_epsilon(env: Any, agent: Any, value: float) -> None:
         agent.explorer.end_epsilon = value

@@ -40,14 +40,13 @@ def main() -> None:
     q_function = nn.Sequential(
         pnn.LargeAtariCNN(), init_chainer_default(nn.Linear(512, n_actions)), q_functions.DiscreteActionValueHead()
     )
-    target_interval = max(1, args.target_update_interval // args.update_interval)  # the learner counts updates
     agent = getattr(agents, args.agent)(
         q_function,
         optimizers.RMSpropEpsInsideSqrt(q_function.parameters(), lr=args.lr, alpha=0.95, eps=1e-2, centered=True),
         common.make_replay_buffer(args),
         explorer=common.make_explorer(args, n_actions),
         batch_accumulator="sum",
-        **{**common.agent_options(args), "target_update_interval": target_interval},
+        **common.agent_options(args),
     )
 
     def train(agent: Any, make_game: Any, eval_env: Any, **options: Any) -> None:  # an actor evaluates, in its own game

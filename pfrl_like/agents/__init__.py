@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 from pfrl_like.agents.a2c import A2C as A2C
 from pfrl_like.agents.a3c import A3C as A3C
 from pfrl_like.agents.acer import ACER as ACER
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic as OffPolicyActorCritic
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN

@@ -1,5 +1,6 @@
 """How an agent chooses actions: features, what its network says of them, the mask, the explorer."""
 
+import contextlib
 import copy
 import types
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import ACTION_MASK, map_nested
 from pfrl_like.explorer import select_actions
+from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating_readers
@@ -84,7 +86,10 @@ class ActingMixin:
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
         try:
             obs = self.features(batch_obs, self.device)
-            with torch.inference_mode(), evaluating_readers(getattr(self, self.acting_attributes[0])):
+            module = getattr(self, self.acting_attributes[0])
+            learns_moments = self.training or not normalizations_of(module)
+            still = contextlib.nullcontext() if learns_moments else holding_still(module)
+            with torch.inference_mode(), evaluating_readers(module), still:
                 action = self.select_actions(obs, action_mask, active)
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
@@ -136,15 +141,18 @@ class ActingMixin:
     def probe(self, observation_space: Any) -> Any:
         """What the network gives for one observation of the space, None if the space is of no known kind.
 
+        Neither the network nor `phi` keeps anything of it.
+
         Raises:
             ValueError: If the observation does not fit the network.
         """
         if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
             return None
         module = getattr(self, self.acting_attributes[0])
-        obs = self.features([copy.deepcopy(observation_space).sample()], self.device)
+        features, space = copy.deepcopy((self.features, observation_space))
+        obs = features([space.sample()], self.device)
         try:
-            with torch.no_grad(), evaluating_readers(module):
+            with torch.no_grad(), evaluating_readers(module), holding_still(module):
                 return forward(module, obs)[0]
         except _MISFITS as error:
             if type(error) not in _MISFITS:

@@ -229,7 +229,7 @@ class ActorFactory:
         self,
         acting: Any,
         modules: tuple[str, ...],
-        address: str,
+        address: str | bytes,
         key: bytes,
         weights: tuple[str, Layout],
         counts: tuple[str, Layout],

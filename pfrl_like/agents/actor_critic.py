@@ -120,6 +120,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The critics' step, and the policy's if it is its turn."""
+        if batch.action.dtype == torch.float64:  # as NumPy's functions give random actions
+            batch = batch.replace(action=batch.action.float())
         with_policy = (self.optim_t + 1) % self.policy_update_delay == 0
         if self._compiled is None:
             td_error, stats = self.improve(batch, self._descend, with_policy)

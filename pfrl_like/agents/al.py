@@ -1,5 +1,6 @@
 """Advantage Learning (Bellemare et al. 2016, arXiv:1512.04860)."""
 
+import numbers
 from typing import Any
 
 from torch import Tensor
@@ -38,6 +39,6 @@ def checked_alpha(alpha: float) -> float:
     Raises:
         ValueError: If it is not in [0, 1).
     """
-    if not 0 <= alpha < 1:
+    if not (isinstance(alpha, numbers.Real) and 0 <= alpha < 1):
         raise ValueError(f"alpha is {alpha!r}, expected a number from 0 to below 1")
     return alpha

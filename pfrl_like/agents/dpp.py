@@ -1,6 +1,7 @@
 """Dynamic Policy Programming (Azar et al. 2012, arXiv:1004.2027)."""
 
 import math
+import numbers
 from abc import abstractmethod
 from typing import Any
 
@@ -50,9 +51,9 @@ class DPP(AbstractDPP):
     value_type = DiscreteActionValue
 
     def __init__(self, *args: Any, eta: float = 1.0, **kwargs: Any) -> None:
-        if not 0 < eta < math.inf:
+        if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
             raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
-        self.eta = eta
+        self.eta: float = eta
         super().__init__(*args, **kwargs)
 
     def state_value(self, value: Any) -> Tensor:

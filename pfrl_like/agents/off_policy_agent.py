@@ -128,6 +128,10 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
+        if compile and self.learn is not None and type(self).improve is OffPolicyAgent.improve:
+            raise ValueError(
+                f"compile is True, but {type(self).__name__} defines learn(batch) and not improve(batch, step)"
+            )
         self._compiled = CompiledStep(self.improve, optimizers, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -133,15 +134,25 @@ class Poller:
             return False, f"{type(error).__name__}: {error}"
 
 
-def listen(n_actors: int) -> tuple[socket.socket, str, Callable[[], Any]]:
-    """A socket in a folder of its own, its address, and what removes the folder, at the latest at exit."""
-    folder = tempfile.mkdtemp(prefix="pl_")
-    address = os.path.join(folder, "actors")
+def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]]:
+    """A socket, its address, and what removes the address, at the latest at exit.
+
+    On Linux the address is a name that ends with the process, however it ends; elsewhere a file in a folder of its own.
+    """
     server = socket.socket(socket.AF_UNIX)
-    remove = weakref.finalize(server, _remove_folder, folder, os.getpid())
-    server.bind(address)
+    if sys.platform == "linux":
+        server.bind(b"")  # the kernel finds a free name
+        remove: Callable[[], Any] = _nothing_to_remove
+    else:
+        folder = tempfile.mkdtemp(prefix="pl_")
+        remove = weakref.finalize(server, _remove_folder, folder, os.getpid())
+        server.bind(os.path.join(folder, "actors"))
     server.listen(n_actors)
-    return server, address, remove
+    return server, server.getsockname(), remove
+
+
+def _nothing_to_remove() -> None:
+    """The address is in no file system."""
 
 
 def _remove_folder(folder: str, owner: int) -> None:

@@ -35,12 +35,17 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
             raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
     _check_recurrence(agent, modules)
     learning = {id(param) for module in modules.values() for param in module.parameters()}
+    way_out = f"make it of {' or '.join(f'{module}.parameters()' for module in modules)}"
     for name, optimizer in optimizers.items():
-        if learning.isdisjoint(id(param) for group in optimizer.param_groups for param in group["params"]):
-            raise ValueError(
-                f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: make it of "
-                f"{' or '.join(f'{module}.parameters()' for module in modules)}"
-            )
+        held = [id(param) for group in optimizer.param_groups for param in group["params"]]
+        if learning.isdisjoint(held):
+            raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {way_out}")
+        if strangers := len(set(held) - learning):
+            agent.logger.warning(
+                "%s holds %d tensors that belong to none of %s, and which nothing here trains; %s, after layers are "
+                "replaced, as to_factorized_noisy does",
+                name, strangers, ", ".join(modules), way_out,
+            )  # fmt: skip
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
@@ -75,10 +80,11 @@ def check_arguments(agent: Any) -> None:
     check_counts(least=0, burn_in=agent.burn_in)
     check_counts(optional=True, episodic_update_len=agent.episodic_update_len)
     interval = None if agent.moves_its_targets else agent.target_update_interval
-    real_numbers = ["gamma", "replay_start_size", "soft_update_tau"]
-    for name in real_numbers if agent.moves_its_targets else [*real_numbers, "target_update_interval"]:
-        if not isinstance(getattr(agent, name), numbers.Real):
-            raise TypeError(f"{name} is {getattr(agent, name)!r}, expected a number")
+    optional = {"max_grad_norm"} | ({"target_update_interval"} if agent.moves_its_targets else set())
+    for name in ("gamma", "replay_start_size", "target_update_interval", "soft_update_tau", "max_grad_norm"):
+        value = getattr(agent, name)
+        if not isinstance(value, numbers.Real) and (value is not None or name not in optional):
+            raise TypeError(f"{name} is {value!r}, expected a number")
     start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
     needs = [
         ("gamma", 0 <= agent.gamma <= 1, "a number from 0 to 1"),
@@ -93,6 +99,7 @@ def check_arguments(agent: Any) -> None:
         ("max_grad_norm", agent.max_grad_norm is None or agent.max_grad_norm > 0, "a positive number or None"),
         ("num_steps", agent.num_steps == 1 or agent.recurrent,
          "1, or more with recurrent=True; otherwise the replay buffer has num_steps"),
+        ("burn_in", agent.burn_in == 0 or agent.recurrent, "0, or more with recurrent=True"),
     ]  # fmt: skip
     for name, holds, expected in needs:
         if not holds:

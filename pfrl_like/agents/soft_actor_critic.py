@@ -22,6 +22,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.contexts import evaluating_readers, ignores_training
 from pfrl_like.utils.fixed import Fixed
+from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 @ignores_training
@@ -294,7 +295,8 @@ class SoftActorCritic(OffPolicyActorCritic):
         if distribution is None:
             return
         try:
-            rsample_with_log_prob(distribution)
+            with isolated_rng():
+                rsample_with_log_prob(distribution)
         except (RuntimeError, NotImplementedError) as error:
             name = type(self).__name__
             raise TypeError(f"{name} needs a policy with densities, but {error}") from error

@@ -43,7 +43,7 @@ class ArrayLeaf:
         rows: Whose rows.
         shape: Shape of one value.
         dtype: Its dtype.
-        strict: Refuse arrays of another dtype, even where a cast would be harmless.
+        strict: Refuse arrays of another dtype that cannot be cast without loss.
 
     Attributes:
         data: The values.
@@ -76,14 +76,19 @@ class ArrayLeaf:
         if array is not None and array.shape == shape:
             if array.dtype == self.dtype:
                 return array
-            # Python numbers and lists have no dtype of their own; whoever passes arrays of observations has chosen one.
+            # Python numbers and lists have no dtype of their own; whoever passes arrays of observations has chosen one,
+            # which is cast only where nothing can be lost.
             plain = not isinstance(value, np.ndarray | np.generic) and not _holds_arrays(value)
-            if (plain or not self.strict) and np.can_cast(array.dtype, self.dtype, "same_kind"):
+            casting: Any = "same_kind" if plain or not self.strict else "safe"
+            if np.can_cast(array.dtype, self.dtype, casting):
                 cast = array.astype(self.dtype)
                 if self.dtype.kind not in "iu" or bool((cast == array).all()):
                     return cast
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
-        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step")
+        hint = ""
+        if self.strict and array is not None and array.shape == shape:
+            hint = "; an environment's reset and step have to give the same dtype: cast in it, or wrap it"
+        raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
 
     def put(self, row: int, value: NDArray[Any], like: int) -> None:
         """Store a checked value; `like` is the row of the value before it in its episode (0: there is none)."""

@@ -33,9 +33,10 @@ class DiagonalGaussian(IndependentVector[Normal]):
             if scale.numel() == 1:
                 scale = scale.reshape(1).expand(shape[-1:])
             else:
-                loc, scale = torch.broadcast_tensors(loc, scale)  # type: ignore[no-untyped-call]
+                both: tuple[Tensor, Tensor] = torch.broadcast_tensors(loc, scale)  # type: ignore[no-untyped-call]
+                loc, scale = both
         super().__init__(loc)
-        self.scale: Tensor = scale
+        self.scale = scale
         self._log_scale = log_scale
 
     @property

@@ -2,6 +2,7 @@
 
 import logging
 import time
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,7 +92,8 @@ class AsyncWorkers:
     def _note_exception(self) -> None:
         error = getattr(self.exception_event, "error", None)
         text = "set exception_event" if error is None else f"raised {type(error).__name__}: {error}"
-        self._failures.setdefault("learner", Failure(text))
+        lines = "" if error is None else "".join(traceback.format_exception(error))
+        self._failures.setdefault("learner", Failure(text, lines))
 
     def _fail(self) -> None:
         """Let the other processes end, and tell what they said meanwhile."""

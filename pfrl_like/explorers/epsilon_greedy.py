@@ -66,7 +66,9 @@ class EpsilonGreedy(RandomExplorer):
         if len(explores):
             actions = np.array(greedy_actions)
             for i in explores:
-                actions[i] = self._random_action(action_value, i)
+                action = self._random_action(action_value, i)
+                _check_random_action(action, actions)
+                actions[i] = action
         if self.logger.isEnabledFor(logging.DEBUG):
             self.logger.debug("t:%s a:%s non-greedy:%s", t, actions, explores)
         return actions
@@ -82,6 +84,16 @@ class EpsilonGreedy(RandomExplorer):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(epsilon={self.epsilon})"
+
+
+def _check_random_action(action: Any, actions: NDArray[Any]) -> None:
+    """Refuse what cannot stand in the place of a greedy action."""
+    kind = np.min_scalar_type(action)
+    if np.shape(action) != actions.shape[1:] or not np.can_cast(kind, actions.dtype, "same_kind"):
+        raise ValueError(
+            f"random_action_func gave {action!r:.80}, expected one action of shape {actions.shape[1:]}, "
+            f"{actions.dtype}, like the greedy one: for a vector environment that is single_action_space.sample"
+        )
 
 
 class ConstantEpsilonGreedy(EpsilonGreedy):

@@ -152,14 +152,13 @@ def retrace(
 def _linear_recurrence(x: Tensor, factor: Tensor) -> Tensor:
     """y_t = x_t + factor_t * y_{t+1}, with 0 after the last row, all rows at once.
 
-    In round k, y_t is the sum of the first 2**k terms and factor_t the product of their factors, so that T rows take
-    log2(T) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903).
+    After round k, x_t is the sum of the first 2**k terms of y_t and factor_t the product of as many factors, so that T
+    rows take log2(T) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903). Rows that have all their terms drop out.
     """
-    step = 1
+    factor, step = factor[:-1], 1
     while step < len(x):
-        rest = torch.zeros_like(x[:step])
-        x = torch.addcmul(x, factor, torch.cat([x[step:], rest]))
-        factor = factor * torch.cat([factor[step:], rest])
+        x = torch.cat([torch.addcmul(x[:-step], factor, x[step:]), x[-step:]])
+        factor = factor[:-step] * factor[step:]
         step *= 2
     return x
 

@@ -1,5 +1,7 @@
 """Normalisation by the mean and variance of what has been seen."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ class EmpiricalNormalization(nn.Module):
     """Shifts and scales values to mean 0 and variance 1, as measured on all values so far.
 
     The moments of batches are merged exactly (Chan et al. 1983, doi:10.1080/00031305.1983.10483115, eq. 2.1). They are
-    learnt in training and in evaluation mode alike, unless `update=False` is said.
+    learnt in training and in evaluation mode alike, unless `update=False` is said or within `holding_still`, as agents
+    do while they are evaluated.
 
     Args:
         shape: Shape of a value without the batch axis, an integer for vectors.
@@ -59,6 +62,7 @@ class EmpiricalNormalization(nn.Module):
         self.eps = eps
         self.until = until
         self.clip_threshold = clip_threshold
+        self._holds_still = False  # an attribute from the start, so that compiled regions look at it
         moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
         self.register_buffer("_mean", moment)
         self.register_buffer("_var", torch.ones_like(moment))
@@ -102,7 +106,7 @@ class EmpiricalNormalization(nn.Module):
         Raises:
             ValueError: If the values have another shape.
         """
-        if update:
+        if update and not self._holds_still:
             self.experience(x)
         else:
             self._check(x)
@@ -123,3 +127,29 @@ class EmpiricalNormalization(nn.Module):
         axis = self.batch_axis
         if x.shape[:axis] + x.shape[axis + 1 :] != self.shape or x.ndim != len(self.shape) + 1:
             raise ValueError(f"x has shape {tuple(x.shape)}, expected {self.shape} with the batch at axis {axis}")
+
+
+@contextlib.contextmanager
+def holding_still(module: nn.Module) -> Iterator[nn.Module]:
+    """Within it no `EmpiricalNormalization` of a module learns from what it normalises."""
+    parts = normalizations_of(module)
+    before = [part._holds_still for part in parts]
+    for part in parts:
+        part._holds_still = True
+    try:
+        yield module
+    finally:
+        for part, held_still in zip(parts, before, strict=True):
+            part._holds_still = held_still
+
+
+def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
+    """The parts of a module that are one, found once for each module."""
+    found = vars(module).get(_NORMALIZATIONS)
+    if found is None:
+        found = tuple(part for part in module.modules() if isinstance(part, EmpiricalNormalization))
+        vars(module)[_NORMALIZATIONS] = found
+    return found
+
+
+_NORMALIZATIONS = "_pfrl_like_normalizations"

@@ -11,8 +11,8 @@ def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
     """Replace every `torch.nn.Linear` inside a module, at any depth and in place, by a `FactorizedNoisyLinear`.
 
     Do this before the optimiser is made, which would otherwise hold the parameters of the layers replaced. A layer
-    that stands in several places is replaced by one; layers that are noisy already stay. The noise stays on in
-    evaluation, as in PFRL.
+    that stands in several places is replaced by one; layers that are noisy already stay, and so do those of an
+    `nn.MultiheadAttention`, which it does not call. The noise stays on in evaluation, as in PFRL.
 
     Args:
         module: Whose layers are replaced.
@@ -27,7 +27,7 @@ def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
     replaced: dict[nn.Module, FactorizedNoisyLinear] = {}
     for part in [*module.modules()]:
         for name, child in part._modules.items():
-            if isinstance(child, nn.Linear) and not isinstance(part, FactorizedNoisyLinear):
+            if isinstance(child, nn.Linear) and not isinstance(part, FactorizedNoisyLinear | nn.MultiheadAttention):
                 if child not in replaced:
                     replaced[child] = FactorizedNoisyLinear(child, *args, **kwargs)
                 setattr(part, name, replaced[child])

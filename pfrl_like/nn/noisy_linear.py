@@ -22,13 +22,15 @@ class FactorizedNoisyLinear(nn.Module):
 
     Raises:
         TypeError: If `mu_link` is no linear layer.
-        ValueError: If it does not know its sizes yet.
+        ValueError: If it does not know its sizes yet, or `sigma_scale` is negative.
     """
 
     def __init__(self, mu_link: nn.Linear, sigma_scale: float = 0.4) -> None:
         super().__init__()
         if not isinstance(mu_link, nn.Linear):
             raise TypeError(f"mu_link is a {type(mu_link).__name__}, expected a torch.nn.Linear")
+        if not sigma_scale >= 0:
+            raise ValueError(f"sigma_scale is {sigma_scale!r}, expected a number of at least 0")
         in_size, out_size = int(mu_link.in_features), int(mu_link.out_features)  # a compiler traces NumPy's integers
         if in_size < 1:
             raise ValueError(f"mu_link is {mu_link}, expected at least one input; call a lazy layer once before")

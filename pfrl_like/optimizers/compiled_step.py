@@ -101,8 +101,10 @@ class CompiledStep:
         used: dict[str, _Trained] = {}
 
         def step(name: str, loss: Tensor) -> None:
+            trained = used[name] = self._trained[name]
+            if trained.has_changed():
+                trained.look()
             self._eager[name](loss)
-            used[name] = self._trained[name]
 
         td_error, stats = self.learn(batch, step, *choice)
         for trained in used.values():

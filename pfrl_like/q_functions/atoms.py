@@ -5,6 +5,20 @@ import torch
 from torch import Tensor
 
 
+def check_atoms(z_values: Tensor) -> None:
+    """Refuse returns that are not rising and evenly spaced, [n_atoms], onto which nothing can be projected.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if z_values.ndim != 1 or len(z_values) < 2:
+        raise ValueError(f"z_values has shape {tuple(z_values.shape)}, expected [n_atoms] with at least 2 atoms")
+    even = torch.linspace(float(z_values[0]), float(z_values[-1]), len(z_values), dtype=z_values.dtype)
+    width = float(z_values[-1] - z_values[0])
+    if not width > 0 or not torch.allclose(z_values.cpu(), even, rtol=0.0, atol=1e-3 * width / (len(z_values) - 1)):
+        raise ValueError(f"z_values is {z_values.tolist()!r:.80}, expected numbers that rise by the same step")
+
+
 def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
     """`n_atoms` returns from `v_min` to `v_max`, [n_atoms], float32 (arXiv:1707.06887, section 4.1).
 

@@ -135,9 +135,8 @@ class ImplicitQuantileFCSAQFunction(ImplicitQuantileQFunction):
         **counts: int,
     ) -> None:
         size = n_dim_obs + n_dim_action
-        super().__init__(
-            *_quantile_networks(size, n_hidden_channels, n_hidden_layers, nonlinearity, n_cosines), **counts
-        )
+        psi, phi, f = _quantile_networks(size, n_hidden_channels, n_hidden_layers, nonlinearity, n_cosines)
+        super().__init__(psi, phi, f, **counts)
 
 
 class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):

@@ -13,7 +13,7 @@ from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
-from pfrl_like.q_functions.atoms import evenly_spaced_atoms
+from pfrl_like.q_functions.atoms import check_atoms, evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.direct_call import call, stands_for
 
@@ -88,6 +88,7 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
         self.register_buffer(
             "z_values", torch.as_tensor(z_values, dtype=None if is_float else torch.get_default_dtype())
         )
+        check_atoms(self.z_values)
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
         """The return distributions of B states."""

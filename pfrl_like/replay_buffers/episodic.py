@@ -19,7 +19,7 @@ from pfrl_like.utils.random import RandomSource, sample_n_k
 
 
 class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
-    """The last finished episodes, with at most `capacity` transitions together.
+    """The last finished episodes, with at most `capacity` transitions together; those that run come on top of it.
 
     An episode can be sampled once it has ended; whole episodes leave, the oldest first. Items are transitions.
 

@@ -55,6 +55,8 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         rng: RandomSource = None,
     ) -> None:
         check_uniform_ratio(uniform_ratio)
+        if default_priority_func is not None and not callable(default_priority_func):
+            raise TypeError(f"default_priority_func is {default_priority_func!r}, expected a function, or None")
         EpisodicReplayBuffer.__init__(self, capacity, rng=rng)
         PriorityWeightError.__init__(self, alpha, beta0, betasteps, eps, normalize_by_max, error_min, error_max)
         self.default_priority_func = default_priority_func

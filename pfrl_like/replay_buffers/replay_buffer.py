@@ -1,5 +1,6 @@
 """Experience replay (Lin 1992, doi:10.1007/BF00992699; Mnih et al. 2015, doi:10.1038/nature14236), one- and n-step."""
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,12 +31,14 @@ class ReplayBuffer(SavedBuffer):
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
-        ValueError: If `capacity` or `num_steps` is less than 1 or no number.
+        ValueError: If `capacity` or `num_steps` is less than 1 or no whole number.
     """
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
-        if capacity is not None and not (isinstance(capacity, int | float | np.number) and capacity >= 1):
-            raise ValueError(f"capacity: got {capacity!r}, expected at least 1 transition, or None")
+        if capacity is not None:
+            if not (isinstance(capacity, numbers.Real) and capacity >= 1 and capacity % 1 == 0):
+                raise ValueError(f"capacity: got {capacity!r}, expected a whole number of at least 1, or None")
+            capacity = int(capacity)
         if not (isinstance(num_steps, int | np.integer) and num_steps >= 1):
             raise ValueError(f"num_steps: got {num_steps!r}, expected an integer of at least 1")
         self._capacity = capacity

@@ -15,8 +15,9 @@ from pfrl_like import agents, q_functions
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
-from pfrl_like.nn import MLPBN, RecurrentSequential
+from pfrl_like.nn import MLPBN, ConcatObsAndAction, RecurrentSequential
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
+from pfrl_like.policies import DeterministicHead, SquashedGaussianHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
 DATA = Path(__file__).parents[1] / "data"
@@ -209,3 +210,40 @@ def test_their_learning_goes_on(case: str) -> None:
     agent.update(batch)
     assert before > 100
     assert {int(state["step"]) for state in agent.optimizer.state.values()} == {before + 1}
+
+
+def actor_critic(case: str) -> agents.OffPolicyAgent:
+    """DDPG, TD3 or Soft Actor-Critic, built as the script built PFRL's."""
+
+    def network(n_inputs: int, n_outputs: int) -> list[nn.Module]:
+        return [nn.Linear(n_inputs, 16), nn.ReLU(), nn.Linear(16, n_outputs)]
+
+    last = [SquashedGaussianHead()] if case == "sac" else [nn.Tanh(), DeterministicHead()]
+    policy = nn.Sequential(*network(4, 4 if case == "sac" else 2), *last)
+    n_critics = 1 if case == "ddpg" else 2
+    critics = [nn.Sequential(ConcatObsAndAction(), *network(6, 1)) for _ in range(n_critics)]
+    optimizers = [torch.optim.Adam(part.parameters()) for part in (policy, *critics)]
+    parts = [policy, *critics, *optimizers, ReplayBuffer(100), 0.9]
+    if case == "sac":
+        return agents.SoftActorCritic(*parts, entropy_target=-2.0, **SMALL)
+    return {"ddpg": agents.DDPG, "td3": agents.TD3}[case](*parts, Greedy(), **SMALL)
+
+
+@pytest.mark.parametrize("case", ["ddpg", "td3", "sac"])
+def test_actor_critics_act_value_and_learn_on_as_pfrls_did(case: str) -> None:
+    expected = json.loads((DATA / f"pfrl_0_4_{case}.json").read_text())
+    agent: Any = actor_critic(case)
+    agent.load(DATA / f"pfrl_0_4_{case}")
+    obs, action = torch.tensor(expected["observations"]), torch.tensor(expected["actions"])
+    with agent.eval_mode():
+        actions = agent.batch_act([*obs.numpy()])
+    np.testing.assert_allclose(actions, expected["greedy_actions"], rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        q = agent.critics[0]((obs, action)).flatten()
+    np.testing.assert_allclose(q, expected["q_values"], rtol=1e-5, atol=1e-6)
+    step = agent.gradient_steps[agent._critic_optimizers[0]].optimizer
+    assert {int(state["step"]) for state in step.state.values()} == {30}
+    agent.update(Batch(obs, action, torch.ones(5), obs, torch.full((5,), 0.9)))
+    assert {int(state["step"]) for state in step.state.values()} == {31}
+    if case == "sac":
+        assert agent.temperature == pytest.approx(0.741, abs=0.02)

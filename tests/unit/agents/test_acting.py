@@ -17,6 +17,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.q_functions import DiscreteActionValueHead, FCQuadraticStateQFunction
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import Chain
@@ -451,3 +452,45 @@ def test_a_distributional_q_function_makes_dqn_distributional() -> None:
 def test_a_network_may_be_any_sequential_with_a_head() -> None:
     q_function = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2), DiscreteActionValueHead())
     play_one(make_agent(q_function=q_function), Chain(), 20)
+
+
+class Normalizing(nn.Sequential):
+    """A Q-function whose first layer normalises observations by what it has seen."""
+
+    def __init__(self) -> None:
+        super().__init__(EmpiricalNormalization(5), make_q_function())
+
+
+def moments(q_function: nn.Module) -> list[torch.Tensor]:
+    return [buffer.clone() for buffer in q_function.buffers()]
+
+
+@pytest.mark.parametrize("compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_evaluation_leaves_the_moments_of_a_normalisation_alone(compile: bool) -> None:
+    agent = make_agent(q_function=Normalizing(), compile=compile)
+    for _ in range(3):
+        agent.batch_act(OBS[:7])
+    before = moments(agent.model)
+    with agent.eval_mode():
+        agent.batch_act(100 * OBS[:7])
+    assert before[2] == 21
+    torch.testing.assert_close(moments(agent.model), before, rtol=0, atol=0)
+
+
+def test_a_check_of_spaces_leaves_the_moments_alone_and_phi_as_it_was() -> None:
+    seen = []
+    agent = make_agent(q_function=Normalizing(), phi=Remembering(seen))
+    largest = float(np.finfo(np.float32).max)
+    agent.check_spaces(spaces.Box(-largest, largest, (5,)), spaces.Discrete(2))
+    assert agent.model[0].count == 0 and agent.phi.seen is seen == []
+
+
+class Remembering:
+    """A phi that keeps what it is given."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        self.seen = seen
+
+    def __call__(self, obs: Any) -> Any:
+        self.seen.append(obs)
+        return obs

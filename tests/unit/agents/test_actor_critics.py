@@ -339,6 +339,12 @@ def test_n_steps_are_discounted_and_priorities_written_back(agent: str) -> None:
     assert len({batch.weight.min().item() for batch in seen}) > 3  # the priorities have changed
 
 
+def test_actions_of_double_precision_are_learnt_from() -> None:
+    made = make_agent("DDPG", burnin_action_func=lambda: np.random.uniform(-1, 1, ACTION))
+    play_one(made, ENV, 12)
+    assert made.n_updates == 3
+
+
 def test_returns_within_sequences() -> None:
     made = make_agent("SoftActorCritic", recurrent=True, num_steps=3)
     play_one(made, ENV, 30)

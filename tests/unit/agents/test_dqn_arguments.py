@@ -16,7 +16,8 @@ from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
-from pfrl_like.q_functions import FCStateQFunctionWithDiscreteAction
+from pfrl_like.nn import to_factorized_noisy
+from pfrl_like.q_functions import DiscreteActionValueHead, FCStateQFunctionWithDiscreteAction
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_one, play_several
@@ -540,3 +541,16 @@ def test_arguments_may_be_given_by_position_in_the_order_of_pfrl() -> None:
         q_function, optimizer, buffer, 0.5, explorer, -1, 20, 3, 2, 4, False, halves, "soft", 0.5, 6, "sum", 7, logger,
         batch_states, False, 9.0,
     ]  # fmt: skip
+
+
+def test_an_optimizer_of_parameters_that_are_no_longer_used_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    q_function = nn.Sequential(nn.Conv1d(1, 1, 1), nn.Flatten(), nn.Linear(5, 3), DiscreteActionValueHead())
+    optimizer = torch.optim.Adam(q_function.parameters())
+    to_factorized_noisy(q_function)
+    make_agent(q_function=q_function, optimizer=lambda params, lr=None: optimizer)
+    assert "optimizer holds 2 tensors that belong to none of q_function" in caplog.text
+
+
+def test_burn_in_of_an_agent_that_is_not_recurrent_is_refused() -> None:
+    with pytest.raises(ValueError, match="burn_in is 2, expected 0, or more with recurrent=True"):
+        make_agent(burn_in=2)

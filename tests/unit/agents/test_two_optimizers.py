@@ -189,6 +189,11 @@ def test_actors_act_by_the_policy_of_the_learner() -> None:
     assert not torch.equal(acting, first)
 
 
+def test_what_cannot_be_compiled_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"compile is True, but ActorCritic defines learn\(batch\) and not improve"):
+        make_actor_critic(compile=True)
+
+
 def test_errors_name_the_argument() -> None:
     agent = make_actor_critic()
     with pytest.raises(ValueError, match="obs does not fit policy"):

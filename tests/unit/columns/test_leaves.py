@@ -99,3 +99,13 @@ def test_a_dropped_object_is_let_go():
 def test_saved_arrays_that_do_not_fit_are_refused(arrays):
     with pytest.raises(ValueError, match="data"):
         expect(arrays, "data", (3,), np.float64)
+
+
+def test_a_strict_column_takes_arrays_that_can_be_cast_without_loss():
+    column = leaf((2,), np.float64)
+    np.testing.assert_array_equal(column.check(np.array([1.5, 2], np.float32), "obs"), [1.5, 2.0])
+
+
+def test_a_refused_dtype_comes_with_a_way_out():
+    with pytest.raises(ValueError, match="reset and step have to give the same dtype"):
+        leaf((2,)).check(np.zeros(2), "next_obs")

@@ -170,3 +170,9 @@ def test_values_out_of_range_are_refused(make: Any, message: str) -> None:
 def test_random_action_that_is_no_function_is_refused() -> None:
     with pytest.raises(TypeError, match="random_action_func is 3"):
         ConstantEpsilonGreedy(0.1, 3)
+
+
+@pytest.mark.parametrize("random_action", [1.7, np.array([1]), None, "left"])
+def test_a_random_action_unlike_the_greedy_one_is_refused(random_action: Any) -> None:
+    with pytest.raises(ValueError, match="random_action_func gave"):
+        ConstantEpsilonGreedy(1.0, lambda: random_action).select_actions(0, np.array([0, 0]))

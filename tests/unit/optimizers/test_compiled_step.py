@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from actor_critic_parts import make_agent as make_actor_critic
+from actor_critic_parts import make_batch as make_continuous_batch
 from agent_parts import make_agent, make_batch
 from torch import nn
 from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer, RMSprop
@@ -287,3 +289,25 @@ def test_what_has_changed_since_the_last_update_is_noticed(change: Any) -> None:
     for agent in (eager, compiled):
         change(agent)
     assert_alike(eager, compiled, 4, first_seed=4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("agent", "n_regions"), [("DDPG", 1), ("TD3", 2), ("SoftActorCritic", 1)])
+def test_all_losses_and_the_noise_of_an_actor_critic_are_one_region(agent: str, n_regions: int) -> None:
+    eager, compiled = make_actor_critic(agent), make_actor_critic(agent, compile=True)
+    compiled.load_state_dict(copy.deepcopy(eager.state_dict()))
+    for seed in range(8):
+        results = []
+        for one in (eager, compiled):
+            torch.manual_seed(seed)
+            results.append((*one.update(make_continuous_batch(seed)), torch.rand(1)))  # the stream goes on alike
+        torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+    assert number_of_regions(compiled) == n_regions
+    attributes = (one.state_dict()["attributes"] for one in (compiled, eager))
+    torch.testing.assert_close(*attributes, rtol=1e-3, atol=1e-5)
+    assert compiled.n_policy_updates == eager.n_policy_updates
+    bad = make_continuous_batch(0)
+    with pytest.raises(NonFiniteError, match="the loss is not finite"):
+        compiled.update(bad.replace(reward=bad.reward * torch.nan))
+    again = (one.state_dict()["attributes"] for one in (compiled, eager))
+    torch.testing.assert_close(*again, rtol=1e-3, atol=1e-5)

@@ -192,3 +192,9 @@ def test_q_functions_can_be_copied_and_pickled(q_function: nn.Module) -> None:
 def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         make()
+
+
+@pytest.mark.parametrize("z_values", [[0, 1, 2, 4, 8], [4, 3, 2, 1, 0], [1.0], [0.0, 0.0]])
+def test_atoms_that_do_not_rise_evenly_are_refused(z_values):
+    with pytest.raises(ValueError, match="z_values"):
+        DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Identity(), z_values)
