@@ -27,7 +27,8 @@ from torch import nn
 import pfrl_like
 from pfrl_like import agents, experiments, explorers, policies, q_functions, replay_buffers, utils, wrappers
 from pfrl_like.action_value import DistributionalDiscreteActionValue
-from pfrl_like.nn import RecurrentSequential, to_factorized_noisy
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentSequential, to_factorized_noisy
 from pfrl_like.q_functions.dueling_dqn import dueling
 from pfrl_like.utils.contexts import ignores_training
 
@@ -101,6 +102,9 @@ class Task:
     agents: tuple[str, ...]
 
 
+#: Agents that learn from their own last steps alone.
+ON_POLICY = ("PPO", "A2C", "TRPO", "REINFORCE")
+
 VARIANTS = (
     *("DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN", "QRDQN", "IQN", "DoubleIQN", "FQF"),
     *("AL", "PAL", "DoublePAL", "DPP", "Rainbow"),
@@ -108,6 +112,9 @@ VARIANTS = (
 
 TASKS = {
     "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, VARIANTS),
+    "cartpole-100k": Task(lambda: gymnasium.make("CartPole-v1"), 100_000, 475.0, 5, ("PPO", "TRPO")),
+    "cartpole-300k": Task(lambda: gymnasium.make("CartPole-v1"), 300_000, 475.0, 5, ("A2C", "REINFORCE")),
+    "pendulum-100k": Task(lambda: gymnasium.make("Pendulum-v1"), 100_000, -200.0, 5, ("PPO", "TRPO")),
     "cartpole-po": Task(lambda: HideVelocities(gymnasium.make("CartPole-v1")), 100_000, 450.0, 5, ("DQN",)),
     "acrobot": Task(lambda: gymnasium.make("Acrobot-v1"), 100_000, -85.0, 5, ("DQN",)),
     "mountaincar": Task(lambda: gymnasium.make("MountainCar-v0"), 120_000, -110.0, 5, ("DQN",)),
@@ -213,6 +220,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
             "max_grad_norm": 10.0,
         },
     },
+    # `n_envs` environments are stepped together.
+    "cartpole-100k": {"hidden": 64, "lr": 1e-3, "agent": {"entropy_coef": 0.0}},
+    "cartpole-300k": {"hidden": 64, "lr": 1e-3, "agent": {}},
+    "pendulum-100k": {"hidden": 64, "lr": 1e-3, "normalize": True, "agent": {"gamma": 0.9, "entropy_coef": 0.0}},
     # The network of arXiv:1903.03176; Adam and an update every fourth frame as in arXiv:2011.14826.
     "minatar-breakout": {
         "hidden": 128,
@@ -264,6 +275,39 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "TQC"): {"n_quantiles": 25, **_SAC},
     ("cartpole", "AL"): {"agent": {"alpha": 0.5}},
     ("cartpole", "PAL"): {"agent": {"alpha": 0.5}},
+    ("cartpole-100k", "PPO"): {
+        "n_envs": 8,
+        "agent": {
+            "update_interval": 256,
+            "minibatch_size": 256,
+            "epochs": 20,
+            "gamma": 0.98,
+            "lambd": 0.8,
+            "entropy_coef": 0.0,
+            "max_grad_norm": 0.5,
+        },
+    },
+    ("cartpole-100k", "TRPO"): {
+        "n_envs": 2,
+        "agent": {
+            "update_interval": 1_024,
+            "vf_epochs": 20,
+            "vf_batch_size": 512,
+            "lambd": 0.98,
+            "conjugate_gradient_damping": 1e-3,
+        },
+    },
+    ("cartpole-300k", "A2C"): {
+        "n_envs": 8,
+        "agent": {"gamma": 0.99, "num_processes": 8, "update_steps": 8, "entropy_coeff": 0.0, "max_grad_norm": 0.5},
+    },
+    # A whole episode may be one that was cut off: the time limit is part of this task.
+    ("cartpole-300k", "REINFORCE"): {"agent": {"batchsize": 5, "learn_from_truncated": True}},
+    ("pendulum-100k", "PPO"): {"n_envs": 4, "agent": {"update_interval": 2_048, "max_grad_norm": 0.5}},
+    ("pendulum-100k", "TRPO"): {
+        "n_envs": 2,
+        "agent": {"update_interval": 2_048, "vf_epochs": 15, "vf_batch_size": 128},
+    },
     # Preferences of lost actions sink with every move of the target. Few moves, long returns and no old transitions
     # keep the gaps small enough to be learnt.
     ("cartpole", "DPP"): {
@@ -386,6 +430,47 @@ def make_agent(task: str, name: str, env: gymnasium.Env) -> Any:
     )
 
 
+def orthogonal(n_inputs: int, n_outputs: int, gain: float) -> nn.Linear:
+    """A layer as on-policy agents like it at first (arXiv:2005.12729, section 3)."""
+    layer = nn.Linear(n_inputs, n_outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def make_on_policy_agent(task: str, name: str, env: gymnasium.Env) -> Any:
+    """The parts of one run of an agent of `ON_POLICY`."""
+    settings = settings_of(task, name)
+    (size,), hidden, continuous = env.observation_space.shape, settings["hidden"], hasattr(env.action_space, "high")
+    n_actions = env.action_space.shape[0] if continuous else int(env.action_space.n)
+    head = (
+        policies.GaussianHeadWithStateIndependentCovariance(n_actions, "diagonal", lambda x: torch.exp(2 * x))
+        if continuous
+        else policies.SoftmaxCategoricalHead()
+    )
+
+    def body(n_outputs: int, gain: float) -> list[nn.Module]:
+        inner = [orthogonal(size, hidden, 2**0.5), nn.Tanh(), orthogonal(hidden, hidden, 2**0.5), nn.Tanh()]
+        return [*inner, orthogonal(hidden, n_outputs, gain)]
+
+    policy, vf = nn.Sequential(*body(n_actions, 0.01), head), nn.Sequential(*body(1, 1.0))
+    options = {"act_deterministically": True, **settings["agent"]}
+    if settings.get("normalize"):
+        options["obs_normalizer"] = EmpiricalNormalization(size, clip_threshold=5)
+    if name == "TRPO":
+        return agents.TRPO(policy, vf, torch.optim.Adam(vf.parameters(), settings["lr"]), **options)
+    model = policy if name == "REINFORCE" else Branched(policy, vf)
+    return getattr(agents, name)(model, torch.optim.Adam(model.parameters(), settings["lr"]), **options)
+
+
+def make_several(task: str, n_envs: int, seed: int) -> SerialVectorEnv:
+    """Environments that are stepped together."""
+    several = [TASKS[task].make_env() for _ in range(n_envs)]
+    for i, env in enumerate(several):
+        env.reset(seed=1_000 * seed + i)
+    return SerialVectorEnv(several)
+
+
 def run(job: tuple[str, str, int]) -> dict[str, Any]:
     """Train one agent with one seed and score what came of it."""
     task, name, seed = job
@@ -394,7 +479,7 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     env = TASKS[task].make_env()
     env.reset(seed=seed)
     env.action_space.seed(seed)
-    agent = make_agent(task, name, env)
+    agent = (make_on_policy_agent if name in ON_POLICY else make_agent)(task, name, env)
     optimizers = [part for part in vars(agent).values() if isinstance(part, torch.optim.Optimizer)]
 
     def set_lr(env: Any, agent: Any, value: float) -> None:
@@ -416,7 +501,11 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
         env = wrappers.ScaleReward(env, settings["reward_scale"])
         hooks.append(experiments.LinearInterpolationHook(steps, settings["end_epsilon"], 0.0, set_epsilon))
     with tempfile.TemporaryDirectory() as outdir:
-        experiments.train_agent(agent, env, steps, outdir, step_hooks=hooks)
+        if "n_envs" in settings:
+            several = make_several(task, settings["n_envs"], seed)
+            experiments.train_agent_batch(agent, several, steps, outdir, step_hooks=hooks)
+        else:
+            experiments.train_agent(agent, env, steps, outdir, step_hooks=hooks)
     seconds = time.perf_counter() - start
     returns = greedy_returns(agent, TASKS[task].make_env())
     return {

@@ -13,6 +13,7 @@ from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
 from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
+from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
@@ -34,9 +35,10 @@ def a2c_loss(
     """
     distribution, value = policy_and_value(model, batch)
     advantage, returns = batch.required("advantage", "returns")
-    actor_loss = -weighted_mean(distribution.log_prob(batch.action) * advantage, batch.weight)
+    log_prob, entropies = log_prob_and_entropy(distribution, batch.action)
+    actor_loss = -weighted_mean(log_prob * advantage, batch.weight)
     value_loss = weighted_mean((returns - value).square(), batch.weight)
-    entropy = weighted_mean(distribution.entropy(), batch.weight)
+    entropy = weighted_mean(entropies, batch.weight)
     loss = pi_loss_coef * actor_loss + v_loss_coef * value_loss - entropy_coeff * entropy
     stats = {"actor_loss": actor_loss, "value": value.mean(), "entropy": entropy}
     return loss, {name: number.detach() for name, number in stats.items()}

@@ -13,8 +13,9 @@ from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
 from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
+from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.policy_gradient import clipped_surrogate, explained_variance, standardized
+from pfrl_like.functions.policy_gradient import clipped_surrogate, estimated_kl, explained_variance, standardized
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
@@ -40,12 +41,15 @@ def ppo_loss(
         entropy_coef: Weight of the entropy.
 
     Returns:
-        The scalar loss, and detached: "policy_loss", "value_loss" and "kl", an estimate of the divergence of the new
-        policy from the one that acted, mean of ratio - 1 - log ratio (http://joschu.net/blog/kl-approx.html).
+        The scalar loss, and detached: "policy_loss", "value_loss" and "log_ratio", the logarithms of the ratios, [N].
     """
     distribution, value = policy_and_value(model, batch)
     old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
-    log_ratio = distribution.log_prob(batch.action) - old_log_prob
+    if entropy_coef:
+        log_prob, entropy = log_prob_and_entropy(distribution, batch.action)
+    else:
+        log_prob, entropy = distribution.log_prob(batch.action), None
+    log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     policy_loss = -weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
     value_error = (value - returns).square()
@@ -54,11 +58,10 @@ def ppo_loss(
         value_error = torch.maximum(value_error, (near - returns).square())
     value_loss = weighted_mean(value_error, batch.weight)
     loss = policy_loss + value_func_coef * value_loss
-    if entropy_coef:
-        loss = loss - entropy_coef * weighted_mean(distribution.entropy(), batch.weight)
-    with torch.no_grad():
-        kl = (ratio - 1 - log_ratio).mean()
-    return loss, {"policy_loss": policy_loss.detach(), "value_loss": value_loss.detach(), "kl": kl}
+    if entropy is not None:
+        loss = loss - entropy_coef * weighted_mean(entropy, batch.weight)
+    stats = {"policy_loss": policy_loss, "value_loss": value_loss, "log_ratio": log_ratio}
+    return loss, {name: number.detach() for name, number in stats.items()}
 
 
 class PPO(OnPolicyAgent):
@@ -168,7 +171,7 @@ class PPO(OnPolicyAgent):
         episodes = self.normalized_anew(episodes, steps)
         losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
         for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
-            kl = []
+            log_ratios = []
             for batch in minibatches:
                 loss, stats = ppo_loss(
                     self.model, batch, clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf,
@@ -176,10 +179,10 @@ class PPO(OnPolicyAgent):
                 )  # fmt: skip
                 self.gradient_steps["optimizer"](loss)
                 self.n_updates += 1
-                kl.append(stats.pop("kl"))
+                log_ratios.append(stats.pop("log_ratio"))
                 for name, each in stats.items():
                     losses[name].append(each)
-            if self.target_kl is not None and kl and torch.stack(kl).mean() > self.target_kl:
+            if self.target_kl is not None and log_ratios and estimated_kl(torch.cat(log_ratios)) > self.target_kl:
                 break
         self.explained_variance = float(explained_variance(value, returns))
         return advantage, {name: torch.stack(values) for name, values in losses.items()}

@@ -18,6 +18,17 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tens
     return torch.minimum(ratio * advantage, ratio.clamp(1 - clip_eps, 1 + clip_eps) * advantage)
 
 
+def estimated_kl(log_ratio: Tensor) -> Tensor:
+    """Divergence of a policy from the one that acted, from samples: the mean of r - 1 - log r, a scalar.
+
+    It is unbiased and never negative (Schulman 2020, joschu.net/blog/kl-approx.html).
+
+    Args:
+        log_ratio: log r, how much larger the log-probabilities of the actions are under the policy, [N].
+    """
+    return (log_ratio.exp() - 1 - log_ratio).mean()
+
+
 def standardized(advantage: Tensor) -> Tensor:
     """The same numbers with mean 0 and standard deviation (of the population) 1; 1e-8 is added to what divides."""
     std, mean = torch.std_mean(advantage, correction=0)

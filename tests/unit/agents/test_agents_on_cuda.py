@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from agent_parts import AGENTS, COMBINATIONS, make_agent
+from on_policy_parts import ON_POLICY, make_on_policy
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
@@ -38,6 +39,12 @@ def devices(nested: Any) -> set[str]:
 @pytest.mark.parametrize(("agent", "buffer", "recurrent"), COMBINATIONS)
 def test_agent_keeps_the_contracts(agent: str, buffer: str, recurrent: bool) -> None:
     check_agent(functools.partial(make_agent, agent, buffer, recurrent, gpu=0))
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("kind", ON_POLICY)
+def test_on_policy_agent_keeps_the_contracts(kind: str, recurrent: bool) -> None:
+    check_agent(functools.partial(make_on_policy, kind, recurrent, gpu=0))
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step(
 # Saving
 
 
-@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("recurrent", [pytest.param(False, marks=pytest.mark.slow), True])
 @EVERY
 def test_an_agent_saved_in_mid_rollout_goes_on_as_if_it_had_not_been(kind: str, recurrent: bool, tmp_path: Any) -> None:
     set_random_seed(1)
@@ -381,10 +381,10 @@ def test_several_choices_at_once_are_learnt(tmp_path: Any) -> None:
     set_random_seed(0)
     policy = nn.Sequential(nn.Linear(5, 5), MultiCategoricalHead([2, 3]))
     model = Branched(policy, nn.Linear(5, 1))
-    agent = PPO(model, torch.optim.Adam(model.parameters(), 0.05), update_interval=32, minibatch_size=16, epochs=4)
+    agent = PPO(model, torch.optim.Adam(model.parameters(), 0.1), update_interval=32, minibatch_size=32, epochs=4)
     agent.act_deterministically = True
     vector = gymnasium.vector.SyncVectorEnv([Choices] * 4)
-    train_agent_batch(agent, vector, 640, str(tmp_path))
+    train_agent_batch(agent, vector, 320, str(tmp_path))
     with agent.eval_mode():
         assert agent.act(one_hot(0)).tolist() == [1, 2]
 

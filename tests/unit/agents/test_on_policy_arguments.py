@@ -181,7 +181,7 @@ def test_an_entropy_bonus_keeps_policies_open(kind: str, name: str) -> None:
         policy, vf = make_nets()
         with torch.no_grad():
             policy[2].bias[0] = 2.0
-        trained(kind, 40, nets=(policy, vf), **{name: weight})
+        trained(kind, 20, nets=(policy, vf), **{name: weight})
         entropies.append(policy(torch.eye(5)).entropy().mean().item())
     assert entropies[0] < entropies[1]
 
