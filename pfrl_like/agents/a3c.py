@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfrl_like.agents.async_actor_critic import AsyncActorCritic, check_numbers
+from pfrl_like.agents.async_actor_critic import AsyncActorCritic
+from pfrl_like.agents.on_policy_arguments import check_numbers_in
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.functions.losses import half_square
@@ -120,7 +121,7 @@ class A3C(AsyncActorCritic):
         self.use_average_reward = use_average_reward
         self.average_reward_tau = average_reward_tau
         self.average_reward = 0.0
-        check_numbers(self, average_reward_tau=(0, 1))
+        check_numbers_in(self, average_reward_tau=(0, 1))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`a3c_loss` of the model that acts, scaled as the arguments say."""

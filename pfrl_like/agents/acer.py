@@ -12,7 +12,8 @@ from torch.distributions import Categorical
 from pfrl_like.agents.acer_heads import ACERContinuousActionHead as ACERContinuousActionHead
 from pfrl_like.agents.acer_heads import ACERDiscreteActionHead as ACERDiscreteActionHead
 from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
-from pfrl_like.agents.async_actor_critic import AsyncActorCritic, check_numbers
+from pfrl_like.agents.async_actor_critic import AsyncActorCritic
+from pfrl_like.agents.on_policy_arguments import check_numbers_in
 from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked, parameters_of, with_parameters
@@ -129,7 +130,9 @@ class ACER(AsyncActorCritic):
         self.normalize_loss_by_steps = normalize_loss_by_steps
         self.use_Q_opc = use_Q_opc
         check_counts(least=0, n_times_replay=n_times_replay, replay_start_size=replay_start_size)
-        check_numbers(self, trust_region_alpha=(0, 1), truncation_threshold=(0, None))
+        check_numbers_in(self, trust_region_alpha=(0, 1))
+        if truncation_threshold is not None:
+            check_numbers_in(self, truncation_threshold=(0, None))
         self.shared_average_model = frozen_copy(model)
         self._last_distribution: Any = None
 

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import logging
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +13,9 @@ from torch import Tensor
 from pfrl_like.agent import AsyncAgent, AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import has_mask
 from pfrl_like.agents.memory import RecurrentMemory
+from pfrl_like.agents.on_policy_arguments import check_numbers_in, check_parts
 from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.agents.policy_spaces import check_policy_fits
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.gradient_step import GradientStep
@@ -27,12 +28,9 @@ from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import (
     forward,
     get_recurrent_state_at,
-    is_recurrent,
     max_over_sequences,
     sequence_outputs,
 )
-
-_CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
 
 
 @dataclasses.dataclass
@@ -83,9 +81,10 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     _gradient_step: GradientStep | None = None
     _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
 
-    phi: Any = Fixed(_CHOSEN_ONCE)
-    batch_states: Any = Fixed(_CHOSEN_ONCE)
-    recurrent: Any = Fixed(_CHOSEN_ONCE)
+    phi: Any = Fixed()
+    batch_states: Any = Fixed()
+    recurrent: Any = Fixed()
+    obs_normalizer: None = None
 
     def __init__(
         self,
@@ -111,9 +110,13 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         self.logger = logger or logging.getLogger(__name__)
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
-        check_parts(self, model, optimizer)
+        check_parts(self, {"model": model}, {"optimizer": optimizer})
         check_counts(t_max=t_max)
-        check_numbers(self, gamma=(0, 1), max_grad_norm=(0, None))
+        devices = {param.device.type for param in model.parameters()} - {"cpu"}
+        if devices:
+            raise ValueError(
+                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move it there"
+            )
         self._shared_model = model
         self.optimizer = optimizer
         self.model = copy.deepcopy(model)
@@ -124,7 +127,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         for name, decay in decays.items():
             setattr(self, f"average_{name}", 0.0)
             setattr(self, f"average_{name}_decay", decay)
-            check_numbers(self, **{f"average_{name}_decay": (0, 1)})
+            check_numbers_in(self, **{f"average_{name}_decay": (0, 1)})
         self._rollouts: dict[int, Rollout] = {}
 
     # How an algorithm differs
@@ -179,6 +182,17 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         return super()._value(obs, active)[0]
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment whose actions the policy cannot choose, or whose observations do not fit the model.
+
+        Raises:
+            TypeError: If actions are of another kind.
+            ValueError: If their number differs, or observations do not fit.
+        """
+        outputs = self.probe(observation_space)
+        if outputs is not None and action_space is not None:
+            check_policy_fits(outputs[0], action_space, self.acting_argument)
 
     # Observing
 
@@ -395,49 +409,3 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
 #: What is made anew where an agent arrives.
 _OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
-
-
-def check_parts(agent: Any, model: Any, optimizer: Any) -> None:
-    """Refuse a model, an optimiser, `phi` or `batch_states` that is none, and those that do not fit together."""
-    parts = [
-        ("model", model, isinstance(model, torch.nn.Module), "a torch.nn.Module"),
-        ("optimizer", optimizer, isinstance(optimizer, torch.optim.Optimizer), "a torch.optim.Optimizer"),
-        ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
-        ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
-    ]
-    for name, part, fits, expected in parts:
-        if not fits:
-            raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
-    kind = type(model).__name__
-    if agent.recurrent and not is_recurrent(model):
-        raise TypeError(
-            f"recurrent is True, but model is a {kind}, which keeps no recurrent state: compose it with "
-            "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
-        )
-    if not agent.recurrent and is_recurrent(model):
-        raise TypeError(f"model is a {kind}, which keeps a recurrent state, but recurrent is False: say True")
-    held = {id(param) for group in optimizer.param_groups for param in group["params"]}
-    if held.isdisjoint(map(id, model.parameters())):
-        raise ValueError("optimizer holds no parameter of model, so nothing would learn: make it of model.parameters()")
-    devices = {param.device.type for param in model.parameters()} - {"cpu"}
-    if devices:
-        raise ValueError(f"model is on {devices.pop()}, but {type(agent).__name__} computes on the CPU: move it there")
-
-
-def check_numbers(agent: Any, **bounds: tuple[float, float | None]) -> None:
-    """Refuse attributes that are no numbers within bounds; one without an upper bound may be None.
-
-    Args:
-        agent: The agent.
-        **bounds: Least and largest number of each attribute; without a largest one the least itself is excluded.
-    """
-    for name, (least, most) in bounds.items():
-        value: Any = getattr(agent, name)
-        if value is None and most is None:
-            continue
-        if type(value) is bool or not isinstance(value, numbers.Real):
-            raise TypeError(f"{name} is {value!r:.80}, expected a number")
-        number = float(value)
-        if not (least <= number <= most if most is not None else number > least):
-            expected = f"from {least} to {most}" if most is not None else f"above {least}, or None"
-            raise ValueError(f"{name} is {value!r}, expected a number {expected}")

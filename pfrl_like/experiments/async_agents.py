@@ -24,7 +24,7 @@ class SharedAgent:
         """Save the agent with what the processes have learnt up to now, at the step that they have come to."""
         getattr(self.agent, "sync_parameters", lambda: None)()
         if hasattr(self.agent, "t"):
-            self.agent.t = self.source.counters.totals[0]
+            self.agent.t = self.source.counters.steps_begun
         self.agent.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:

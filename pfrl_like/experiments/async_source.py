@@ -57,7 +57,7 @@ class AsyncWorkers:
             self._reason = self._reason or "stop_event was set"
             self.stop()
         clock.between_episodes = False
-        clock.t = self.counters.totals[0]
+        clock.t = self.counters.steps_begun
         if self.workers.running:
             clock.t = max(min(clock.t, clock.steps - 1), clock.previous_t)  # the last step has still to be worked on
         elif clock.t < clock.steps:

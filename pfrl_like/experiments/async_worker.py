@@ -31,6 +31,11 @@ class Counters:
     totals: Any
     stop: Any
 
+    @property
+    def steps_begun(self) -> int:
+        """The first of `totals`, read without its lock, which a process that was killed may have kept."""
+        return int(self.totals.get_obj()[0])
+
 
 @dataclass(frozen=True)
 class Job:

@@ -175,7 +175,7 @@ def test_running_means_decay_as_told() -> None:
         ({"n_times_replay": -1}, ValueError, "n_times_replay"),
         ({"replay_start_size": 0.5}, TypeError, "replay_start_size"),
         ({"trust_region_alpha": 2}, ValueError, "trust_region_alpha"),
-        ({"truncation_threshold": 0}, ValueError, "truncation_threshold"),
+        ({"truncation_threshold": -1}, ValueError, "truncation_threshold"),
         ({"average_kl_decay": -1}, ValueError, "average_kl_decay"),
         ({"unknown": 1}, TypeError, "unknown"),
     ],

@@ -306,7 +306,7 @@ def test_process_idx_is_what_it_was_given() -> None:
         ({"t_max": 0}, ValueError, "t_max"),
         ({"gamma": 1.5}, ValueError, "gamma is 1.5"),
         ({"gamma": "x"}, TypeError, "gamma"),
-        ({"max_grad_norm": 0}, ValueError, "max_grad_norm"),
+        ({"max_grad_norm": -1}, ValueError, "max_grad_norm"),
         ({"average_value_decay": 2}, ValueError, "average_value_decay"),
         ({"average_reward_tau": -1}, ValueError, "average_reward_tau"),
         ({"phi": 3}, TypeError, "phi"),

@@ -211,7 +211,7 @@ def test_a_script_whose_process_fails_ends_with_its_traceback_and_leaves_nobody(
     outdir = tmp_path / "out"
     tests = str(Path(__file__).parents[2])
     script.write_text(textwrap.dedent(SCRIPT).format(tests=tests, outdir=str(outdir), method=method, how=how))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1
     assert told in done.stderr
     assert "process 1" in done.stderr

@@ -77,7 +77,7 @@ def test_the_shared_rmsprop_of_pfrl_has_its_state_from_the_beginning() -> None:
 def test_gradients_of_copies_move_the_parameters(name: str, max_grad_norm: float | None) -> None:
     plain, model, copy = make_model(), make_model(), make_model()
     copies = dict(zip(model.parameters(), copy.parameters(), strict=True))
-    step = GradientStep(OPTIMIZERS[name](model), max_grad_norm, copies)
+    step = GradientStep(OPTIMIZERS[name](model), max_grad_norm, copies=copies)
 
     def step_and_follow(loss: torch.Tensor) -> None:
         step(loss)
