@@ -176,7 +176,7 @@ def run(
         scores = experiments.eval_performance(eval_env, agent, None, args.n_best_episodes)
         (Path(outdir) / "bestscores.json").write_text(json.dumps(scores, default=float))  # as PFRL's trainers
         show(scores)
-    print(f"Results are in {outdir}; evaluate the agent with --demo --load {saved}")
+    print(f"Results are in {outdir}; evaluate the agent with the same flags and --demo --load {saved}")
 
 
 def show(scores: dict[str, float]) -> None:

@@ -83,7 +83,7 @@ def run(
         progress=True,
     )
     saved = Path(outdir) / f"{args.steps}_finish"
-    print(f"Results are in {outdir}; evaluate the agent with --demo --load {saved}")
+    print(f"Results are in {outdir}; evaluate the agent with the same flags and --demo --load {saved}")
 
 
 def set_learning_rate(env: Any, agent: Any, value: float) -> None:

@@ -89,7 +89,7 @@ def main() -> None:
     try:
         from minatar.gym import register_envs
     except ImportError as error:
-        raise SystemExit('this example needs the package minatar: pip install "minatar>=1.0.15"') from error
+        raise SystemExit('this example needs MinAtar: install the extra "minatar", or "minatar>=1.0.15"') from error
     register_envs()
     logging.basicConfig(level=args.log_level)
     torch.set_num_threads(1)  # networks this small are slower on several threads
@@ -153,7 +153,7 @@ def main() -> None:
         progress=True,
     )
     saved = Path(outdir) / f"{args.steps}_finish"
-    print(f"Results are in {outdir}; evaluate the agent with --demo --load {saved}")
+    print(f"Results are in {outdir}; evaluate the agent with the same flags and --demo --load {saved}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any
     try:
         import ale_py
     except ImportError as error:
-        raise ImportError('make_atari needs the package ale-py: pip install "ale-py>=0.12"') from error
+        raise ImportError(
+            'make_atari needs the package ale-py: install the extra "atari", or "ale-py>=0.12"'
+        ) from error
     import gymnasium
 
     gymnasium.register_envs(ale_py)

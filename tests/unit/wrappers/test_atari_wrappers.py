@@ -511,7 +511,7 @@ def test_what_is_no_atari_game_is_refused():
 
 def test_absent_emulator_is_named_with_its_package(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ale_py", None)
-    with pytest.raises(ImportError, match=r"ale-py: pip install \"ale-py"):
+    with pytest.raises(ImportError, match=r"ale-py: install the extra \"atari\""):
         make_atari("PongNoFrameskip-v4")
 
 
