@@ -358,8 +358,10 @@ OF_EXEMPLARS = [(1, "every", mode, 2) for mode in MODES]
 def cases() -> list[Any]:
     chosen = []
     for name in (*DISCRETE, *CONTINUOUS):
-        quick = EXEMPLARY + (OF_EXEMPLARS if name in ("DQN", "SoftActorCritic") else [])
-        chosen += [pytest.param(name, *form, marks=[] if form in quick else pytest.mark.slow) for form in FORMS]
+        exemplar = name in ("DQN", "SoftActorCritic")
+        quick = EXEMPLARY + (OF_EXEMPLARS if exemplar else [])
+        forms = [form for form in FORMS if exemplar or form[-1] != 2]
+        chosen += [pytest.param(name, *form, marks=[] if form in quick else pytest.mark.slow) for form in forms]
     return chosen
 
 

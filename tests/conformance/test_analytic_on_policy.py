@@ -223,8 +223,10 @@ OF_EXEMPLARS = [("every", mode, 2) for mode in MODES]
 def cases() -> list[Any]:
     chosen = []
     for name in CHECKS:
-        quick = EXEMPLARY + (OF_EXEMPLARS if name in ("PPO", "A3C") else [])
-        chosen += [pytest.param(name, *form, marks=[] if form in quick else pytest.mark.slow) for form in FORMS]
+        exemplar = name in ("PPO", "A3C")
+        quick = EXEMPLARY + (OF_EXEMPLARS if exemplar else [])
+        forms = [form for form in FORMS if exemplar or form[-1] != 2]
+        chosen += [pytest.param(name, *form, marks=[] if form in quick else pytest.mark.slow) for form in forms]
     return chosen
 
 
