@@ -1,0 +1,70 @@
+"""Tasks of continuous actions for agents with a policy and critics that learn from replay."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+from pfrl_like import agents, explorers, policies, q_functions, replay_buffers
+from score_tasks.task import Task
+
+
+def pendulum() -> gymnasium.Env:
+    """Pendulum with actions in [-1, 1]."""
+    return gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1))
+
+
+TASKS = {
+    "pendulum": Task(pendulum, 20_000, -170.0, 5, ("SoftActorCritic", "TD3", "DDPG", "TQC")),
+}
+
+#: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
+SETTINGS: dict[str, dict[str, Any]] = {
+    # Two hidden layers; before learning begins actions are drawn uniformly, later on with noise on the policy's.
+    "pendulum": {
+        "hidden": 64,
+        "lr": 1e-3,
+        "gamma": 0.98,
+        "capacity": 20_000,
+        "noise": 0.1,
+        "agent": {"replay_start_size": 1_000, "minibatch_size": 128},
+    },
+}
+
+_SAC = {"agent": {"entropy_target": -1.0, "temperature_optimizer_lr": 1e-3, "soft_update_tau": 0.01}}
+
+#: What single agents have in place of that, or beside it.
+OWN: dict[tuple[str, str], dict[str, Any]] = {
+    ("pendulum", "SoftActorCritic"): _SAC,
+    ("pendulum", "TD3"): {"agent": {"soft_update_tau": 0.01}},
+    ("pendulum", "DDPG"): {
+        "agent": {"target_update_interval": 1, "target_update_method": "soft", "soft_update_tau": 0.01}
+    },
+    ("pendulum", "TQC"): {"n_quantiles": 25, **_SAC},
+}
+
+
+def make_agent(task: str, name: str, env: gymnasium.Env, settings: dict[str, Any]) -> Any:
+    """The parts of one run, as a user would put them together."""
+    (n_obs,), (n_actions,), hidden = env.observation_space.shape, env.action_space.shape, settings["hidden"]
+    soft = name in ("SoftActorCritic", "TQC")
+    head = policies.SquashedGaussianHead() if soft else nn.Sequential(nn.Tanh(), policies.DeterministicHead())
+    policy = nn.Sequential(
+        *[nn.Linear(n_obs, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU()],
+        *[nn.Linear(hidden, 2 * n_actions if soft else n_actions), head],
+    )
+    critics = [
+        q_functions.QuantileFCSAQFunction(n_obs, n_actions, settings["n_quantiles"], hidden, 2)
+        if name == "TQC"
+        else q_functions.FCSAQFunction(n_obs, n_actions, hidden, 2)
+        for _ in range(1 if name == "DDPG" else 2)
+    ]
+    optimizers = [torch.optim.Adam(part.parameters(), lr=settings["lr"]) for part in (policy, *critics)]
+    buffer = replay_buffers.ReplayBuffer(settings["capacity"])
+    explorer = {} if soft else {"explorer": explorers.AdditiveGaussian(settings["noise"], low=-1.0, high=1.0)}
+    return getattr(agents, name)(
+        policy, *critics, *optimizers, buffer, settings["gamma"], burnin_action_func=env.action_space.sample,
+        **explorer, **settings["agent"],
+    )  # fmt: skip

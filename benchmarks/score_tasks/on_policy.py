@@ -1,0 +1,93 @@
+"""Tasks for agents that learn from their own last steps alone."""
+
+from typing import Any
+
+import gymnasium
+import torch
+from torch import nn
+
+from pfrl_like import agents, policies
+from pfrl_like.nn import Branched, EmpiricalNormalization
+from score_tasks.task import Task
+
+TASKS = {
+    "cartpole-100k": Task(lambda: gymnasium.make("CartPole-v1"), 100_000, 475.0, 5, ("PPO", "TRPO")),
+    "cartpole-300k": Task(lambda: gymnasium.make("CartPole-v1"), 300_000, 475.0, 5, ("A2C", "REINFORCE")),
+    "pendulum-100k": Task(lambda: gymnasium.make("Pendulum-v1"), 100_000, -200.0, 5, ("PPO", "TRPO")),
+}
+
+#: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "cartpole-100k": {"hidden": 64, "lr": 1e-3, "agent": {"entropy_coef": 0.0}},
+    "cartpole-300k": {"hidden": 64, "lr": 1e-3, "agent": {}},
+    "pendulum-100k": {"hidden": 64, "lr": 1e-3, "normalize": True, "agent": {"gamma": 0.9, "entropy_coef": 0.0}},
+}
+
+#: What single agents have in place of that, or beside it; `n_envs` are stepped together.
+OWN: dict[tuple[str, str], dict[str, Any]] = {
+    ("cartpole-100k", "PPO"): {
+        "n_envs": 8,
+        "agent": {
+            "update_interval": 256,
+            "minibatch_size": 256,
+            "epochs": 20,
+            "gamma": 0.98,
+            "lambd": 0.8,
+            "entropy_coef": 0.0,
+            "max_grad_norm": 0.5,
+        },
+    },
+    ("cartpole-100k", "TRPO"): {
+        "n_envs": 2,
+        "agent": {
+            "update_interval": 1_024,
+            "vf_epochs": 20,
+            "vf_batch_size": 512,
+            "lambd": 0.98,
+            "conjugate_gradient_damping": 1e-3,
+        },
+    },
+    ("cartpole-300k", "A2C"): {
+        "n_envs": 8,
+        "agent": {"gamma": 0.99, "num_processes": 8, "update_steps": 8, "entropy_coeff": 0.0, "max_grad_norm": 0.5},
+    },
+    # A whole episode may be one that was cut off: the time limit is part of this task.
+    ("cartpole-300k", "REINFORCE"): {"agent": {"batchsize": 5, "learn_from_truncated": True}},
+    ("pendulum-100k", "PPO"): {"n_envs": 4, "agent": {"update_interval": 2_048, "max_grad_norm": 0.5}},
+    ("pendulum-100k", "TRPO"): {
+        "n_envs": 2,
+        "agent": {"update_interval": 2_048, "vf_epochs": 15, "vf_batch_size": 128},
+    },
+}
+
+
+def orthogonal(n_inputs: int, n_outputs: int, gain: float) -> nn.Linear:
+    """A layer as on-policy agents like it at first (arXiv:2005.12729, section 3)."""
+    layer = nn.Linear(n_inputs, n_outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def make_agent(task: str, name: str, env: gymnasium.Env, settings: dict[str, Any]) -> Any:
+    """The parts of one run, as a user would put them together."""
+    (size,), hidden, continuous = env.observation_space.shape, settings["hidden"], hasattr(env.action_space, "high")
+    n_actions = env.action_space.shape[0] if continuous else int(env.action_space.n)
+    head = (
+        policies.GaussianHeadWithStateIndependentCovariance(n_actions, "diagonal", lambda x: torch.exp(2 * x))
+        if continuous
+        else policies.SoftmaxCategoricalHead()
+    )
+
+    def body(n_outputs: int, gain: float) -> list[nn.Module]:
+        inner = [orthogonal(size, hidden, 2**0.5), nn.Tanh(), orthogonal(hidden, hidden, 2**0.5), nn.Tanh()]
+        return [*inner, orthogonal(hidden, n_outputs, gain)]
+
+    policy, vf = nn.Sequential(*body(n_actions, 0.01), head), nn.Sequential(*body(1, 1.0))
+    options = {"act_deterministically": True, **settings["agent"]}
+    if settings.get("normalize"):
+        options["obs_normalizer"] = EmpiricalNormalization(size, clip_threshold=5)
+    if name == "TRPO":
+        return agents.TRPO(policy, vf, torch.optim.Adam(vf.parameters(), settings["lr"]), **options)
+    model = policy if name == "REINFORCE" else Branched(policy, vf)
+    return getattr(agents, name)(model, torch.optim.Adam(model.parameters(), settings["lr"]), **options)
