@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, explorers, policies, q_functions, replay_buffers
+from pfrl_like import agents, explorers, policies, q_functions, replay_buffers, wrappers
 from score_tasks.task import Task
 
 
@@ -16,8 +16,27 @@ def pendulum() -> gymnasium.Env:
     return gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1))
 
 
+def mujoco(name: str) -> gymnasium.Env:
+    """A task of MuJoCo (extra `mujoco`), whose observations are float64."""
+    return wrappers.CastObservationToFloat32(gymnasium.make(name))
+
+
 TASKS = {
     "pendulum": Task(pendulum, 20_000, -170.0, 5, ("SoftActorCritic", "TD3", "DDPG", "TQC")),
+    "lunarlander-continuous": Task(
+        lambda: gymnasium.make("LunarLanderContinuous-v3"), 200_000, 180.0, 2, ("SoftActorCritic",)
+    ),
+    "halfcheetah": Task(lambda: mujoco("HalfCheetah-v5"), 100_000, 4_800.0, 3, ("TD3", "SoftActorCritic")),
+    "hopper": Task(lambda: mujoco("Hopper-v5"), 200_000, 1_800.0, 2, ("TD3",)),
+}
+
+_MUJOCO: dict[str, Any] = {
+    "hidden": 256,
+    "lr": 1e-3,
+    "gamma": 0.99,
+    "capacity": 200_000,
+    "noise": 0.1,
+    "agent": {"replay_start_size": 5_000, "minibatch_size": 256},
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
@@ -31,6 +50,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "noise": 0.1,
         "agent": {"replay_start_size": 1_000, "minibatch_size": 128},
     },
+    "lunarlander-continuous": {
+        "hidden": 256,
+        "lr": 7e-4,
+        "gamma": 0.99,
+        "capacity": 200_000,
+        "agent": {"replay_start_size": 5_000, "minibatch_size": 256},
+    },
+    "halfcheetah": _MUJOCO,
+    "hopper": _MUJOCO,
 }
 
 _SAC = {"agent": {"entropy_target": -1.0, "temperature_optimizer_lr": 1e-3, "soft_update_tau": 0.01}}
@@ -43,6 +71,10 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
         "agent": {"target_update_interval": 1, "target_update_method": "soft", "soft_update_tau": 0.01}
     },
     ("pendulum", "TQC"): {"n_quantiles": 25, **_SAC},
+    ("lunarlander-continuous", "SoftActorCritic"): {
+        "agent": {"entropy_target": -2.0, "temperature_optimizer_lr": 7e-4, "soft_update_tau": 0.01}
+    },
+    ("halfcheetah", "SoftActorCritic"): {"agent": {"entropy_target": -6.0, "temperature_optimizer_lr": 1e-3}},
 }
 
 
