@@ -20,7 +20,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.copy_param import copy_param
 from pfrl_like.utils.direct_call import call
@@ -218,7 +218,10 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
         Raises:
             RuntimeError: In training, if no action was asked for before.
+            ValueError: If the arguments have different lengths.
         """
+        if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
+            raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
         if self.training:
             if self.batch_last_obs is None:
                 raise RuntimeError("observe was called in training before act")

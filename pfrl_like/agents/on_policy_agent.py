@@ -33,8 +33,6 @@ from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import one_step_forward, sequence_outputs
 
-_CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
-
 
 class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMixin, BatchAgent):
     """Base of agents that learn from their own last steps alone.
@@ -62,10 +60,10 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
     value_record: Window
 
     #: What other parts of the agent were built with.
-    phi: Any = Fixed(_CHOSEN_ONCE)
-    batch_states: Any = Fixed(_CHOSEN_ONCE)
-    recurrent: Any = Fixed(_CHOSEN_ONCE)
-    max_grad_norm: Any = Fixed(_CHOSEN_ONCE)
+    phi: Any = Fixed()
+    batch_states: Any = Fixed()
+    recurrent: Any = Fixed()
+    max_grad_norm: Any = Fixed()
 
     def __init__(
         self,

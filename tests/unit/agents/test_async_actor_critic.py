@@ -148,6 +148,14 @@ def test_a_refused_update_changes_nothing() -> None:
     assert not torch.equal(parameters(agent), before)
 
 
+@pytest.mark.parametrize("make", [make_a3c, make_acer])
+def test_observations_of_unequal_lengths_are_refused(make: Any) -> None:
+    agent, obs = make(), np.zeros((2, OBS), np.float32)
+    agent.batch_act(obs)
+    with pytest.raises(ValueError, match="reward 1"):
+        agent.batch_observe(obs, [0.0], [False, False], [False, False])
+
+
 def test_several_sequences_are_refused() -> None:
     rows: Any = dict.fromkeys(("obs", "action", "reward", "next_obs", "discount"), torch.zeros(4))
     with pytest.raises(ValueError, match="2 sequences"):
