@@ -11,10 +11,11 @@ from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.critics import distribution_of, loss_of_value
 from pfrl_like.agents.dqn import value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, map_nested
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.recurrent import is_recurrent, one_step_forward
 from pfrl_like.utils.spaces import space_kind
 
 
@@ -35,7 +36,7 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
     """
     distribution = distribution_of(policy, batch, next=True)
     probs, log_probs = probabilities(distribution)
-    q = torch.stack([q_values(value_of(critic, batch, next=True)) for critic in target_critics]).amin(0)
+    q = torch.stack([q_values(value_of_state(critic, batch, next=True)) for critic in target_critics]).amin(0)
     mean: Tensor = torch.linalg.vecdot(probs, q - temperature * log_probs)
     return mean
 
@@ -57,9 +58,23 @@ def discrete_sac_policy_loss(
     """
     probs, log_probs = probabilities(distribution_of(policy, batch))
     with torch.no_grad():
-        q = torch.stack([q_values(value_of(critic, batch)) for critic in critics]).amin(0)
+        q = torch.stack([q_values(value_of_state(critic, batch)) for critic in critics]).amin(0)
     loss = torch.linalg.vecdot(probs, temperature * log_probs - q)
     return weighted_mean(loss, batch.weight, accumulator), -torch.linalg.vecdot(probs, log_probs).detach()
+
+
+def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
+    """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory begins with the sequence.
+
+    The states that the batch brings along are those of the policy.
+    """
+    after_first = None
+    if next and batch.lengths is not None and is_recurrent(critic):
+        count = len(batch.lengths)
+        with torch.no_grad():
+            first_obs = map_nested(lambda leaf: leaf[:count], batch.obs)
+            _, after_first = one_step_forward(critic, first_obs, None)
+    return value_of(critic, batch.replace(recurrent_state=None, next_recurrent_state=after_first), next=next)
 
 
 def q_values(value: Any) -> Tensor:
@@ -92,7 +107,7 @@ class DiscreteSAC(SoftActorCritic):
         with torch.no_grad(), evaluating_readers(self.policy):
             mean = discrete_sac_next_value(self.policy, self.target_critics, batch, self._temperature())
         next_value = DiscreteActionValue(mean.unsqueeze(1))
-        values = [value_of(critic, batch) for critic in self.critics]
+        values = [value_of_state(critic, batch) for critic in self.critics]
         return [
             loss_of_value(value, batch, next_value, batch.reward, batch.action, **self.loss_options) for value in values
         ]

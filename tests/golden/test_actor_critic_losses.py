@@ -16,6 +16,7 @@ from pfrl_like.action_value import (
 )
 from pfrl_like.agents.critics import critic_loss, value_of
 from pfrl_like.agents.ddpg import ddpg_next_value, ddpg_policy_loss, square
+from pfrl_like.agents.discrete_sac import value_of_state
 from pfrl_like.agents.soft_actor_critic import sac_policy_loss, soft_next_value, soft_reward, temperature_loss
 from pfrl_like.agents.td3 import default_target_policy_smoothing_func, td3_next_value
 from pfrl_like.batch import Batch
@@ -23,6 +24,7 @@ from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.functions.losses import half_square
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import DeterministicHead
+from pfrl_like.q_functions import DiscreteActionValueHead
 
 
 class Linear(nn.Module):
@@ -201,6 +203,24 @@ def test_a_recurrent_critic_remembers_the_actions_that_were_taken() -> None:
     assert after.q_values.flatten().tolist() == pytest.approx([h(0.8, first), h(0.5, h(0.2, first))])
     jumped = value_of(critic, batch.replace(next_row=torch.tensor([1, 1])), column(0.6, 0.2), next=True)
     assert jumped.q_values.flatten().tolist() == pytest.approx([h(0.9, h(0.2, first)), h(0.5, h(0.2, first))])
+
+
+def test_a_recurrent_critic_of_discrete_actions_begins_where_the_sequence_does() -> None:
+    rnn = nn.RNN(1, 1, bias=False)
+    critic = RecurrentSequential(rnn, DiscreteActionValueHead())
+    with torch.no_grad():
+        rnn.weight_ih_l0[:] = rnn.weight_hh_l0[:] = 1.0
+    of_the_policy = torch.full((1, 1, 7), 5.0)  # which fits no critic
+    batch = Batch(
+        obs=column(0.1, 0.2), action=torch.tensor([0, 0]), reward=torch.zeros(2), next_obs=column(0.2, 0.3),
+        discount=torch.ones(2), lengths=torch.tensor([2]), recurrent_state=of_the_policy,
+        next_recurrent_state=of_the_policy,
+    )  # fmt: skip
+    first = math.tanh(0.1)
+    second = math.tanh(0.2 + first)
+    third = math.tanh(0.3 + second)
+    assert value_of_state(critic, batch).q_values.flatten().tolist() == pytest.approx([first, second])
+    assert value_of_state(critic, batch, next=True).q_values.flatten().tolist() == pytest.approx([second, third])
 
 
 class Sum(nn.Module):
