@@ -46,6 +46,8 @@ COMPARISONS = (
     Comparison("td3-compiled", "pfrl", 1.8, "TD3 on HalfCheetah, compile=True, steps/s"),
     Comparison("ppo", "pfrl", 2.2, "PPO on 8 HalfCheetahs, rollout 2048, 10 epochs of minibatches of 64, steps/s"),
     Comparison("ppo", "stable_baselines3", 1.7, "PPO on 8 HalfCheetahs, the same, steps/s"),
+    Comparison("ppo-compiled", "pfrl", 2.2, "PPO on 8 HalfCheetahs, compile=True, steps/s"),
+    Comparison("ppo-compiled", "stable_baselines3", 1.7, "PPO on 8 HalfCheetahs, compile=True, steps/s"),
     Comparison("a3c", "pfrl", 1.5, "A3C on CartPole, 2 processes, steps/s"),
 )
 FRAME_BYTES = 7_300

@@ -108,7 +108,7 @@ def watched_envs(seconds: float) -> tuple[StopWatch, list[Any]]:
     return watch, [watch, *(gymnasium.make(ENV) for _ in range(ENVS - 1))]
 
 
-def ppo(library: Any, seconds: float) -> dict[str, float]:
+def ppo(library: Any, seconds: float, **options: Any) -> dict[str, float]:
     watch, envs = watched_envs(seconds)
     n_obs, n_actions = sizes(watch)
     gaussian = library.policies.GaussianHeadWithStateIndependentCovariance(
@@ -119,7 +119,7 @@ def ppo(library: Any, seconds: float) -> dict[str, float]:
     agent = library.agents.PPO(
         model, adam(model), phi=cast, update_interval=ROLLOUT, minibatch_size=64, epochs=10, gamma=0.99, lambd=0.95,
         clip_eps=0.2, clip_eps_vf=None, entropy_coef=0.0, value_func_coef=0.5, max_grad_norm=0.5,
-        standardize_advantages=True,
+        standardize_advantages=True, **options,
     )  # fmt: skip
     if library.__name__ == "pfrl":
         envs = [FourValues(env) for env in envs]
@@ -187,6 +187,7 @@ CASES: dict[str, Case] = {
     "td3": td3,
     "td3-compiled": lambda library, seconds: td3(library, seconds, compile=True),
     "ppo": ppo,
+    "ppo-compiled": lambda library, seconds: ppo(library, seconds, compile=True),
     "a3c": a3c,
 }
 SB3_CASES: dict[str, Case] = {"sac": sb3_sac, "ppo": sb3_ppo}

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.minibatches import shuffled
@@ -17,6 +18,7 @@ from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.policy_gradient import clipped_surrogate, estimated_kl, explained_variance, standardized
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
+from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
@@ -52,10 +54,10 @@ def ppo_loss(
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     policy_loss = -weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
-    value_error = (value - returns).square()
+    value_error = mse_loss(value, returns, reduction="none")
     if clip_eps_vf is not None:
         near = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
-        value_error = torch.maximum(value_error, (near - returns).square())
+        value_error = torch.maximum(value_error, mse_loss(near, returns, reduction="none"))
     value_loss = weighted_mean(value_error, batch.weight)
     loss = policy_loss + value_func_coef * value_loss
     if entropy is not None:
@@ -96,6 +98,8 @@ class PPO(OnPolicyAgent):
         device: Device as text or `torch.device`, instead of `gpu`.
         target_kl: End an update with the first epoch whose minibatches differ from the policy that acted by more than
             this on average, in nats; None for never.
+        compile: Compile what is done with a minibatch, as in `DQN`; not recurrent. Other coefficients and bounds than
+            at first compile again.
         logger: Told of updates that were refused.
 
     Raises:
@@ -138,6 +142,7 @@ class PPO(OnPolicyAgent):
         *,
         device: torch.device | str | None = None,
         target_kl: float | None = None,
+        compile: bool = False,
         logger: logging.Logger | None = None,
     ) -> None:
         self.model, self.optimizer = model, optimizer
@@ -161,6 +166,9 @@ class PPO(OnPolicyAgent):
             act_deterministically=act_deterministically, max_grad_norm=max_grad_norm, obs_normalizer=obs_normalizer,
             logger=logger or logging.getLogger(__name__),
         )  # fmt: skip
+        if compile and recurrent:
+            raise ValueError("compile is True, which recurrent agents do not support: leave it out")
+        self._compiled = CompiledStep(self.improve, {"optimizer": optimizer}, max_grad_norm) if compile else None
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Some epochs of minibatches of `ppo_loss`."""
@@ -173,19 +181,27 @@ class PPO(OnPolicyAgent):
         for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             log_ratios = []
             for batch in minibatches:
-                loss, stats = ppo_loss(
-                    self.model, batch, clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf,
-                    value_func_coef=self.value_func_coef, entropy_coef=self.entropy_coef,
-                )  # fmt: skip
-                self.gradient_steps["optimizer"](loss)
+                log_ratio, stats = self._compiled(batch) if self._compiled else self.improve(batch, self._step)
                 self.n_updates += 1
-                log_ratios.append(stats.pop("log_ratio"))
-                for name, each in stats.items():
-                    losses[name].append(each)
+                log_ratios.append(log_ratio)
+                for name, values in losses.items():
+                    values.append(stats[name])
             if self.target_kl is not None and log_ratios and estimated_kl(torch.cat(log_ratios)) > self.target_kl:
                 break
         self.explained_variance = float(explained_variance(value, returns))
         return advantage, {name: torch.stack(values) for name, values in losses.items()}
+
+    def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """The descent on a minibatch; gives the logarithms of the ratios, [N], and the losses."""
+        loss, stats = ppo_loss(
+            self.model, batch, clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf,
+            value_func_coef=self.value_func_coef, entropy_coef=self.entropy_coef,
+        )  # fmt: skip
+        step("optimizer", loss)
+        return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}
+
+    def _step(self, name: str, loss: Tensor) -> None:
+        self.gradient_steps[name](loss)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the windows, NaN before the first value; minibatches learnt from; what values explain.

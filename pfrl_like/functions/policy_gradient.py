@@ -15,7 +15,11 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tens
     Returns:
         [N].
     """
-    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip_eps, 1 + clip_eps) * advantage)
+    gain = ratio * advantage
+    with torch.no_grad():  # where the clipped one is the lesser, it does not depend on the ratio
+        clipped = ratio.clamp(1 - clip_eps, 1 + clip_eps) * advantage
+        is_less = clipped < gain
+    return torch.where(is_less, clipped, gain)
 
 
 def estimated_kl(log_ratio: Tensor) -> Tensor:

@@ -124,7 +124,7 @@ class CompiledStep:
                 with torch.no_grad():
                     so_far.append(_descend(rows[name], loss, grads, max_norm, so_far))
 
-            td_error, stats = learn(Batch(**dict(zip(names, tensors, strict=True))), step, *choice)
+            td_error, stats = learn(Batch(**{**_ABSENT, **dict(zip(names, tensors, strict=True))}), step, *choice)
             return td_error, stats, so_far[-1]
 
         own = [holder for trained in used for holder in trained.holders()]
@@ -237,4 +237,6 @@ def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
 
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Batch) if field.name not in HOST_FIELDS)
+#: Fields that a batch cannot be made without, even where it has none.
+_ABSENT = {field.name: None for field in dataclasses.fields(Batch) if field.default is dataclasses.MISSING}
 _ALL_FIELDS = operator.attrgetter(*_FIELDS)

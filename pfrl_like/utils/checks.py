@@ -160,6 +160,10 @@ def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bou
         check_action(space, actions.min(), name)
         check_action(space, actions.max(), name)
         return
+    if type(actions) is np.ndarray and actions.dtype != object and not bounds and space_kind(space) == "box":
+        _check_array(space, actions[0], f"{name}[0]")
+        check_finite(name, actions)
+        return
     for index, action in enumerate(actions):
         check_action(space, action, f"{name}[{index}]", bounds=bounds)
 

@@ -16,6 +16,7 @@ import pfrl_like.agents.a2c
 import pfrl_like.agents.ppo
 import pfrl_like.agents.trpo
 from pfrl_like.agents import PPO
+from pfrl_like.envs.abc import ABC
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.testing import Chain
@@ -443,3 +444,29 @@ def test_an_optimiser_of_other_parameters_is_refused() -> None:
         PPO(model, torch.optim.Adam(nn.Linear(1, 1).parameters()))
     with pytest.raises(TypeError, match="optimizer is None"):
         PPO(model, None)  # type: ignore[arg-type]
+
+
+# How they learn
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("continuous", [False, True])
+def test_ppo_compiles_what_it_does_with_a_minibatch(continuous: bool) -> None:
+    env = ABC(size=2, discrete=not continuous, partially_observable=False)
+
+    def values_after(**options: Any) -> torch.Tensor:
+        set_random_seed(0)
+        size = env.observation_space.shape[0]
+        n_actions = 2 if continuous else env.action_space.n
+        nets = make_nets(obs_size=size, n_actions=n_actions, continuous=continuous)
+        agent = make_on_policy("PPO", nets=nets, max_grad_norm=0.5, clip_eps_vf=0.2, **options)
+        play_one(agent, env, 50)
+        assert agent.n_updates == 25
+        return values_of(agent.model)
+
+    assert torch.allclose(values_after(), values_after(compile=True), atol=1e-5)
+
+
+def test_ppo_does_not_compile_sequences() -> None:
+    with pytest.raises(ValueError, match="compile is True, which recurrent"):
+        make_on_policy("PPO", recurrent=True, compile=True)

@@ -307,7 +307,8 @@ def test_all_losses_and_the_noise_of_an_actor_critic_are_one_region(agent: str, 
     torch.testing.assert_close(*attributes, rtol=1e-3, atol=1e-5)
     assert compiled.n_policy_updates == eager.n_policy_updates
     bad = make_continuous_batch(0)
-    with pytest.raises(NonFiniteError, match="the loss is not finite"):
-        compiled.update(bad.replace(reward=bad.reward * torch.nan))
+    for one in (compiled, eager):  # a target that was due has moved in both
+        with pytest.raises(NonFiniteError, match="loss is "):
+            one.update(bad.replace(reward=bad.reward * torch.nan))
     again = (one.state_dict()["attributes"] for one in (compiled, eager))
     torch.testing.assert_close(*again, rtol=1e-3, atol=1e-5)
