@@ -15,6 +15,8 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.denormals import flushes_denormals
+from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt
+from pfrl_like.optimizers.shared_state import SharedRMSpropEpsInsideSqrt
 
 #: On a GPU the kernel itself skips a bad update; the host looks this seldom, so that it never waits.
 CHECK_INTERVAL = 100
@@ -149,7 +151,7 @@ class GradientStep:
 
     def _fused_kernel(self) -> Kernel | None:
         optimizer = self.optimizer
-        make = {Adam: _adam_kernel, AdamW: _adam_kernel, SGD: _sgd_kernel}.get(type(optimizer))
+        make = _KERNELS.get(type(optimizer))
         if make is None or not _is_plain(optimizer) or len({param.device for param in self.params}) > 1:
             return None
         group_kernels = []
@@ -261,3 +263,26 @@ def _sgd_kernel(
         optimizer._opt_called = True  # type: ignore[attr-defined]
 
     return kernel
+
+
+def _rmsprop_kernel(
+    optimizer: RMSpropEpsInsideSqrt, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None
+) -> Kernel | None:
+    """What RMSprop with epsilon inside the root does, past the wrappers of `Optimizer.step`."""
+    if found_inf is not None or not all(optimizer.state.get(param) for param in params):
+        return None
+
+    def kernel(grads: list[Tensor]) -> None:
+        optimizer.move(params, grads, group)
+        optimizer._opt_called = True  # type: ignore[attr-defined]
+
+    return kernel
+
+
+_KERNELS: dict[type[Optimizer], Callable[..., Kernel | None]] = {
+    Adam: _adam_kernel,
+    AdamW: _adam_kernel,
+    SGD: _sgd_kernel,
+    RMSpropEpsInsideSqrt: _rmsprop_kernel,
+    SharedRMSpropEpsInsideSqrt: _rmsprop_kernel,
+}

@@ -59,10 +59,12 @@ class RMSpropEpsInsideSqrt(RMSprop):
         for group in self.param_groups:
             params = [param for param in group["params"] if param.grad is not None]
             if params:
-                self._move(params, [param.grad for param in params], group)
+                self.move(params, [param.grad for param in params], group)
         return loss
 
-    def _move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+    @torch.no_grad()
+    def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
+        """Move parameters of a group along these gradients."""
         names = (
             ["step", "square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
         )
