@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import mse_loss
 
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.minibatches import shuffled
@@ -53,17 +52,20 @@ def ppo_loss(
         log_prob, entropy = distribution.log_prob(batch.action), None
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
-    policy_loss = -weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
-    value_error = mse_loss(value, returns, reduction="none")
+    surrogate = weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
+    value_error = (value - returns).square()
     if clip_eps_vf is not None:
         near = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
-        value_error = torch.maximum(value_error, mse_loss(near, returns, reduction="none"))
+        value_error = torch.maximum(value_error, (near - returns).square())
     value_loss = weighted_mean(value_error, batch.weight)
-    loss = policy_loss + value_func_coef * value_loss
+    loss = value_func_coef * value_loss - surrogate
     if entropy is not None:
         loss = loss - entropy_coef * weighted_mean(entropy, batch.weight)
-    stats = {"policy_loss": policy_loss, "value_loss": value_loss, "log_ratio": log_ratio}
-    return loss, {name: number.detach() for name, number in stats.items()}
+    return loss, {
+        "policy_loss": -surrogate.detach(),
+        "value_loss": value_loss.detach(),
+        "log_ratio": log_ratio.detach(),
+    }
 
 
 class PPO(OnPolicyAgent):
