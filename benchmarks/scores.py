@@ -13,6 +13,8 @@ import multiprocessing
 import platform
 import tempfile
 import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,36 @@ RESULTS = Path(__file__).parent / "results" / "scores.jsonl"
 EPISODES = 20
 
 
-def make_several(task: str, n_envs: int, seed: int) -> SerialVectorEnv:
-    """Environments that are stepped together."""
-    several = [TASKS[task].make_env() for _ in range(n_envs)]
-    for i, env in enumerate(several):
-        env.reset(seed=1_000 * seed + i)
-    return SerialVectorEnv(several)
+def make_env(task: str, settings: dict[str, Any], seed: int) -> gymnasium.Env:
+    """An environment to train in, whose episodes and random actions follow from the seed."""
+    env = TASKS[task].make_env()
+    if "reward_scale" in settings:
+        env = wrappers.ScaleReward(env, settings["reward_scale"])
+    env.reset(seed=seed)
+    env.action_space.seed(seed)
+    return env
+
+
+def train(
+    task: str, seed: int, agent: Any, env: gymnasium.Env, hooks: list[Any], settings: dict[str, Any], **options: Any
+) -> None:
+    """Train in `processes`, each with an environment, in `n_envs` that are stepped together, or in `env`."""
+    seeds = [1_000 * seed + i for i in range(settings.get("processes") or settings.get("n_envs", 0))]
+    if "processes" in settings:
+        experiments.train_agent_async(
+            agent=agent,
+            processes=len(seeds),
+            make_env=lambda i, test: make_env(task, settings, seeds[i]),
+            random_seeds=seeds,
+            eval_interval=None,
+            global_step_hooks=hooks,
+            **options,
+        )
+    elif seeds:
+        several = SerialVectorEnv([make_env(task, settings, each) for each in seeds])
+        experiments.train_agent_batch(agent, several, step_hooks=hooks, **options)
+    else:
+        experiments.train_agent(agent, env, step_hooks=hooks, **options)
 
 
 def run(job: tuple[str, str, int]) -> dict[str, Any]:
@@ -42,15 +68,13 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     task, name, seed = job
     torch.set_num_threads(1)
     utils.set_random_seed(seed)
-    env = TASKS[task].make_env()
-    env.reset(seed=seed)
-    env.action_space.seed(seed)
+    settings, steps = settings_of(task, name), TASKS[task].steps
+    env = make_env(task, settings, seed)
     agent = make_agent(task, name, env)
-    optimizers = [part for part in vars(agent).values() if isinstance(part, torch.optim.Optimizer)]
 
     def set_lr(env: Any, agent: Any, value: float) -> None:
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
+        for part in vars(agent).values():
+            for group in part.param_groups if isinstance(part, torch.optim.Optimizer) else ():
                 group["lr"] = value * group.get("lr_factor", 1.0)
 
     def set_epsilon(env: Any, agent: Any, value: float) -> None:
@@ -61,17 +85,12 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
             speed = t / (time.perf_counter() - start)
             print(f"{task} {name} seed {seed}: step {t:,} of {steps:,}, {speed:.0f} a second", flush=True)
 
-    settings, steps, start = settings_of(task, name), TASKS[task].steps, time.perf_counter()
+    start = time.perf_counter()
     hooks = [experiments.LinearInterpolationHook(steps, settings["lr"], 0.0, set_lr), report]
-    if "reward_scale" in settings:
-        env = wrappers.ScaleReward(env, settings["reward_scale"])
+    if {"reward_scale", "end_epsilon"} <= settings.keys():
         hooks.append(experiments.LinearInterpolationHook(steps, settings["end_epsilon"], 0.0, set_epsilon))
     with tempfile.TemporaryDirectory() as outdir:
-        if "n_envs" in settings:
-            several = make_several(task, settings["n_envs"], seed)
-            experiments.train_agent_batch(agent, several, steps, outdir, step_hooks=hooks)
-        else:
-            experiments.train_agent(agent, env, steps, outdir, step_hooks=hooks)
+        train(task, seed, agent, env, hooks, settings, steps=steps, outdir=outdir)
     seconds = time.perf_counter() - start
     returns = greedy_returns(agent, TASKS[task].make_env())
     return {
@@ -90,6 +109,16 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
             "python": platform.python_version(),
         },
     }
+
+
+def run_all(jobs: list[tuple[str, str, int]], n_workers: int) -> Iterator[dict[str, Any]]:
+    """Results as they come, from workers that may have processes of their own, unlike those of a `Pool`."""
+    pool = ProcessPoolExecutor(n_workers, multiprocessing.get_context("spawn"))
+    try:
+        for future in as_completed([pool.submit(run, job) for job in jobs]):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def greedy_returns(agent: Any, env: gymnasium.Env) -> list[float]:
@@ -146,7 +175,7 @@ def main() -> None:
     parser.add_argument("--task", nargs="*", default=list(TASKS), choices=TASKS)
     parser.add_argument("--agent", nargs="*", help="only these agents")
     parser.add_argument("--seeds", type=int, nargs="*", help="only these; all of each task without it")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
+    parser.add_argument("--jobs", type=int, default=1, help="seeds at a time, of one thread each, or `processes`")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="only print what there is")
     args = parser.parse_args()
@@ -160,11 +189,10 @@ def main() -> None:
     ]
     if jobs and not args.table:
         args.results.parent.mkdir(parents=True, exist_ok=True)
-        with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
-            for result in pool.imap_unordered(run, jobs):
-                with args.results.open("a") as file:
-                    file.write(json.dumps(result) + "\n")
-                print(f"{result['task']} {result['agent']} seed {result['seed']}: {result['score']:.1f}", flush=True)
+        for result in run_all(jobs, args.jobs):
+            with args.results.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+            print(f"{result['task']} {result['agent']} seed {result['seed']}: {result['score']:.1f}", flush=True)
     print_table(read_results(args.results))
 
 

@@ -3,10 +3,10 @@
 import types
 from typing import Any
 
-from score_tasks import actor_critics, on_policy, value_based
+from score_tasks import actor_critics, asynchronous, on_policy, value_based
 from score_tasks.task import Task
 
-FAMILIES: tuple[types.ModuleType, ...] = (value_based, on_policy, actor_critics)
+FAMILIES: tuple[types.ModuleType, ...] = (value_based, on_policy, asynchronous, actor_critics)
 TASKS: dict[str, Task] = {task: each for family in FAMILIES for task, each in family.TASKS.items()}
 
 

@@ -7,13 +7,15 @@ import torch
 from torch import nn
 
 from pfrl_like import agents, policies
-from pfrl_like.nn import Branched, EmpiricalNormalization
+from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentBranched, RecurrentSequential
+from score_tasks import value_based
 from score_tasks.task import Task
 
 TASKS = {
     "cartpole-100k": Task(lambda: gymnasium.make("CartPole-v1"), 100_000, 475.0, 5, ("PPO", "TRPO")),
     "cartpole-300k": Task(lambda: gymnasium.make("CartPole-v1"), 300_000, 475.0, 5, ("A2C", "REINFORCE")),
     "pendulum-100k": Task(lambda: gymnasium.make("Pendulum-v1"), 100_000, -200.0, 5, ("PPO", "TRPO")),
+    "cartpole-po-100k": Task(value_based.TASKS["cartpole-po"].make_env, 100_000, 450.0, 5, ("PPO",)),
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
@@ -21,6 +23,23 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cartpole-100k": {"hidden": 64, "lr": 1e-3, "agent": {"entropy_coef": 0.0}},
     "cartpole-300k": {"hidden": 64, "lr": 1e-3, "agent": {}},
     "pendulum-100k": {"hidden": 64, "lr": 1e-3, "normalize": True, "agent": {"gamma": 0.9, "entropy_coef": 0.0}},
+    "cartpole-po-100k": {
+        "hidden": 64,
+        "lr": 1e-3,
+        "n_envs": 8,
+        "reward_scale": 0.02,  # so that values are of the size of what a GRU gives
+        "agent": {
+            "recurrent": True,
+            "max_recurrent_sequence_len": 32,
+            "update_interval": 512,
+            "minibatch_size": 256,
+            "epochs": 10,
+            "gamma": 0.99,
+            "lambd": 0.95,
+            "entropy_coef": 0.0,
+            "max_grad_norm": 0.5,
+        },
+    },
 }
 
 #: What single agents have in place of that, or beside it; `n_envs` are stepped together.
@@ -69,6 +88,17 @@ def orthogonal(n_inputs: int, n_outputs: int, gain: float) -> nn.Linear:
     return layer
 
 
+def network(n_inputs: int, hidden: int, n_outputs: int, gain: float, *head: nn.Module) -> nn.Sequential:
+    """Two hidden layers."""
+    inner = [orthogonal(n_inputs, hidden, 2**0.5), nn.Tanh(), orthogonal(hidden, hidden, 2**0.5), nn.Tanh()]
+    return nn.Sequential(*inner, orthogonal(hidden, n_outputs, gain), *head)
+
+
+def recurrent_network(n_inputs: int, hidden: int, n_outputs: int, gain: float, *head: nn.Module) -> RecurrentSequential:
+    """A hidden layer that remembers."""
+    return RecurrentSequential(nn.GRU(n_inputs, hidden), orthogonal(hidden, n_outputs, gain), *head)
+
+
 def make_agent(task: str, name: str, env: gymnasium.Env, settings: dict[str, Any]) -> Any:
     """The parts of one run, as a user would put them together."""
     (size,), hidden, continuous = env.observation_space.shape, settings["hidden"], hasattr(env.action_space, "high")
@@ -79,15 +109,12 @@ def make_agent(task: str, name: str, env: gymnasium.Env, settings: dict[str, Any
         else policies.SoftmaxCategoricalHead()
     )
 
-    def body(n_outputs: int, gain: float) -> list[nn.Module]:
-        inner = [orthogonal(size, hidden, 2**0.5), nn.Tanh(), orthogonal(hidden, hidden, 2**0.5), nn.Tanh()]
-        return [*inner, orthogonal(hidden, n_outputs, gain)]
-
-    policy, vf = nn.Sequential(*body(n_actions, 0.01), head), nn.Sequential(*body(1, 1.0))
     options = {"act_deterministically": True, **settings["agent"]}
+    make, branched = (recurrent_network, RecurrentBranched) if options.get("recurrent") else (network, Branched)
+    policy, vf = make(size, hidden, n_actions, 0.01, head), make(size, hidden, 1, 1.0)
     if settings.get("normalize"):
         options["obs_normalizer"] = EmpiricalNormalization(size, clip_threshold=5)
     if name == "TRPO":
         return agents.TRPO(policy, vf, torch.optim.Adam(vf.parameters(), settings["lr"]), **options)
-    model = policy if name == "REINFORCE" else Branched(policy, vf)
+    model = policy if name == "REINFORCE" else branched(policy, vf)
     return getattr(agents, name)(model, torch.optim.Adam(model.parameters(), settings["lr"]), **options)

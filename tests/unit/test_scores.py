@@ -1,0 +1,42 @@
+"""`benchmarks/scores.py` makes, trains and scores the agents of its tasks; here for some steps."""
+
+import dataclasses
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="benchmarks/ is not here")
+
+
+@pytest.fixture
+def scores(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("scores")
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "settings"),
+    [
+        ("cartpole", "DQN", {}),
+        ("cartpole-po-100k", "PPO", {"n_envs": 8}),
+        ("cartpole-async-100k", "ACER", {"processes": 2}),
+    ],
+)
+def test_an_agent_is_trained_and_scored(
+    scores: Any, monkeypatch: pytest.MonkeyPatch, task: str, name: str, settings: dict[str, int]
+) -> None:
+    own = scores.settings_of(task, name)
+    assert {kind: own.get(kind) for kind in settings} == settings
+    whole = scores.fingerprint(task, name)
+    monkeypatch.setitem(scores.TASKS, task, dataclasses.replace(scores.TASKS[task], steps=200))
+    trained: list[Any] = []
+    original = scores.greedy_returns
+    monkeypatch.setattr(scores, "greedy_returns", lambda agent, env: trained.append(agent) or original(agent, env))
+    result = scores.run((task, name, 3))
+    assert (result["task"], result["agent"], result["seed"]) == (task, name, 3)
+    assert len(result["returns"]) == 20 and result["score"] == sum(result["returns"]) / 20
+    assert result["settings"] != whole  # a shorter run is not the same run
+    assert trained[0].t == 200
