@@ -17,31 +17,24 @@ TASKS = {
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "cartpole-async-100k": {
-        "hidden": 64,
-        "lr": 1e-3,
-        "processes": 2,
-        "capacity": 50_000,
-        "reward_scale": 0.05,
-        "agent": {
-            "t_max": 20,
-            "gamma": 0.98,
-            "beta": 1e-3,
-            "n_times_replay": 4,
-            "replay_start_size": 1_000,
-            "max_grad_norm": 0.5,
-        },
-    },
-    "cartpole-async-200k": {
+SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(
+    TASKS,
+    {
         "hidden": 64,
         "lr": 1e-3,
         "processes": 2,
         "agent": {"t_max": 20, "gamma": 0.99, "beta": 1e-3, "max_grad_norm": 0.5},
     },
-}
+)
 
-OWN: dict[tuple[str, str], dict[str, Any]] = {}
+#: What single agents have in place of that, or beside it.
+OWN: dict[tuple[str, str], dict[str, Any]] = {
+    ("cartpole-async-100k", "ACER"): {
+        "capacity": 50_000,
+        "reward_scale": 0.05,
+        "agent": {"gamma": 0.98, "n_times_replay": 4, "replay_start_size": 1_000},
+    },
+}
 
 
 def make_agent(task: str, name: str, env: gymnasium.Env, settings: dict[str, Any]) -> Any:
