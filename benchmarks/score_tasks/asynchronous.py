@@ -29,10 +29,12 @@ SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(
 
 #: What single agents have in place of that, or beside it.
 OWN: dict[tuple[str, str], dict[str, Any]] = {
+    # Old episodes are short; drawn by their number they would fill the replay with what the first policies did.
     ("cartpole-async-100k", "ACER"): {
-        "capacity": 50_000,
+        "lr": 5e-4,
+        "buffer": {"capacity": 50_000, "by_length": True},
         "reward_scale": 0.05,
-        "agent": {"gamma": 0.98, "n_times_replay": 4, "replay_start_size": 1_000},
+        "agent": {"gamma": 0.98, "beta": 0.01, "n_times_replay": 4, "replay_start_size": 1_000},
     },
 }
 
@@ -45,7 +47,7 @@ def make_agent(task: str, name: str, env: gymnasium.Env, settings: dict[str, Any
     if name == "ACER":
         q_function = network(*sizes, n_actions, 1.0, q_functions.DiscreteActionValueHead())
         model: torch.nn.Module = ACERDiscreteActionHead(policy, q_function)
-        own: dict[str, Any] = {"replay_buffer": replay_buffers.EpisodicReplayBuffer(settings["capacity"])}
+        own: dict[str, Any] = {"replay_buffer": replay_buffers.EpisodicReplayBuffer(**settings["buffer"])}
     else:
         model, own = Branched(policy, network(*sizes, 1, 1.0)), {}
     optimizer = torch.optim.Adam(model.parameters(), settings["lr"])
