@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 #: What a class defines that says something of how it chooses.
-_CHOICE = {"select_action", "select_actions", "reads_action_value"}
+_CHOICE = {"select_action", "select_actions", "reads_action_value", "action_kinds"}
 
 
 class Explorer(ABC):
@@ -20,12 +20,15 @@ class Explorer(ABC):
 
     #: Whether it looks at more of the action value than its `action_mask`; agents need not compute the rest otherwise.
     reads_action_value: bool = True
+    #: For which actions it is made; agents of others refuse it.
+    action_kinds: tuple[str, ...] = ("discrete", "continuous")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         chooses = next(base for base in cls.__mro__ if _CHOICE & vars(base).keys())
-        if "reads_action_value" not in vars(chooses):
-            cls.reads_action_value = True  # a class that makes a choice of its own may look at everything
+        for name in ("reads_action_value", "action_kinds"):
+            if name not in vars(chooses):  # a class that makes a choice of its own may look at, and choose, everything
+                setattr(cls, name, vars(Explorer)[name])
         if "select_action" in vars(cls) and "select_actions" not in vars(cls):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
 

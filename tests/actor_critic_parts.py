@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from agent_parts import MAKE_BUFFER, DistributionalHead
+from agent_parts import MAKE_BUFFER
+from network_parts import HIDDEN, VALUES
 from torch import nn
 
 from pfrl_like import agents
@@ -20,16 +21,10 @@ from pfrl_like.policies import (
     GaussianHeadWithFixedCovariance,
     SquashedGaussianHead,
 )
-from pfrl_like.q_functions import (
-    CosineBasisLinear,
-    FullyParametrizedQFunction,
-    ImplicitQuantileQFunction,
-    QuantileSingleModelStateQFunctionWithDiscreteAction,
-)
 
 #: Observations of 4 numbers, actions of 2.
 ENV = ABC(size=2, discrete=False)
-OBS, ACTION, HIDDEN = 4, 2, 8
+OBS, ACTION = 4, 2
 
 HEADS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
     "deterministic": (ACTION, lambda: nn.Sequential(nn.Tanh(), DeterministicHead())),
@@ -40,21 +35,11 @@ HEADS: dict[str, tuple[int, Callable[[], nn.Module]]] = {
 #: The last layers of critics, from `HIDDEN` numbers.
 CRITICS: dict[str, Callable[[], list[nn.Module]]] = {
     "numbers": lambda: [nn.Linear(HIDDEN, 1)],
-    "quantiles": lambda: [
-        nn.Linear(HIDDEN, 6),
-        QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (6, 1))),
-    ],
-    "atoms": lambda: [nn.Linear(HIDDEN, 7), DistributionalHead(1)],
-    "implicit": lambda: [ImplicitQuantileQFunction(nn.Identity(), _embedding(), nn.Linear(HIDDEN, 1), **_COUNTS)],
-    "proposed": lambda: [
-        FullyParametrizedQFunction(nn.Identity(), _embedding(), nn.Linear(HIDDEN, 1), nn.Linear(HIDDEN, 4))
-    ],
+    "quantiles": lambda: VALUES["quantile"](1),
+    "atoms": lambda: VALUES["distributional"](1),
+    "implicit": lambda: VALUES["implicit"](1),
+    "proposed": lambda: VALUES["proposed"](1),
 }
-_COUNTS = {"quantile_thresholds_N": 6, "quantile_thresholds_N_prime": 5, "quantile_thresholds_K": 4}
-
-
-def _embedding() -> nn.Module:
-    return nn.Sequential(CosineBasisLinear(4, HIDDEN), nn.ReLU())
 
 
 def make_policy(head: str = "squashed", recurrent: bool = False) -> nn.Module:

@@ -4,12 +4,12 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import network_parts
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.agents import (
     AL,
     DPP,
@@ -26,18 +26,6 @@ from pfrl_like.agents import (
 )
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.nn import RecurrentSequential
-from pfrl_like.q_functions import (
-    CosineBasisLinear,
-    DiscreteActionValueHead,
-    DistributionalFCStateQFunctionWithDiscreteAction,
-    FCStateQFunctionWithDiscreteAction,
-    FullyParametrizedQFunction,
-    ImplicitQuantileQFunction,
-    QuantileFCStateQFunctionWithDiscreteAction,
-    QuantileSingleModelStateQFunctionWithDiscreteAction,
-    RecurrentImplicitQuantileQFunction,
-)
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
     PrioritizedEpisodicReplayBuffer,
@@ -59,6 +47,11 @@ AGENTS: dict[str, type[DQN]] = {
     "DoubleIQN": DoubleIQN,
     "FQF": FQF,
 }
+#: What an agent learns if it is not plain values.
+Q_FUNCTIONS = {
+    "CategoricalDQN": "distributional", "CategoricalDoubleDQN": "distributional", "QRDQN": "quantile",
+    "IQN": "implicit", "DoubleIQN": "implicit", "FQF": "proposed",
+}  # fmt: skip
 BUFFERS: dict[str, Callable[..., Any]] = {
     "uniform": ReplayBuffer,
     "3-step": functools.partial(ReplayBuffer, num_steps=3),
@@ -87,55 +80,9 @@ def sparing(cases: Iterable[tuple[Any, ...]], *others: tuple[Any, ...]) -> list[
     ]
 
 
-class DistributionalHead(nn.Module):
-    """Turns rows of numbers into return distributions over 7 atoms from 0 to 12."""
-
-    def __init__(self, n_actions: int) -> None:
-        super().__init__()
-        self.n_actions = n_actions
-        self.register_buffer("z_values", torch.linspace(0.0, 12.0, 7))
-
-    def forward(self, x: torch.Tensor) -> DistributionalDiscreteActionValue:
-        return DistributionalDiscreteActionValue(x.view(-1, self.n_actions, 7).softmax(2), self.z_values)
-
-
 def make_q_function(agent: str = "DQN", recurrent: bool = False, obs_size: int = 5, n_actions: int = 2) -> nn.Module:
     """A small Q-function of the kind that an agent needs."""
-    if agent in ("IQN", "DoubleIQN", "FQF"):
-        return make_implicit_q_function(agent, recurrent, obs_size, n_actions)
-    if agent == "QRDQN":
-        return make_quantile_q_function(recurrent, obs_size, n_actions)
-    distributional = agent.startswith("Categorical")
-    if not recurrent and distributional:
-        return DistributionalFCStateQFunctionWithDiscreteAction(obs_size, n_actions, 7, 0.0, 12.0, 16, 1)
-    if not recurrent:
-        return FCStateQFunctionWithDiscreteAction(obs_size, n_actions, 16, 1)
-    head = DistributionalHead(n_actions) if distributional else DiscreteActionValueHead()
-    outputs = n_actions * 7 if distributional else n_actions
-    return RecurrentSequential(nn.Linear(obs_size, 8), nn.Tanh(), nn.LSTM(8, 8), nn.Linear(8, outputs), head)
-
-
-def make_quantile_q_function(recurrent: bool, obs_size: int, n_actions: int) -> nn.Module:
-    """A small Q-function of 6 quantiles."""
-    if not recurrent:
-        return QuantileFCStateQFunctionWithDiscreteAction(obs_size, n_actions, 6, 16, 1)
-    head = QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (6, n_actions)))
-    return RecurrentSequential(nn.Linear(obs_size, 8), nn.Tanh(), nn.LSTM(8, 8), nn.Linear(8, 6 * n_actions), head)
-
-
-def make_implicit_q_function(agent: str, recurrent: bool, obs_size: int, n_actions: int) -> nn.Module:
-    """A small Q-function of quantiles at any fraction."""
-    phi, f = nn.Sequential(CosineBasisLinear(4, 8), nn.ReLU()), nn.Linear(8, n_actions)
-    psi = nn.Sequential(nn.Linear(obs_size, 8), nn.Tanh())
-    counts = {"quantile_thresholds_N": 6, "quantile_thresholds_N_prime": 5, "quantile_thresholds_K": 4}
-    if agent == "FQF" and recurrent:
-        head = FullyParametrizedQFunction(nn.Identity(), phi, f, nn.Linear(8, 4))
-        return RecurrentSequential(*psi, nn.LSTM(8, 8), head)
-    if agent == "FQF":
-        return FullyParametrizedQFunction(psi, phi, f, nn.Linear(8, 4))
-    if recurrent:
-        return RecurrentImplicitQuantileQFunction(RecurrentSequential(*psi, nn.LSTM(8, 8)), phi, f, **counts)
-    return ImplicitQuantileQFunction(psi, phi, f, **counts)
+    return network_parts.make_q_function(Q_FUNCTIONS.get(agent, "expected"), recurrent, obs_size, n_actions)
 
 
 def make_agent(

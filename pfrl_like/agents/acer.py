@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical
 
+from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acer_heads import ACERContinuousActionHead as ACERContinuousActionHead
 from pfrl_like.agents.acer_heads import ACERDiscreteActionHead as ACERDiscreteActionHead
 from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
@@ -71,6 +72,7 @@ class ACER(AsyncActorCritic):
     average_entropy: float
     average_kl: float
     averaged = ("value", "entropy", "kl")
+    further_outputs = (ActionValue, Tensor)
 
     #: An update from replay takes one sequence.
     learns_from_sequences = True

@@ -34,6 +34,7 @@ _GIVEN_BY = {
     "QuantileDiscreteActionValue": "a QuantileFCStateQFunctionWithDiscreteAction",
     "ImplicitQuantileActionValue": "an ImplicitQuantileQFunction",
     "FullyParametrizedActionValue": "a FullyParametrizedQFunction",
+    "Categorical": "one that ends in a SoftmaxCategoricalHead",
     "Distribution": "one that ends in a head of pfrl_like.policies",
     "tuple": "a pfrl_like.nn.Branched of a policy and a value function, which gives (distribution, values [B, 1])",
 }
@@ -162,7 +163,12 @@ class ActingMixin:
 
 def wrong_value(value: Any, value_type: type, argument: str = "q_function") -> TypeError:
     """The error of a network that gives something else than an agent needs."""
-    needed, came = value_type.__name__, type(value).__name__
+    return wrong_type(type(value), value_type, argument)
+
+
+def wrong_type(given: type, value_type: type, argument: str) -> TypeError:
+    """`wrong_value` where only the class of what is given is known."""
+    needed, came = value_type.__name__, given.__name__
     example = f", such as {_GIVEN_BY[needed]}" if needed in _GIVEN_BY else ""
     return TypeError(
         f"{argument} gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}{example}"

@@ -6,8 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.critics import critic_loss
+from pfrl_like.agents.declared_parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.batch import Batch
@@ -51,6 +53,10 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     has_target_policy: bool = True
     #: Whether the critics have targets.
     has_target_critics: bool = True
+    #: Whether the policy's distributions need log-probabilities.
+    needs_densities: bool = False
+    #: What the critics give; numbers stand for a plain `DiscreteActionValue`.
+    critic_type: type[Any] = DiscreteActionValue
 
     policy: Any
     target_policy: Any
@@ -92,6 +98,17 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         self.policy_updates = Count()
 
     # How an algorithm differs
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a policy, critics and an explorer that do not fit.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        given = check_output("policy", modules["policy"], self.value_type)
+        check_distribution("policy", given, densities=self.needs_densities, reparametrised=True)
+        check_critics({name: modules[name] for name in self.critic_names}, self.critic_type)
+        check_explorer(self.explorer, "continuous", type(self).__name__)
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """The value that the critics bootstrap from, an action value of one action, and the rewards before it, [N]."""

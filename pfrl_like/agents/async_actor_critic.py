@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pfrl_like.agent import AsyncAgent, AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import has_mask
+from pfrl_like.agents.declared_parts import check_policy
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.on_policy_arguments import check_numbers_in, check_parts
 from pfrl_like.agents.policy_acting import PolicyActingMixin
@@ -75,6 +76,9 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     acting_attributes = ("model",)
     value_type: type[Any] = tuple
 
+    #: What the model gives beside distributions.
+    further_outputs: tuple[type[Any], ...] = (Tensor,)
+
     #: Statistics with a value for each row whose running mean is the attribute `average_` and the name.
     averaged: tuple[str, ...] = ("value", "entropy")
 
@@ -111,6 +115,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
         check_parts(self, {"model": model}, {"optimizer": optimizer})
+        check_policy(self, {"model": model}, self.further_outputs)
         check_counts(t_max=t_max)
         devices = {param.device.type for param in model.parameters()} - {"cpu"}
         if devices:

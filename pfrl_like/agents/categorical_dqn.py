@@ -15,7 +15,8 @@ class CategoricalDQN(DQN):
     the class adds to `DQN` is the check that the Q-function is of that kind.
 
     Raises:
-        TypeError: At the first update or when a runner meets the agent, if it is of another one.
+        TypeError: If it is of another one; of a network that does not declare what it gives, when a runner meets the
+            agent or at the first update.
     """
 
     value_type = DistributionalDiscreteActionValue

@@ -1,14 +1,16 @@
 """Soft Actor-Critic for discrete actions (Christodoulou 2019, arXiv:1910.07207)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributions import Categorical
 
 from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.acting import wrong_type, wrong_value
 from pfrl_like.agents.critics import distribution_of, loss_of_value
+from pfrl_like.agents.declared_parts import check_output, check_takes_state
 from pfrl_like.agents.dqn import value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.batch import Batch, map_nested
@@ -99,8 +101,24 @@ class DiscreteSAC(SoftActorCritic):
 
     Raises:
         ValueError: As `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`; at the first update, if a critic gives something else.
+        TypeError: As `SoftActorCritic`, and if a critic gives something else (one that
+            declares nothing: at the first update).
     """
+
+    value_type: type[Any] = Categorical
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a policy that is not categorical, and critics that are no plain Q-functions of the state.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        check_output("policy", modules["policy"], self.value_type)
+        for name in self.critic_names:
+            check_takes_state(name, modules[name])
+            given = check_output(name, modules[name], DiscreteActionValue)
+            if isinstance(given, type) and issubclass(given, DiscreteActionValue) and given is not DiscreteActionValue:
+                raise wrong_type(given, DiscreteActionValue, name)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Losses of the critics against the mean soft value of the next states."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.declared_parts import check_explorer, check_output, check_takes_state, kind_of_actions
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
@@ -193,6 +194,16 @@ class DQN(OffPolicyAgent):
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer
+
+    def check_declared(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        """Refuse a Q-function of another kind, and an explorer of other actions than it has.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        for name, module in modules.items():
+            check_takes_state(name, module)
+            check_explorer(self.explorer, kind_of_actions(check_output(name, module, self.value_type)), name)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks."""

@@ -21,7 +21,8 @@ class FQF(DQN):
     distance, and their entropy is taken off.
 
     Raises:
-        TypeError: At the first update or when a runner meets the agent, if it is of another one.
+        TypeError: If it is of another one; of a network that does not declare what it gives, when a runner meets the
+            agent or at the first update.
     """
 
     value_type = FullyParametrizedActionValue

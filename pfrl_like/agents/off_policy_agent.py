@@ -119,6 +119,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.batch_states = batch_states
         check_parts(self, modules, optimizers)
         check_arguments(self)
+        self.check_declared(modules)
         for module in modules.values():
             module.to(self.device)
         self.features = FeatureExtractor(self.phi, batch_states)
@@ -150,6 +151,9 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         Means are kept of those statistics that `averaged_rows` and `averaged_updates` name.
         """
         raise NotImplementedError
+
+    def check_declared(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        """Refuse modules, by argument, that are declared to take or give other things than this agent needs."""
 
     def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """The descent of one update, by calls of `step(name of the optimiser, loss)`; `compile` compiles this."""

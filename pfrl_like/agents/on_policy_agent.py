@@ -13,6 +13,7 @@ from torch.distributions import Distribution
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.averages import Window
+from pfrl_like.agents.declared_parts import check_policy
 from pfrl_like.agents.episodes_of_batch import episodes_of_batch
 from pfrl_like.agents.memory import RecurrentMemory, batch_first
 from pfrl_like.agents.on_policy_arguments import check_parts
@@ -94,6 +95,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         self.recurrent = recurrent
         self.obs_normalizer = obs_normalizer
         check_parts(self, modules, optimizers)
+        check_policy(self, modules)
         for module in (*modules.values(), obs_normalizer):
             if module is not None:
                 module.to(self.device)

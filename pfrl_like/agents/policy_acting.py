@@ -23,7 +23,7 @@ class PolicyActingMixin(ActingMixin):
 
     acting_attributes: tuple[str, ...] = ("policy",)
     acting_argument = "policy"
-    value_type = Distribution
+    value_type: type[Any] = Distribution
 
     #: In evaluation choose the mode of the distribution instead of a sample.
     act_deterministically: bool = True

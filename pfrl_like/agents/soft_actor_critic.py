@@ -194,6 +194,7 @@ class SoftActorCritic(OffPolicyActorCritic):
     )  # fmt: skip
     moves_its_targets = True
     has_target_policy = False
+    needs_densities = True
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)

@@ -31,10 +31,12 @@ class TQC(SoftActorCritic):
 
     Raises:
         ValueError: If `n_dropped` is negative, and as `SoftActorCritic`; at the first update, if no quantile is left.
-        TypeError: As `SoftActorCritic`; at the first update, if a critic gives something else.
+        TypeError: As `SoftActorCritic`, and if a critic gives something else (one that
+            declares nothing: at the first update).
     """
 
     policy_pool = staticmethod(average)
+    critic_type = QuantileDiscreteActionValue
 
     def __init__(self, *args: Any, n_dropped: int = 2, **kwargs: Any) -> None:
         check_counts(least=0, n_dropped=n_dropped)

@@ -21,6 +21,7 @@ class Delta(Distribution):
     arg_constraints = {"loc": constraints.real}  # noqa: RUF012 - as in torch
     support = constraints.real
     has_rsample = True
+    has_density = False
 
     def __init__(self, loc: Tensor | float, validate_args: bool | None = None) -> None:
         (self.loc,) = broadcast_all(loc)
@@ -83,6 +84,8 @@ class DeltaVector(IndependentVector[Delta]):
     Raises:
         ValueError: If `loc` is a scalar.
     """
+
+    has_density = False
 
     @property
     def base_dist(self) -> Delta:  # type: ignore[override]

@@ -24,6 +24,7 @@ class AdditiveGaussian(RandomExplorer):
     """
 
     reads_action_value = False
+    action_kinds = ("continuous",)
 
     def __init__(self, scale: Any, low: Any = None, high: Any = None, *, rng: RandomSource = None) -> None:
         super().__init__(rng)

@@ -37,6 +37,7 @@ class AdditiveOU(RandomExplorer):
     """
 
     reads_action_value = False
+    action_kinds = ("continuous",)
 
     def __init__(
         self,

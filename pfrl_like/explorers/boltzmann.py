@@ -23,6 +23,8 @@ class Boltzmann(RandomExplorer):
         ValueError: If `T` is not positive.
     """
 
+    action_kinds = ("discrete",)
+
     def __init__(self, T: float = 1.0, *, rng: RandomSource = None) -> None:
         super().__init__(rng)
         if not T > 0:

@@ -5,19 +5,28 @@ from typing import Any
 from torch import nn
 
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.declared import declares, output_of
 from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.recurrent import Recurrent
 
 
+@declares(output=lambda branched: tuple(map(output_of, branched.child_modules)))
 @ignores_training
 class Branched(nn.Module):
     """Calls each of its modules with the same arguments.
 
     Args:
         *modules: The branches.
+
+    Raises:
+        TypeError: If one is a `Recurrent`.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
         super().__init__()
+        for i, module in enumerate(modules):
+            if isinstance(module, Recurrent):
+                raise TypeError(f"branch {i} is a {type(module).__name__}, which is recurrent: use RecurrentBranched")
         self.child_modules = nn.ModuleList(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:

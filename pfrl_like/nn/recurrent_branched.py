@@ -5,18 +5,29 @@ from typing import Any
 from torch import nn
 
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.recurrent import Recurrent, layer_outputs
+from pfrl_like.utils.declared import declares, output_of
+from pfrl_like.utils.recurrent import Recurrent, is_recurrent, layer_outputs
 
 
+@declares(output=lambda branched: tuple(map(output_of, branched)))
 @ignores_training
 class RecurrentBranched(Recurrent, nn.ModuleList):
     """Calls each of its recurrent modules with the same sequences.
 
     Args:
         *modules: The branches, all of them recurrent.
+
+    Raises:
+        TypeError: If one is not.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
+        for i, module in enumerate(modules):
+            if not is_recurrent(module):
+                raise TypeError(
+                    f"branch {i} is a {type(module).__name__}, which is not recurrent: compose it with "
+                    "RecurrentSequential, or use Branched for branches without a state"
+                )
         super().__init__(modules)
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:

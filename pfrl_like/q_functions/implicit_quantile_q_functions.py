@@ -10,6 +10,7 @@ from pfrl_like.action_value import FullyParametrizedActionValue, ImplicitQuantil
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.declared import declares_input_of
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_sequences_recursive
 
@@ -82,6 +83,7 @@ class _Quantiles(nn.Module):
         return rows.view(*taus.shape, -1)
 
 
+@declares_input_of("psi")
 @ignores_training
 class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
     """Implicit quantile Q-function, f(psi(s) * phi(tau)) (arXiv:1806.06923, section 3).
@@ -130,6 +132,7 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         return ImplicitQuantileActionValue(features, self.quantiles, self.thresholds)
 
 
+@declares_input_of("psi")
 @ignores_training
 class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
     """`ImplicitQuantileQFunction` whose `psi` is recurrent.
@@ -153,6 +156,7 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
         return self._value(unwrap_packed_sequences_recursive(layer_outputs(self.psi, packed_input, recurrent_state)))
 
 
+@declares_input_of("psi")
 @ignores_training
 class FullyParametrizedQFunction(_Quantiles, StateQFunction):
     """Quantile Q-function that also proposes at which fractions (arXiv:1911.02140, section 3).

@@ -10,9 +10,11 @@ from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.declared import declares_input_of
 from pfrl_like.utils.direct_call import call
 
 
+@declares_input_of("model")
 @ignores_training
 class QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Quantile Q-function of discrete actions made of any model.

@@ -15,6 +15,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.q_functions.atoms import check_atoms, evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.declared import declares_input_of
 from pfrl_like.utils.direct_call import call, stands_for
 
 
@@ -28,6 +29,7 @@ class DiscreteActionValueHead(nn.Module):
         return DiscreteActionValue(q_values)
 
 
+@declares_input_of("model")
 @ignores_training
 class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Q-function of discrete actions made of any model.
@@ -69,6 +71,7 @@ class FCStateQFunctionWithDiscreteAction(SingleModelStateQFunctionWithDiscreteAc
         super().__init__(MLP(ndim_obs, n_actions, [n_hidden_channels] * n_hidden_layers, nonlinearity, last_wscale))
 
 
+@declares_input_of("model")
 @ignores_training
 class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Distributional Q-function of discrete actions made of any model.

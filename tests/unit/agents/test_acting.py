@@ -8,6 +8,7 @@ import pytest
 import torch
 from agent_parts import AGENTS, make_agent, make_q_function
 from gymnasium import spaces
+from network_parts import undeclared
 from torch import nn
 
 from pfrl_like.agents import DQN
@@ -228,9 +229,11 @@ def test_what_is_often_the_matter_with_an_observation_is_told(obs: Any, message:
 
 @pytest.mark.parametrize("agent", ["CategoricalDQN", "QRDQN", "IQN", "FQF"])
 def test_a_q_function_of_another_kind_is_refused_with_one_that_fits(agent: str) -> None:
-    one, fitting = make_agent(agent, q_function=make_q_function("DQN")), type(make_q_function(agent)).__name__
+    q_function, fitting = make_q_function("DQN"), type(make_q_function(agent)).__name__
     with pytest.raises(TypeError, match=f"such as an? {fitting}"):
-        one.check_spaces(TestSpaces.BOX, spaces.Discrete(2))
+        make_agent(agent, q_function=q_function)
+    with pytest.raises(TypeError, match=f"such as an? {fitting}"):
+        make_agent(agent, q_function=undeclared(q_function)).check_spaces(TestSpaces.BOX, spaces.Discrete(2))
 
 
 class TestRecurrence:
@@ -383,8 +386,10 @@ class TestSpaces:
 
     @pytest.mark.parametrize("agent", ["CategoricalDQN", "CategoricalDoubleDQN"])
     def test_categorical_agents_need_a_distributional_q_function(self, agent: str) -> None:
-        one, obs = make_agent(agent, q_function=make_q_function("DQN")), torch.zeros(2, 5)
+        one, obs = make_agent(agent, q_function=undeclared(make_q_function("DQN"))), torch.zeros(2, 5)
         message = "gives a DiscreteActionValue, expected one that gives a DistributionalDiscreteActionValue"
+        with pytest.raises(TypeError, match=message):
+            make_agent(agent, q_function=make_q_function("DQN"))
         with pytest.raises(TypeError, match=message):
             one.check_spaces(self.BOX, spaces.Discrete(2))
         with pytest.raises(TypeError, match=message):

@@ -10,9 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from actor_critic_parts import ACTION, CRITICS, ENV, HEADS, make_agent, make_batch, parameters, random_action
-from agent_parts import MAKE_BUFFER, RECURRENT_BUFFERS
+from actor_critic_parts import ACTION, CRITICS, ENV, make_agent, make_batch, make_policy, parameters, random_action
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from network_parts import undeclared
 from torch import nn
 
 from pfrl_like.experiments import train_agent, train_agent_batch
@@ -44,46 +44,6 @@ def test_an_exemplar_keeps_the_contracts() -> None:
 )
 def test_agent_keeps_the_contracts(agent: str, buffer: str, recurrent: bool, critic: str) -> None:
     check_agent(functools.partial(make_agent, agent, buffer, recurrent, critic=critic), ENV)
-
-
-def combinations() -> list[Any]:
-    """Agent, head, critic, recurrent, buffer: every part once in the default run, and every agent."""
-    buffers = [(buffer, buffer in RECURRENT_BUFFERS) for buffer in MAKE_BUFFER]
-    every = [
-        (agent, head, critic, recurrent, buffer)
-        for agent, head, critic, (buffer, recurrent) in itertools.product(AGENTS, HEADS, CRITICS, buffers)
-        if agent != "SoftActorCritic" or head != "deterministic"
-    ]
-    seen: set[Any] = set()
-    params = []
-    for case in every:
-        new = {*case} - seen
-        seen |= new
-        params.append(pytest.param(*case, marks=[] if new else pytest.mark.slow))
-    return params
-
-
-@pytest.mark.parametrize(("agent", "head", "critic", "recurrent", "buffer"), combinations())
-def test_parts_learn_are_saved_and_act_together(
-    agent: str, head: str, critic: str, recurrent: bool, buffer: str, tmp_path: Path
-) -> None:
-    make = functools.partial(make_agent, agent, buffer, recurrent, head=head, critic=critic)
-    trained, other = make(), make()
-    before = [parameters(part) for part in (trained.policy, *trained.critics)]
-    play_one(trained, ENV, 30)
-    after = [parameters(part) for part in (trained.policy, *trained.critics)]
-    assert trained.n_policy_updates > 0
-    assert all(old.shape == new.shape and not torch.equal(old, new) for old, new in zip(before, after, strict=True))
-    trained.save(tmp_path)
-    other.load(tmp_path)
-    assert difference(trained.state_dict(), other.state_dict(), "state") is None
-    actions = []
-    for one in (trained, other):
-        torch.manual_seed(0)
-        with one.eval_mode():
-            one.stop_episode()
-            actions.append(one.act(OBS))
-    np.testing.assert_array_equal(*actions)
 
 
 # Statistics and counters
@@ -512,8 +472,11 @@ def test_an_environment_that_does_not_fit_is_refused(tmp_path: Path) -> None:
             made.check_spaces(space, gymnasium.spaces.Box(-1, 1, (3,)))
         with pytest.raises(ValueError, match="obs does not fit policy"):
             made.check_spaces(gymnasium.spaces.Box(-1, 1, (3,), np.float32), Drift.action_space)
+    with pytest.raises(TypeError, match="policy gives a DeltaVector, which has no density.*: use a Gaussian head"):
+        make_agent("SoftActorCritic", head="deterministic")
+    policy = undeclared(make_policy("deterministic"))
     with pytest.raises(TypeError, match="SoftActorCritic needs a policy with densities, .*: use a Gaussian head"):
-        make_agent("SoftActorCritic", head="deterministic").check_spaces(space, Drift.action_space)
+        make_agent("SoftActorCritic", policy=policy).check_spaces(space, Drift.action_space)
 
 
 def test_bad_arguments_are_named() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from network_parts import undeclared
 from on_policy_parts import ON_POLICY, Table, drive, make_nets, make_on_policy, one_hot
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
@@ -391,6 +392,8 @@ def test_several_choices_at_once_are_learnt(tmp_path: Any) -> None:
 
 def test_a_model_without_values_is_refused_with_what_would_do() -> None:
     policy, _ = make_nets()
-    agent = PPO(policy, torch.optim.Adam(policy.parameters()))
-    with pytest.raises(TypeError, match="Branched of a policy and a value function"):
-        agent.act(one_hot(0))
+    optimizer, message = torch.optim.Adam(policy.parameters()), "Branched of a policy and a value function"
+    with pytest.raises(TypeError, match=message):
+        PPO(policy, optimizer)
+    with pytest.raises(TypeError, match=message):
+        PPO(undeclared(policy), optimizer).act(one_hot(0))

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import make_agent, make_batch, make_implicit_q_function, make_q_function
+from agent_parts import make_agent, make_batch, make_q_function
+from network_parts import undeclared
 from torch import Tensor, nn
 
 from pfrl_like.q_functions import fqf_parameter_groups
@@ -54,8 +55,8 @@ def test_fractions_of_recurrent_and_wrapped_q_functions_are_set() -> None:
 
 
 def test_fractions_of_what_draws_none_are_refused() -> None:
-    with pytest.raises(TypeError, match="quantile_thresholds_K is given, but q_function is a FCState"):
-        make_agent("IQN", q_function=make_q_function("DQN"), quantile_thresholds_K=2)
+    with pytest.raises(TypeError, match="quantile_thresholds_K is given, but q_function is a Sequential"):
+        make_agent("IQN", q_function=undeclared(make_q_function("DQN")), quantile_thresholds_K=2)
     with pytest.raises(ValueError, match="quantile_thresholds_N_prime is -1, expected an integer from 1 on"):
         make_agent("IQN", quantile_thresholds_N_prime=-1)
 
@@ -115,9 +116,11 @@ def test_the_double_form_differs_by_the_next_action_alone(agent: str, double: st
 
 @pytest.mark.parametrize("agent", [*QUANTILE_AGENTS, "DoubleIQN"])
 def test_another_form_is_refused(agent: str) -> None:
-    one = make_agent(agent, q_function=make_q_function("DQN"))
-    with pytest.raises(TypeError, match="q_function gives a DiscreteActionValue, expected one that gives"):
-        one.update(make_batch(0))
+    q_function, message = make_q_function("DQN"), "q_function gives a DiscreteActionValue, expected one that gives"
+    with pytest.raises(TypeError, match=message):
+        make_agent(agent, q_function=q_function)
+    with pytest.raises(TypeError, match=message):
+        make_agent(agent, q_function=undeclared(q_function)).update(make_batch(0))
 
 
 @pytest.mark.parametrize("agent", QUANTILE_AGENTS)
@@ -156,7 +159,7 @@ def test_sequences_of_several_steps_take_the_rows_of_the_next_states() -> None:
 
 
 def test_the_proposal_learns_at_a_rate_of_its_own() -> None:
-    q_function = make_implicit_q_function("FQF", False, 5, 2)
+    q_function = make_q_function("FQF")
     groups = fqf_parameter_groups(q_function, lr=0.0)
     optimizer = functools.partial(lambda _, groups: torch.optim.RMSprop(groups, lr=1e-2), groups=groups)
     one: Any = make_agent("FQF", q_function=q_function, optimizer=optimizer)

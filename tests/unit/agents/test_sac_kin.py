@@ -10,6 +10,7 @@ import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy, parameters
 from agent_parts import MAKE_BUFFER
+from network_parts import undeclared
 from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
@@ -107,8 +108,10 @@ def test_tqcs_target_is_the_mixture_and_its_policy_follows_the_mean() -> None:
     assert agent.policy_pool([torch.tensor([1.0]), torch.tensor([4.0])]).item() == 2.5
     with pytest.raises(ValueError, match="n_dropped"):
         make_tqc(n_dropped=-1)
+    with pytest.raises(TypeError, match="q_func1 gives a Tensor, .* a QuantileDiscreteActionValue"):
+        make_sac(TQC, make_policy(), [make_critic(), make_critic()])
     with pytest.raises(TypeError, match="a critic gives a DiscreteActionValue, .* a QuantileDiscreteActionValue"):
-        make_sac(TQC, make_policy(), [make_critic(), make_critic()]).update(make_batch())
+        make_sac(TQC, make_policy(), [undeclared(make_critic()) for _ in range(2)]).update(make_batch())
 
 
 # REDQ
