@@ -23,14 +23,29 @@ def features(recurrent: bool, head: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(OBS, 8), nn.Tanh(), head)
 
 
+def a3c_model(recurrent: bool = False) -> nn.Module:
+    """A small policy with values."""
+    return features(recurrent, Branched(nn.Sequential(nn.Linear(8, 2), SoftmaxCategoricalHead()), nn.Linear(8, 1)))
+
+
 def make_a3c(recurrent: bool = False, optimizer: Any = torch.optim.SGD, lr: float = 0.1, **options: Any) -> A3C:
     """The same parameters every time."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        head = Branched(nn.Sequential(nn.Linear(8, 2), SoftmaxCategoricalHead()), nn.Linear(8, 1))
-        model = features(recurrent, head)
+        model = a3c_model(recurrent)
     arguments = {"t_max": 4, "gamma": 0.9, **options}
     return A3C(model, optimizer(model.parameters(), lr=lr), recurrent=recurrent, **arguments)
+
+
+def acer_model(recurrent: bool = False, continuous: bool = False) -> nn.Module:
+    """A small policy with action values."""
+    if continuous:
+        policy = nn.Sequential(nn.Linear(8, 4), GaussianHeadWithDiagonalCovariance())
+        advantage = nn.Sequential(ConcatObsAndAction(), nn.Linear(10, 1))
+        return features(recurrent, ACERContinuousActionHead(policy, nn.Linear(8, 1), advantage))
+    policy = nn.Sequential(nn.Linear(8, 2), SoftmaxCategoricalHead())
+    head = ACERDiscreteActionHead(policy, nn.Sequential(nn.Linear(8, 2), DiscreteActionValueHead()))
+    return features(recurrent, head)
 
 
 def make_acer(
@@ -40,14 +55,7 @@ def make_acer(
     """The same parameters every time; replay begins after ten transitions."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        if continuous:
-            policy = nn.Sequential(nn.Linear(8, 4), GaussianHeadWithDiagonalCovariance())
-            advantage = nn.Sequential(ConcatObsAndAction(), nn.Linear(10, 1))
-            head: nn.Module = ACERContinuousActionHead(policy, nn.Linear(8, 1), advantage)
-        else:
-            policy = nn.Sequential(nn.Linear(8, 2), SoftmaxCategoricalHead())
-            head = ACERDiscreteActionHead(policy, nn.Sequential(nn.Linear(8, 2), DiscreteActionValueHead()))
-        model = features(recurrent, head)
+        model = acer_model(recurrent, continuous)
     arguments: dict[str, Any] = {"t_max": 4, "gamma": 0.9, "replay_start_size": 10, "n_times_replay": 2, **options}
     arguments.setdefault("replay_buffer", EpisodicReplayBuffer(1000) if replay else None)
     return ACER(model, optimizer(model.parameters(), lr=lr), recurrent=recurrent, **arguments)

@@ -344,14 +344,21 @@ def test_statistics_have_the_names_that_are_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"),
+    ("kind", "argument"),
     [
-        *(("PPO", name) for name in ("value", "entropy", "value_loss", "policy_loss")),
-        *(("TRPO", name) for name in ("value", "entropy", "kl", "policy_step_size")),
+        ("PPO", "value_stats_window"),
+        ("PPO", "entropy_stats_window"),
+        ("PPO", "value_loss_stats_window"),
+        ("PPO", "policy_loss_stats_window"),
+        ("TRPO", "value_stats_window"),
+        ("TRPO", "entropy_stats_window"),
+        ("TRPO", "kl_stats_window"),
+        ("TRPO", "policy_step_size_stats_window"),
     ],
 )
-def test_windows_of_statistics(kind: str, name: str) -> None:
-    agent = make_on_policy(kind, **{f"{name}_stats_window": 3})
+def test_windows_of_statistics(kind: str, argument: str) -> None:
+    agent = make_on_policy(kind, **{argument: 3})
+    name = argument.removesuffix("_stats_window")
     record = getattr(agent, f"{name}_record")
     assert math.isnan(record.mean)
     for values in ([5.0], [1.0, 2.0], [3.0], [4.0, 8.0]):
@@ -360,12 +367,13 @@ def test_windows_of_statistics(kind: str, name: str) -> None:
     assert len(record) == 3
 
 
-@pytest.mark.parametrize("name", ["actor_loss", "entropy", "value"])
-def test_decays_of_a2cs_statistics(name: str) -> None:
-    agent: Any = make_on_policy("A2C", **{f"average_{name}_decay": 0.75})
-    agent.move_average(f"average_{name}", 8.0)
-    agent.move_average(f"average_{name}", 8.0)
-    assert dict(agent.get_statistics())["average_" + name.removesuffix("_loss")] == 3.5  # 2, then 2 + 6 / 4
+@pytest.mark.parametrize("argument", ["average_actor_loss_decay", "average_entropy_decay", "average_value_decay"])
+def test_decays_of_a2cs_statistics(argument: str) -> None:
+    agent: Any = make_on_policy("A2C", **{argument: 0.75})
+    name = argument.removesuffix("_decay")
+    agent.move_average(name, 8.0)
+    agent.move_average(name, 8.0)
+    assert dict(agent.get_statistics())[name.removesuffix("_loss")] == 3.5  # 2, then 2 + 6 / 4
 
 
 def test_decay_of_reinforces_entropy() -> None:

@@ -1,0 +1,160 @@
+"""What every agent is made of, by the names of its constructor's arguments, so that one of them can be changed."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from actor_critic_parts import make_critic, make_policy
+from agent_parts import AGENTS, make_q_function
+from argument_effects import Arguments, changed
+from async_parts import a3c_model, acer_model
+from on_policy_parts import make_nets
+from torch import nn
+
+from pfrl_like import agents
+from pfrl_like.agents.dpp import DPPL, DPPGreedy
+from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
+from pfrl_like.nn import Branched, RecurrentBranched, RecurrentSequential
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
+
+
+def sgd(*modules: nn.Module, lr: float = 0.05) -> torch.optim.Optimizer:
+    """An optimiser whose steps are as long as the gradients."""
+    return torch.optim.SGD(nn.ModuleList(modules).parameters(), lr=lr)
+
+
+def adadelta(*modules: nn.Module) -> torch.optim.Optimizer:
+    """An optimiser that cannot be compiled."""
+    return torch.optim.Adadelta(nn.ModuleList(modules).parameters())
+
+
+def buffer(recurrent: bool) -> Any:
+    """An empty one."""
+    return EpisodicReplayBuffer(1_000) if recurrent else ReplayBuffer(1_000)
+
+
+def of_q_functions(kind: Any, recurrent: bool) -> Arguments:
+    """DQN and its kin."""
+    base = "DPP" if kind in (DPPL, DPPGreedy) else kind.__name__
+    q_function = make_q_function(base, recurrent)
+    return {
+        "q_function": q_function,
+        "optimizer": sgd(q_function),
+        "explorer": ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2)),
+        "target_update_interval": 5,
+        **of_replay(recurrent),
+    }
+
+
+def of_replay(recurrent: bool) -> Arguments:
+    """What all agents with a replay buffer take."""
+    learning = {"replay_start_size": 10, "minibatch_size": 4, "recurrent": recurrent}
+    return {"replay_buffer": buffer(recurrent), "gamma": 0.9, "episodic_update_len": 4, **learning}
+
+
+def of_actor_critic(kind: Any, recurrent: bool) -> Arguments:
+    """Agents of continuous actions with a policy, and discrete Soft Actor-Critic."""
+    soft = issubclass(kind, agents.SoftActorCritic)
+    policy = make_policy("squashed" if soft else "gaussian", recurrent)
+    critics = [make_critic("numbers", recurrent) for _ in range(1 if kind is agents.DDPG else 2)]
+    if kind is agents.TQC:
+        critics = [make_critic("quantiles", recurrent) for _ in range(2)]
+    if kind is agents.DiscreteSAC:
+        policy = discrete_policy(recurrent)
+        critics = [make_q_function("DQN", recurrent, obs_size=4) for _ in range(2)]
+    common = of_replay(recurrent)
+    if soft:
+        common |= {"entropy_target": -2.0, "initial_temperature": 0.2}
+    else:
+        common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
+    if kind is agents.REDQ:
+        critics += [make_critic("numbers", recurrent)]
+        optimizers = {"policy_optimizer": sgd(policy), "q_func_optimizers": [sgd(critic) for critic in critics]}
+        return {"policy": policy, "q_funcs": critics, **optimizers, "n_times_update": 2, **common}
+    if kind is agents.DDPG:
+        named = {"q_func": critics[0], "actor_optimizer": sgd(policy), "critic_optimizer": sgd(critics[0])}
+        return {"policy": policy, **named, "target_update_interval": 5, **common}
+    named = {f"q_func{i}": critic for i, critic in enumerate(critics, 1)}
+    optimizers = {f"{name}_optimizer": sgd(critic) for name, critic in named.items()}
+    return {"policy": policy, **named, "policy_optimizer": sgd(policy), **optimizers, **common}
+
+
+def discrete_policy(recurrent: bool) -> nn.Module:
+    """A policy of two actions."""
+    first = nn.GRU(4, 8) if recurrent else nn.Linear(4, 8)
+    return (RecurrentSequential if recurrent else nn.Sequential)(first, nn.Linear(8, 2), SoftmaxCategoricalHead())
+
+
+def of_on_policy(kind: Any, recurrent: bool) -> Arguments:
+    """Agents that learn from what they have just done."""
+    policy, vf = make_nets(recurrent)
+    if kind is agents.TRPO:
+        return {"policy": policy, "vf": vf, "vf_optimizer": sgd(vf), "gamma": 0.9, "update_interval": 10,
+                "vf_batch_size": 4, "recurrent": recurrent}  # fmt: skip
+    if kind is agents.REINFORCE:
+        return {"model": policy, "optimizer": sgd(policy), "recurrent": recurrent}
+    model = (RecurrentBranched if recurrent else Branched)(policy, vf)
+    parts = {"model": model, "optimizer": sgd(model), "gamma": 0.9, "recurrent": recurrent}
+    if kind is agents.A2C:
+        return {**parts, "num_processes": 2}
+    return {**parts, "update_interval": 10, "minibatch_size": 4, "epochs": 2}
+
+
+def of_async(kind: Any, recurrent: bool) -> Arguments:
+    """A3C and ACER."""
+    model = (a3c_model if kind is agents.A3C else acer_model)(recurrent)
+    parts = {"model": model, "optimizer": sgd(model), "t_max": 4, "gamma": 0.9, "recurrent": recurrent}
+    if kind is agents.A3C:
+        return parts
+    parts["optimizer"] = sgd(model, lr=0.5)  # so that the policy leaves the average one
+    return {**parts, "replay_buffer": buffer(True), "replay_start_size": 10, "n_times_replay": 2,
+            "trust_region_delta": 1e-3}  # fmt: skip
+
+
+class Sent:
+    """The end of a pipe that keeps what is sent."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.sent = name, []
+
+    def send(self, message: Any) -> None:
+        """Keep it."""
+        self.sent.append(message)
+
+    def messages(self, actor: Any) -> tuple[str, int, int]:
+        """The name, the number of steps that came, and of recurrent states that came with them."""
+        actor.stop_episode()  # sends what is left
+        further = [each for kind, columns in self.sent if kind == "rows" for each in columns[-1]]
+        return self.name, len(further), sum(each.get("recurrent_state") is not None for each in further)
+
+
+def of_actors(kind: Any, recurrent: bool) -> Arguments:
+    """What acts for a learner elsewhere."""
+    explorer = ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))
+    return {"pipe": Sent("one"), "model": make_q_function("DQN", recurrent), "explorer": explorer,
+            "recurrent": recurrent}  # fmt: skip
+
+
+FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] = (
+    (of_q_functions, (*AGENTS.values(), DPPL, DPPGreedy)),
+    (of_actor_critic, (agents.DDPG, agents.TD3, agents.SoftActorCritic, agents.TQC, agents.REDQ, agents.CrossQ,
+                       agents.DiscreteSAC)),
+    (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
+    (of_async, (agents.A3C, agents.ACER)),
+    (of_actors, (agents.StateQFunctionActor,)),
+)  # fmt: skip
+#: What gives the arguments of each agent.
+MAKERS = {kind: maker for maker, kinds in FAMILIES for kind in kinds}
+
+
+def arguments_of(kind: Any, recurrent: bool = False, **given: Any) -> Arguments:
+    """Arguments of an agent that learns within a few steps."""
+    return changed(MAKERS[kind](kind, recurrent), **given)
+
+
+def obs_size(kind: Any) -> int:
+    """Length of the observations."""
+    return 4 if MAKERS[kind] is of_actor_critic else 5

@@ -1,0 +1,62 @@
+"""What each argument of each agent changes; an entry serves all agents that have the argument, unless they differ."""
+
+import dataclasses
+from typing import Any
+
+from agent_bases import MAKERS, adadelta, of_actor_critic, of_actors, of_async, of_on_policy, of_q_functions
+from argument_effects import Effect, Made
+from effects_off_policy import (
+    COMPILED,
+    OF_ACTOR_CRITICS,
+    OF_CROSSQ,
+    OF_Q_FUNCTIONS,
+    OF_REDQ,
+    OF_SAC,
+    REPLAY,
+    SPREAD,
+    Table,
+    no_effect,
+)
+from effects_on_policy import OF_A3C, OF_ACER, OF_ACTORS, OF_ON_POLICY, OF_REINFORCE
+
+from pfrl_like import agents
+
+BY_FAMILY: dict[Any, Table] = {
+    of_q_functions: OF_Q_FUNCTIONS,
+    of_actor_critic: OF_ACTOR_CRITICS,
+    of_on_policy: OF_ON_POLICY,
+    of_async: OF_ACER,
+    of_actors: OF_ACTORS,
+}
+DISTRIBUTIONAL = (
+    agents.CategoricalDQN,
+    agents.CategoricalDoubleDQN,
+    agents.QRDQN,
+    agents.IQN,
+    agents.DoubleIQN,
+    agents.FQF,
+)
+OF_DISTRIBUTIONS: Table = {**OF_Q_FUNCTIONS, "clip_delta": no_effect(False)}
+#: Agents whose small networks say much the same of all observations, unless their parameters are large.
+FLAT = (agents.IQN, agents.DoubleIQN, agents.FQF)
+STEEP = {name: dataclasses.replace(OF_Q_FUNCTIONS[name], given=SPREAD) for name in ("phi", "batch_states")}
+OWN: dict[Any, Table] = {
+    **dict.fromkeys(DISTRIBUTIONAL, OF_DISTRIBUTIONS),
+    **dict.fromkeys(FLAT, {**OF_DISTRIBUTIONS, **STEEP}),
+    agents.DDPG: {
+        **OF_ACTOR_CRITICS,
+        "soft_update_tau": REPLAY["soft_update_tau"],
+        "compile": Effect(
+            True, refused="Adadelta", given={"actor_optimizer": Made(lambda all: adadelta(all["policy"]))},
+            held_by=COMPILED + "all_losses_and_the_noise_of_an_actor_critic_are_one_region",
+        ),
+    },
+    **dict.fromkeys((agents.SoftActorCritic, agents.TQC), OF_SAC),
+    agents.DiscreteSAC: {**OF_SAC, "burnin_action_func": Effect(lambda: 1, "actions parameters")},
+    agents.REDQ: OF_REDQ,
+    agents.CrossQ: OF_CROSSQ,
+    agents.REINFORCE: OF_REINFORCE,
+    agents.A3C: OF_A3C,
+}  # fmt: skip
+#: The effects of every agent's arguments.
+EFFECTS: dict[Any, Table] = {kind: OWN.get(kind, BY_FAMILY[maker]) for kind, maker in MAKERS.items()}

@@ -1,0 +1,297 @@
+"""Every argument of every runner has an effect: the same run is made twice, with one argument changed, and watched."""
+
+import csv
+import inspect
+import logging
+from pathlib import Path
+
+import pytest
+from argument_effects import Effect, Made, changed, held
+from experiment_fakes import Counting, Recorder
+
+from pfrl_like import experiments
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.experiments import (
+    EvaluationHook,
+    Evaluator,
+    LinearInterpolationHook,
+    OptunaPrunerHook,
+    collect_demonstrations,
+    eval_performance,
+    generate_exp_id,
+    prepare_output_dir,
+    train_agent,
+    train_agent_actor_learner,
+    train_agent_async,
+    train_agent_batch,
+    train_agent_batch_with_evaluation,
+    train_agent_with_evaluation,
+)
+
+HERE = "unit/experiments/"
+RUNS = HERE + "test_train_agent.py::test_"
+BATCH = HERE + "test_train_agent_batch.py::test_"
+ASYNC = HERE + "test_train_agent_async.py::test_"
+TOLD = HERE + "test_async_arguments.py::test_"
+DIRECTORY = HERE + "test_output_dir.py::test_"
+
+
+class Told:
+    """A hook, an evaluator and a logger of metrics that writes down what it is told."""
+
+    max_score = 0.0
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def __call__(self, *args):
+        self.calls.append(args[-1] if isinstance(args[-1], int) else args[0].t)
+
+    def log(self, step, metrics):
+        self.calls.append((step, dict(metrics)))
+
+    def evaluate_if_necessary(self, t, episodes):
+        return float(t) if t % 3 == 0 else None
+
+    def close(self):
+        pass
+
+
+class Hears(EvaluationHook):
+    """An evaluation hook that writes down the statistics."""
+
+    support_train_agent = support_train_agent_batch = True
+
+    def __init__(self, calls):
+        self.calls = calls
+
+    def __call__(self, **told):
+        self.calls.append((told["step"], told["eval_stats"]))
+
+
+def told(kind=Told):
+    """One that writes into the run's list of calls."""
+    return Made(lambda run: [kind(run["calls"])])
+
+
+def vector(*lengths):
+    return SerialVectorEnv([Counting(length) for length in lengths])
+
+
+# What runs are made of, and what is seen of them
+
+SERIAL = {"agent": Made(lambda _: Recorder()), "env": Made(lambda _: Counting(3)), "steps": 12}
+SEVERAL = {**SERIAL, "env": Made(lambda _: vector(2, 3))}
+EVALUATED = {"eval_n_steps": None, "eval_n_episodes": 2, "eval_interval": 3}
+BASES = {
+    train_agent: SERIAL,
+    train_agent_batch: SEVERAL,
+    train_agent_with_evaluation: {**SERIAL, **EVALUATED},
+    train_agent_batch_with_evaluation: {**SEVERAL, **EVALUATED, "eval_env": Made(lambda _: Counting(3))},
+    Evaluator: {**SERIAL, "n_steps": None, "n_episodes": 2, "eval_interval": 3},
+    eval_performance: {**SERIAL, "n_steps": None, "n_episodes": 2},
+    collect_demonstrations: {**SERIAL, "steps": None, "episodes": 2},
+}
+
+
+def accepted(function, arguments):
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in arguments.items() if name in names}
+
+
+def live(function, folder, capsys, caplog, **changes):
+    """What is seen of a run."""
+    calls = []
+    outdir = folder / "run"
+    arguments = changed(
+        {"calls": calls, "folder": folder}, **{**BASES[function], "outdir": outdir, "progress": False, **changes}
+    )
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        result = function(**accepted(function, arguments))
+        if function is Evaluator:
+            result = [result.evaluate_if_necessary(t, episodes=t) for t in range(1, 13)]
+    agent, env = arguments["agent"], arguments["env"]
+    scores = outdir / "scores.txt"
+    rows = list(csv.reader(scores.open(), delimiter="\t")) if scores.exists() else []
+    return {
+        "steps": agent.observed,
+        "evaluated": agent.evaluated,
+        "t": agent.t,
+        "saved": [Path(name).name for name in agent.saved],
+        "files": sorted(path.name.split(".")[0] for path in outdir.glob("*")),
+        "scores": [row[:2] + row[3:] for row in rows],
+        "result": result[1] if isinstance(result, tuple) else str(result),
+        "resets": getattr(env, "n_resets", 0),
+        "log": [(record.name, record.getMessage().replace(str(folder), "")) for record in caplog.records],
+        "calls": calls,
+        "progress": "12 steps" in capsys.readouterr().err,
+    }
+
+
+def test_a_run_is_the_same_twice(tmp_path, capsys, caplog):
+    for i, function in enumerate(BASES):
+        one, other = (live(function, tmp_path / f"{i}-{which}", capsys, caplog) for which in "ab")
+        one.pop("result"), other.pop("result")
+        assert one == other
+
+
+# What each argument changes
+
+LIMIT = "limit_of_evaluation_episodes_defaults_to_that_of_training"
+RUNNING = {
+    "agent": Effect(held_by=RUNS + "returns_agent_and_history"),
+    "env": Effect(Made(lambda _: Counting(5)), "steps"),
+    "steps": Effect(6, "steps", held_by=RUNS + "no_episode_begins_after_the_last_step"),
+    "checkpoint_freq": Effect(5, "saved", held_by=RUNS + "checkpoints_and_finish_are_saved"),
+    "max_episode_len": Effect(1, "steps", held_by=RUNS + "episode_limit_resets_without_termination"),
+    "train_max_episode_len": Effect(1, "steps evaluated", held_by=RUNS + LIMIT),
+    "step_offset": Effect(6, "t steps", held_by=RUNS + "step_offset_sets_the_agents_clock_and_shortens_training"),
+    "evaluator": Effect(Made(lambda run: Told(run["calls"])), "result"),
+    "step_hooks": Effect(told(), "calls", held_by=RUNS + "hooks_get_the_users_own_environment_at_every_step"),
+    "eval_during_episode": Effect(
+        True, "scores", given={"eval_env": Made(lambda _: Counting(3)), "eval_interval": 2},
+        held_by=RUNS + "evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise",
+    ),
+    "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=RUNS + "logger_gets_the_scores"),
+    "progress": Effect(True, "progress", held_by=RUNS + "progress_tells_steps_and_score"),
+    "hooks": Effect(told(), "calls", held_by=RUNS + "hooks_see_the_clock_last_of_all_end_training_and_are_closed"),
+    "loggers": Effect(told(), "calls", held_by=RUNS + "further_loggers_get_the_same_metrics"),
+    "eval_n_steps": Effect(
+        9, "evaluated", also={"eval_n_episodes": None}, held_by=BATCH + "evaluation_by_steps_counts_whole_episodes"
+    ),
+    "eval_n_episodes": Effect(3, "evaluated"),
+    "eval_interval": Effect(
+        6, "scores", held_by=RUNS + "evaluations_stay_on_multiples_of_the_interval_after_an_offset"
+    ),
+    "eval_max_episode_len": Effect(2, "scores", held_by=RUNS + LIMIT),
+    "eval_env": Effect(Made(lambda _: Counting(4)), "scores"),
+    "successful_score": Effect(3.0, "steps"),
+    "evaluation_hooks": Effect(told(Hears), "calls"),
+    "save_best_so_far_agent": Effect(False, "saved"),
+    "use_tensorboard": Effect(True, "files"),
+    "eval_success_threshold": Effect(
+        3.0, "calls", given={"evaluation_hooks": told(Hears)}, held_by=RUNS + "success_rate_is_told_to_evaluation_hooks"
+    ),
+    "outdir": Effect(Made(lambda run: run["folder"] / "elsewhere"), "files"),
+    "log_interval": Effect(6, "log", held_by=BATCH + "interval_and_window_of_the_log"),
+    "return_window_size": Effect(1, "log", given={"log_interval": 6}, held_by=BATCH + "interval_and_window_of_the_log"),
+}  # fmt: skip
+OF_TRAIN = {
+    **RUNNING,
+    "successful_score": Effect(3.0, "steps", given={"evaluator": Made(lambda run: Told(run["calls"]))}),
+    "eval_during_episode": Effect(
+        True, "result",
+        given={"evaluator": Made(lambda run: Told(run["calls"])), "env": Made(lambda _: Counting(5))},
+    ),
+}  # fmt: skip
+OF_BATCH = {**RUNNING, "env": Effect(Made(lambda _: vector(3, 4)), "steps")}
+OF_EVALUATOR = {
+    **RUNNING,
+    "env": Effect(Made(lambda _: Counting(4)), "scores"),
+    "n_steps": Effect(9, "evaluated", also={"n_episodes": None}),
+    "n_episodes": Effect(3, "evaluated"),
+    "max_episode_len": Effect(2, "scores"),
+    "step_offset": Effect(7, "scores"),
+    "success_threshold": Effect(3.0, "calls", given={"evaluation_hooks": told(Hears)}),
+    "env_choice": Effect("fresh", "resets"),
+}
+OF_EVAL_PERFORMANCE = {
+    **OF_EVALUATOR,
+    "env": Effect(Made(lambda _: Counting(4)), "result"),
+    "max_episode_len": Effect(2, "result"),
+}
+OF_DEMONSTRATIONS = {
+    **RUNNING,
+    "env": Effect(Made(lambda _: Counting(4)), "evaluated"),
+    "steps": Effect(4, "evaluated", also={"episodes": None}, held_by=DIRECTORY + "demonstrations_can_be_loaded_again"),
+    "episodes": Effect(3, "evaluated", held_by=DIRECTORY + "demonstrations_can_be_loaded_again"),
+    "max_episode_len": Effect(2, "evaluated"),
+}
+EFFECTS = {
+    train_agent: OF_TRAIN,
+    train_agent_batch: {**OF_BATCH, "successful_score": OF_TRAIN["successful_score"]},
+    train_agent_with_evaluation: RUNNING,
+    train_agent_batch_with_evaluation: OF_BATCH,
+    Evaluator: OF_EVALUATOR,
+    eval_performance: OF_EVAL_PERFORMANCE,
+    collect_demonstrations: OF_DEMONSTRATIONS,
+}
+CASES = [(function, name) for function in EFFECTS for name in inspect.signature(function).parameters]
+
+
+@pytest.mark.parametrize(("function", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
+def test_argument_has_its_effect(function, name, tmp_path, capsys, caplog):
+    effect = EFFECTS[function][name]
+    if effect.held_by:
+        assert held(effect.held_by)
+    if not effect.shows:
+        return
+    if name == "use_tensorboard":
+        pytest.importorskip("tensorboard")
+    before = live(function, tmp_path / "before", capsys, caplog, **effect.given)
+    after = live(function, tmp_path / "after", capsys, caplog, **{**effect.given, name: effect.value, **effect.also})
+    for each in effect.shows.split():
+        assert before[each] != after[each], f"{name} changes nothing of the {each}"
+
+
+# Those whose effect is shown by tests of their own
+
+HELD = {
+    train_agent_async: {
+        **dict.fromkeys(
+            ("eval_n_steps", "save_best_so_far_agent", "use_tensorboard", "logger", "progress", "hooks", "loggers"),
+            TOLD + "what_is_told_of_a_run_reaches_whom_it_is_for",
+        ),
+        **dict.fromkeys(
+            ("eval_interval", "eval_n_episodes", "evaluation_hooks", "eval_success_threshold"),
+            ASYNC + "process_0_evaluates_and_saves_the_best",
+        ),
+        **dict.fromkeys(
+            ("make_env", "random_seeds", "max_episode_len"), ASYNC + "seeds_and_episode_limit_reach_each_process"
+        ),
+        **dict.fromkeys(("profile", "checkpoint_freq"), ASYNC + "profiles_and_checkpoints_are_written"),
+        **dict.fromkeys(
+            ("steps", "step_offset", "global_step_hooks"),
+            ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
+        ),
+        **dict.fromkeys(("agent", "use_shared_memory"), ASYNC + "shared_attributes_are_the_same_in_all_processes"),
+        **dict.fromkeys(("processes", "start_method"), TOLD + "processes_start_as_they_are_told"),
+        "outdir": ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
+        "make_agent": HERE + "test_async_agents.py::test_agents_that_each_process_makes_share_those_of_the_first",
+        "successful_score": ASYNC + "a_good_score_ends_training_in_all_processes",
+        "stop_event": ASYNC + "stop_event_ends_training_and_is_set_at_the_end",
+        "exception_event": ASYNC + "exception_event_ends_training_with_an_error_and_the_agent_is_saved",
+    },
+    train_agent_actor_learner: {
+        **dict.fromkeys(
+            ("make_env", "outdir", "n_actors", "n_updates", "actor_update_interval", "updates_per_step", "options"),
+            TOLD + "actors_and_learner_are_told_how_to_keep_step",
+        ),
+        **dict.fromkeys(("agent", "steps"), ASYNC + "the_agent_that_learnt_is_the_one_that_was_saved_last"),
+    },
+    generate_exp_id: dict.fromkeys(("prefix", "argv"), DIRECTORY + "id_follows_commit_changes_arguments_and_prefix"),
+    prepare_output_dir: {
+        **dict.fromkeys(("args", "basedir", "argv"), DIRECTORY + "files_of_a_run_under_git"),
+        **dict.fromkeys(("exp_id", "time_format", "make_backup"), DIRECTORY + "older_run_of_the_same_id_is_kept_aside"),
+    },
+    LinearInterpolationHook: dict.fromkeys(
+        ("total_steps", "start_value", "stop_value", "setter"),
+        DIRECTORY + "linear_interpolation_reaches_and_keeps_its_end",
+    ),
+    OptunaPrunerHook: {
+        "trial": HERE + "test_mocks.py::test_a_trial_gets_the_mean_return_and_the_step_and_may_end_the_run"
+    },
+}
+
+
+def test_every_argument_of_the_others_has_a_test():
+    for function, pointers in HELD.items():
+        assert pointers.keys() >= inspect.signature(function).parameters.keys(), function
+        assert all(held(pointer) for pointer in pointers.values())
+
+
+def test_every_public_function_of_a_run_is_looked_at():
+    public = {each for each in vars(experiments).values() if inspect.isfunction(each) or inspect.isclass(each)}
+    without_arguments = {each for each in public if not inspect.signature(each).parameters}
+    assert public - without_arguments == {*EFFECTS, *HELD}
