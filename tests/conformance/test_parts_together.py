@@ -104,7 +104,7 @@ def evaluated(agent: Any, env: Any) -> np.ndarray:
 
 
 def covering(cases: Iterable[Case], first: Iterable[str] | None = None) -> list[Case]:
-    """Cases, always the same, in which any two parts meet that meet in some case; if given, only with one of `first`."""
+    """Cases, always the same, in which any two parts meet that meet in some case; if given, one is of `first`."""
     cases = sorted(cases, key=str)
     random.Random(0).shuffle(cases)
     groups = {
