@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from pfrl_like.experiments.async_agents import AgentOfProcess0, SharedAgent
+from pfrl_like.experiments.async_arguments import check_async_parts, seeds_of_processes
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
@@ -110,20 +111,18 @@ def train_agent_async(
         AsyncTrainingError: If a process raised or died, or `exception_event` was set: with all tracebacks, after the
             agent has been saved as `<t>_except` and all processes have ended.
         ValueError: If not exactly one of `agent` and `make_agent` is given, or a number is out of range.
-        TypeError: If a number is no integer, or something cannot be sent to another process.
+        TypeError: If a number is no integer, a part is none, or something cannot be sent to another process.
     """
     logger = logger or _LOGGER
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
     check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
+    check_counts(optional=True, max_episode_len=max_episode_len)
+    check_async_parts(agent, make_agent, make_env, global_step_hooks, stop_event, exception_event)
     if eval_interval is not None:
         check_extent(eval_n_steps, eval_n_episodes)
-    if (agent is None) == (make_agent is None):
-        raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
-    seeds = range(processes) if random_seeds is None else [int(seed) for seed in random_seeds]
-    if len(seeds) != processes:
-        raise ValueError(f"random_seeds has {len(seeds)} seeds for {processes} processes, expected one for each")
+    seeds = seeds_of_processes(random_seeds, processes)
     os.makedirs(outdir, exist_ok=True)
     if agent is None and make_agent is not None:
         agent = getattr(make_agent, "representative", None)

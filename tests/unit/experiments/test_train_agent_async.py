@@ -207,6 +207,9 @@ def test_profiles_and_checkpoints_are_written(tmp_path):
         ({"agent": Counting(), "make_agent": Counting}, "exactly one"),
         ({"make_agent": None}, "exactly one"),
         ({"random_seeds": [1]}, "random_seeds"),
+        ({"random_seeds": [1, -1]}, r"random_seeds\[1\] is -1"),
+        ({"random_seeds": [1, 2**32]}, "random_seeds holds 4294967296"),
+        ({"max_episode_len": 0}, "max_episode_len is 0"),
         ({"processes": 0}, "processes"),
         ({"eval_interval": 0}, "eval_interval"),
         ({"eval_interval": 10, "eval_n_steps": 5}, "exactly one"),
@@ -215,6 +218,20 @@ def test_profiles_and_checkpoints_are_written(tmp_path):
 )
 def test_arguments_that_make_no_sense_are_refused(tmp_path, options, error):
     with pytest.raises(ValueError, match=error):
+        run(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"make_env": 3}, {"make_agent": Counting()}, {"agent": "mine"}, {"global_step_hooks": 3},
+        {"global_step_hooks": [print, 3]}, {"stop_event": True}, {"exception_event": 1}, {"random_seeds": 3},
+        {"random_seeds": ["a", "b"]}, {"max_episode_len": 1.5},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_such_part_is_refused_before_a_process_starts(tmp_path, options):
+    with pytest.raises(TypeError, match=rf"^{next(iter(options))}\S* is "):
         run(tmp_path, **options)
 
 
