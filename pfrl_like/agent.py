@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import types
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -134,6 +135,9 @@ class AttributeSavingMixin(ABC):
     @abstractmethod
     def saved_attributes(self) -> tuple[str, ...]:
         """Names of the attributes to save."""
+
+    #: What of them PFRL's and older directories lack, and which one's file is loaded into it instead.
+    saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:
         """Further state, such as counters: text keys, and finite numbers, text, lists and dicts as values."""

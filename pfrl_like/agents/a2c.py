@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agents.minibatches import everything
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
-from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.model_outputs import policy_and_value
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent
+from pfrl_like.agents.parts import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.policy_gradient import actor_critic_loss
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
@@ -35,13 +37,18 @@ def a2c_loss(
     """
     distribution, value = policy_and_value(model, batch)
     advantage, returns = batch.required("advantage", "returns")
-    log_prob, entropies = log_prob_and_entropy(distribution, batch.action)
-    actor_loss = -weighted_mean(log_prob * advantage, batch.weight)
-    value_loss = weighted_mean((returns - value).square(), batch.weight)
-    entropy = weighted_mean(entropies, batch.weight)
-    loss = pi_loss_coef * actor_loss + v_loss_coef * value_loss - entropy_coeff * entropy
-    stats = {"actor_loss": actor_loss, "value": value.mean(), "entropy": entropy}
-    return loss, {name: number.detach() for name, number in stats.items()}
+    log_prob, entropy = log_prob_and_entropy(distribution, batch.action)
+    losses = actor_critic_loss(
+        log_prob, advantage, entropy, value, returns,
+        pi_loss_coef=pi_loss_coef, v_loss_coef=v_loss_coef, entropy_coef=entropy_coeff,
+    )  # fmt: skip
+    with torch.no_grad():
+        stats = {
+            "actor_loss": -weighted_mean(log_prob * advantage, batch.weight),
+            "value": value.mean(),
+            "entropy": weighted_mean(entropy, batch.weight),
+        }
+    return weighted_mean(losses, batch.weight), stats
 
 
 class A2C(OnPolicyAgent):

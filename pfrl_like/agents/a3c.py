@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agents.async_actor_critic import AsyncActorCritic
-from pfrl_like.agents.on_policy_arguments import check_numbers_in
+from pfrl_like.agents.model_outputs import policy_and_value
+from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.batch import Batch
-from pfrl_like.distributions import masked
-from pfrl_like.functions.losses import half_square
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.policy_gradient import actor_critic_loss
 from pfrl_like.functions.rollout_returns import lambda_returns
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
@@ -25,6 +26,7 @@ def a3c_loss(
     beta: float = 1e-2,
     pi_loss_coef: float = 1.0,
     v_loss_coef: float = 0.5,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Sum over consecutive steps of the losses of the policy and of the value (arXiv:1602.01783, algorithm S3).
 
@@ -39,13 +41,16 @@ def a3c_loss(
         beta: Weight of the entropy.
         pi_loss_coef: Weight of the loss of the policy, entropy included.
         v_loss_coef: Weight of the loss of the value.
+        weight: Importance weight of each step, [N]; None for 1.
 
     Returns:
         A scalar.
     """
-    error = returns - value
-    pi_loss = -(error.detach() * log_prob + beta * entropy)
-    return pi_loss_coef * pi_loss.sum() + v_loss_coef * half_square(error).sum()
+    losses = actor_critic_loss(
+        log_prob, (returns - value).detach(), entropy, value, returns,
+        pi_loss_coef=pi_loss_coef, v_loss_coef=v_loss_coef / 2, entropy_coef=pi_loss_coef * beta,
+    )  # fmt: skip
+    return weighted_mean(losses, weight, "sum")
 
 
 class A3C(AsyncActorCritic):
@@ -79,6 +84,8 @@ class A3C(AsyncActorCritic):
         ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
+
+    kept_numbers = ("average_reward",)
 
     average_value: float
     average_entropy: float
@@ -122,19 +129,18 @@ class A3C(AsyncActorCritic):
         self.average_reward_tau = average_reward_tau
         self.average_reward = 0.0
         check_numbers_in(self, average_reward_tau=(0, 1))
+        check_numbers_in(self, beta=(0, None), pi_loss_coef=(0, None), v_loss_coef=(0, None))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`a3c_loss` of the model that acts, scaled as the arguments say."""
-        distribution, value = self.outputs(batch)
-        if batch.action_mask is not None:
-            distribution = masked(distribution, batch.action_mask)
-        value = value.squeeze(-1)
+        distribution, value = policy_and_value(self.model, batch)
         returns = self._returns(batch)
         entropy = distribution.entropy()
         scale = self._loss_scale(len(batch))
         loss = a3c_loss(
             distribution.log_prob(batch.action), entropy, value, returns,
             beta=self.beta, pi_loss_coef=scale * self.pi_loss_coef, v_loss_coef=scale * self.v_loss_coef,
+            weight=batch.weight,
         )  # fmt: skip
         error = returns - value.detach()
         return loss, error, {"loss": loss.detach(), "value": value.detach(), "entropy": entropy.detach()}
@@ -145,10 +151,6 @@ class A3C(AsyncActorCritic):
         if self.use_average_reward:
             self.average_reward += self.average_reward_tau * float(error.sum())
         return error, stats
-
-    def saved_state(self) -> dict[str, Any]:
-        """Counters and running means, that of the reward included."""
-        return {**super().saved_state(), "average_reward": self.average_reward}
 
     def _returns(self, batch: Batch) -> Tensor:
         """Discounted rewards to the last row, and the value after it, [N]."""

@@ -14,14 +14,15 @@ from pfrl_like.agents.acer_heads import ACERContinuousActionHead as ACERContinuo
 from pfrl_like.agents.acer_heads import ACERDiscreteActionHead as ACERDiscreteActionHead
 from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
 from pfrl_like.agents.async_actor_critic import AsyncActorCritic
-from pfrl_like.agents.on_policy_arguments import check_numbers_in
+from pfrl_like.agents.model_outputs import allowed, output_of
+from pfrl_like.agents.parts import check_numbers_in, check_optional_numbers
 from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import Batch
-from pfrl_like.distributions import masked, parameters_of, with_parameters
+from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
+from pfrl_like.utils.copy_param import frozen_copy, soft_copy_param
 
 #: Column of the replay buffer with the statistics of the distributions that actions were drawn from.
 MU = "mu"
@@ -73,6 +74,10 @@ class ACER(AsyncActorCritic):
     average_kl: float
     averaged = ("value", "entropy", "kl")
     further_outputs = (ActionValue, Tensor)
+    model_parts = "(distribution, ActionValue, values)"
+    saved_attributes = ("model", "optimizer", "shared_average_model")
+    #: In directories of PFRL, which keep no average, that begins with the model.
+    saved_instead = {"shared_average_model": "model"}
 
     #: An update from replay takes one sequence.
     learns_from_sequences = True
@@ -132,9 +137,9 @@ class ACER(AsyncActorCritic):
         self.normalize_loss_by_steps = normalize_loss_by_steps
         self.use_Q_opc = use_Q_opc
         check_counts(least=0, n_times_replay=n_times_replay, replay_start_size=replay_start_size)
-        check_numbers_in(self, trust_region_alpha=(0, 1))
-        if truncation_threshold is not None:
-            check_numbers_in(self, truncation_threshold=(0, None))
+        from_0 = ("beta", "pi_loss_coef", "Q_loss_coef", "trust_region_delta")
+        check_numbers_in(self, trust_region_alpha=(0, 1), **dict.fromkeys(from_0, (0, None)))
+        check_optional_numbers(self, truncation_threshold=(0, None))
         self.shared_average_model = frozen_copy(model)
         self._last_distribution: Any = None
 
@@ -148,22 +153,13 @@ class ACER(AsyncActorCritic):
         """Longest sequence of an update from replay, `t_max`."""
         return self.t_max
 
-    def sync_parameters(self) -> None:
-        """Copy the shared parameters to the model that acts, and move the average model towards it."""
-        super().sync_parameters()
-        if self.trust_region_alpha < 1:
-            soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
-
-    def share_loaded(self) -> None:
-        """Copy the parameters of the model that acts to those that are shared, the average included."""
-        super().share_loaded()
-        copy_param(self.shared_average_model, self.model)
-
     # Acting and observing
 
     def _value(self, obs: Any, active: Any = None) -> Any:
-        self._last_distribution = super()._value(obs, active)
-        return self._last_distribution
+        distribution = super()._value(obs, active)
+        if self.training:
+            self._last_distribution = distribution
+        return distribution
 
     def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
         """Put the last step into the replay buffer, with the distributions that its actions were drawn from."""
@@ -204,11 +200,18 @@ class ACER(AsyncActorCritic):
         finally:  # the buffer waits for errors, which after a refused update do not come
             buffer.update_priorities(batch.index[: len(error)], error)
 
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`update` with features in place of observations; the average model follows."""
+        learnt = super().learn(batch)
+        if self.trust_region_alpha < 1:
+            soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
+        return learnt
+
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """The losses of policy and values of consecutive steps; off-policy ones bring `mu` along, in `extra`."""
         distribution, action_value, value = self._outputs_for(batch)
         mu = (batch.extra or {}).get(MU)
-        behaviour = None if mu is None else _allowed(with_parameters(distribution, *mu), batch.action_mask)
+        behaviour = None if mu is None else allowed(with_parameters(distribution, *mu), batch.action_mask)
         q = action_value.evaluate_actions(batch.action).reshape(-1)
         with torch.no_grad():
             ratio = None
@@ -250,15 +253,11 @@ class ACER(AsyncActorCritic):
         distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
             return outputs[2]  # type: ignore[no-any-return]
-        mean: Tensor = torch.linalg.vecdot(_allowed(distribution, action_mask).probs, action_value.q_values)
+        mean: Tensor = torch.linalg.vecdot(allowed(distribution, action_mask).probs, action_value.q_values)
         return mean
 
     def _outputs_for(self, batch: Batch, model: torch.nn.Module | None = None) -> tuple[Any, Any, Tensor]:
         """Distributions without forbidden actions, action values, and values, [N]."""
-        outputs = self.outputs(batch, model)
+        outputs = output_of(self.model if model is None else model, batch)
         value = self.state_value(outputs, batch.action_mask)
-        return _allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)
-
-
-def _allowed(distribution: Any, action_mask: Tensor | None) -> Any:
-    return distribution if action_mask is None else masked(distribution, action_mask)
+        return allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)

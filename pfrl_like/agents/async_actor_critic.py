@@ -1,7 +1,6 @@
-"""What A3C and ACER share: a copy of the model that acts and learns, and shared parameters that its gradients move."""
+"""What A3C and ACER share: act in an environment, a few steps at a time, and learn from these with a shared model."""
 
 import copy
-import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,50 +9,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.agent import AsyncAgent, AttributeSavingMixin, BatchAgent
+from pfrl_like.agent import BatchAgent
 from pfrl_like.agents.acting import has_mask
 from pfrl_like.agents.declared_parts import check_policy
 from pfrl_like.agents.memory import RecurrentMemory
-from pfrl_like.agents.on_policy_arguments import check_numbers_in, check_parts
+from pfrl_like.agents.model_outputs import check_outputs
+from pfrl_like.agents.observing import check_observed
+from pfrl_like.agents.on_policy_arguments import check_parts
+from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.agents.policy_spaces import check_policy_fits
-from pfrl_like.batch import ACTION_MASK, Batch, map_nested
+from pfrl_like.agents.shared_model import SharedModelMixin
+from pfrl_like.agents.steps import Steps
+from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
-from pfrl_like.utils.checks import check_counts, unequal_lengths
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.copy_param import copy_param
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.recurrent import (
-    forward,
-    get_recurrent_state_at,
-    max_over_sequences,
-    sequence_outputs,
-)
+from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
 
-@dataclasses.dataclass
-class Rollout:
-    """Consecutive steps of one environment that have not been learnt from yet.
-
-    Attributes:
-        recurrent_state: Of the model before the first of them.
-        obs, action, reward, action_mask: A value for each step.
-    """
-
-    recurrent_state: Any
-    obs: list[Any] = dataclasses.field(default_factory=list)
-    action: list[Any] = dataclasses.field(default_factory=list)
-    reward: list[float] = dataclasses.field(default_factory=list)
-    action_mask: list[Any] = dataclasses.field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.reward)
-
-
-class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, AsyncAgent):
+class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent):
     """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
     Every process acts with a copy of the shared model, at most `t_max` steps or to the end of an episode, computes the
@@ -65,13 +43,8 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     Args:
         model: Module from observations to a tuple that begins with distributions of actions; a copy of it acts.
         optimizer: Optimiser of its parameters. This and the others are as in `A3C`.
-
-    Attributes:
-        shared_model: The model that was given; `model` is the copy.
     """
 
-    process_idx: int | None = None
-    saved_attributes: tuple[str, ...] = ("model", "optimizer")
     acting_argument = "model"
     acting_attributes = ("model",)
     value_type: type[Any] = tuple
@@ -81,9 +54,10 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
     #: Statistics with a value for each row whose running mean is the attribute `average_` and the name.
     averaged: tuple[str, ...] = ("value", "entropy")
-
-    _gradient_step: GradientStep | None = None
-    _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
+    #: Further attributes that are numbers and are saved.
+    kept_numbers: tuple[str, ...] = ()
+    #: The parts of what the model gives, as errors call them.
+    model_parts = "(distribution, values)"
 
     phi: Any = Fixed()
     batch_states: Any = Fixed()
@@ -122,9 +96,7 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
             raise ValueError(
                 f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move it there"
             )
-        self._shared_model = model
-        self.optimizer = optimizer
-        self.model = copy.deepcopy(model)
+        self.share_model(model, optimizer)
         self.features = FeatureExtractor(self.phi, batch_states)
         self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
@@ -133,7 +105,8 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
             setattr(self, f"average_{name}", 0.0)
             setattr(self, f"average_{name}_decay", decay)
             check_numbers_in(self, **{f"average_{name}_decay": (0, 1)})
-        self._rollouts: dict[int, Rollout] = {}
+        self._steps: dict[int, Steps] = {}  # of each environment
+        self._features: Any = None  # of the observations that were acted on last
 
     # How an algorithm differs
 
@@ -153,40 +126,19 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
     def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
         """Keep the last step of all environments for longer than until the next update; arguments: `store_step`."""
 
-    # Sharing
-
-    @property
-    def shared_attributes(self) -> tuple[str, ...]:
-        """The model and the optimiser."""
-        return ("shared_model", "optimizer")
-
-    @property
-    def shared_model(self) -> torch.nn.Module:
-        """The model that all processes share; the copy follows when it is replaced."""
-        return self._shared_model
-
-    @shared_model.setter
-    def shared_model(self, model: torch.nn.Module) -> None:
-        self._shared_model = model
-        self._gradient_step = None
-        copy_param(self.model, model)
-
-    def sync_parameters(self) -> None:
-        """Copy the shared parameters to the model that acts."""
-        copy_param(self.model, self._shared_model)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but the copy: tensors that are sent to another process are moved into memory that is shared with it."""
-        return {name: value for name, value in vars(self).items() if name not in _OF_ONE_PROCESS}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.model = copy.deepcopy(self._shared_model)
-
     # Acting
 
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features; in training these are kept, since it is they that are learnt from."""
+        if self.training:
+            self._features = obs
+        return super().select_actions(obs, action_mask, active)
+
     def _value(self, obs: Any, active: Any = None) -> Any:
-        return super()._value(obs, active)[0]
+        """The distribution of actions for features."""
+        outputs = super()._value(obs, active)
+        check_outputs(outputs, len(first_leaf(obs)), self.acting_argument, self.model_parts)
+        return outputs[0]
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment whose actions the policy cannot choose, or whose observations do not fit the model.
@@ -196,7 +148,10 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
             ValueError: If their number differs, or observations do not fit.
         """
         outputs = self.probe(observation_space)
-        if outputs is not None and action_space is not None:
+        if outputs is None:
+            return
+        check_outputs(outputs, 1, self.acting_argument, self.model_parts)
+        if action_space is not None:
             check_policy_fits(outputs[0], action_space, self.acting_argument)
 
     # Observing
@@ -225,66 +180,38 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
             RuntimeError: In training, if no action was asked for before.
             ValueError: If the arguments have different lengths.
         """
-        if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
-            raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
+        check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         if self.training:
-            if self.batch_last_obs is None:
-                raise RuntimeError("observe was called in training before act")
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
             self.store(step, action_mask, active)
             if action_mask is None and self._last_mask is not None and has_mask(batch_obs):
                 action_mask = [obs[ACTION_MASK] for obs in batch_obs]
             for i in range(len(batch_obs)) if active is None else np.flatnonzero(active).tolist():
-                rollout = self._with_last_step(i, float(batch_reward[i]))
-                if batch_done[i] or batch_reset[i] or len(rollout) >= self.t_max:
-                    del self._rollouts[i]
-                    mask = None if action_mask is None else action_mask[i]
-                    self.learn_from(self._batch(rollout, batch_obs[i], mask, bool(batch_done[i])))
+                steps = self._with_last_step(i, float(batch_reward[i]))
+                if batch_done[i] or batch_reset[i] or len(steps) >= self.t_max:
+                    del self._steps[i]
+                    last_obs = self.features([batch_obs[i]], self.device)
+                    last_mask = None if action_mask is None else action_mask[i]
+                    self.learn_from(steps.batch(last_obs, last_mask, self.gamma, bool(batch_done[i])))
         if self.memory is not None:
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
-    def _with_last_step(self, i: int, reward: float) -> Rollout:
+    def _with_last_step(self, i: int, reward: float) -> Steps:
         """The steps of environment i, to the last one."""
-        rollout = self._rollouts.get(i)
-        if rollout is None:
+        steps = self._steps.get(i)
+        if steps is None:
             state = None if self.memory is None else self.memory.train_previous_state
-            rollout = self._rollouts[i] = Rollout(get_recurrent_state_at(state, [i], True))
-        rollout.obs.append(self.batch_last_obs[i])
-        rollout.action.append(self.batch_last_action[i])
-        rollout.reward.append(reward)
-        if self._last_mask is not None:
-            rollout.action_mask.append(self._last_mask[i])
+            steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
+        obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)
+        steps.append(obs, self.batch_last_action[i], reward, None if self._last_mask is None else self._last_mask[i])
         self.t += 1
-        return rollout
+        return steps
 
     def stop_episode(self) -> None:
         """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""
-        self._rollouts.clear()
+        self._steps.clear()
         if self.memory is not None:
             self.memory.forget(self.training)
-
-    def _batch(self, rollout: Rollout, last_obs: Any, last_mask: Any, done: bool) -> Batch:
-        """The rollout with features in place of observations, and what came after it."""
-        features = self.features([*rollout.obs, last_obs], self.device)
-        discount = torch.full((len(rollout),), self.gamma)
-        if done:
-            discount[-1] = 0.0
-        masks = None
-        if rollout.action_mask:
-            first = rollout.action_mask[0]
-            last_mask = np.ones_like(first) if last_mask is None else last_mask
-            masks = torch.from_numpy(np.array([*rollout.action_mask, last_mask], bool))
-        return Batch(
-            obs=map_nested(lambda leaf: leaf[:-1], features),
-            action=torch.from_numpy(np.array(rollout.action)),
-            reward=torch.tensor(rollout.reward),
-            next_obs=map_nested(lambda leaf: leaf[1:], features),
-            discount=discount,
-            action_mask=None if masks is None else masks[:-1],
-            next_action_mask=None if masks is None else masks[1:],
-            recurrent_state=rollout.recurrent_state,
-            lengths=torch.tensor([len(rollout)]),
-        )
 
     # Learning
 
@@ -322,31 +249,18 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update` with features in place of observations."""
-        step = self._gradient_step
-        if step is None or step.optimizer is not self.optimizer or step.max_grad_norm != self.max_grad_norm:
-            step = self._make_gradient_step()
         loss, error, stats = self.loss(batch)
         try:
-            step(loss)
+            self.descend(loss)
         except NonFiniteError as refusal:
             refusal.batch = batch
             self.logger.error("update %d was refused: %s", self.optim_t + 1, refusal)
             raise
-        for shared, own in self._shared_buffers:
-            shared.copy_(own)  # such as running moments
         self.optim_t += 1
-        self.sync_parameters()
         for name in self.averaged:
             if name in stats:
                 setattr(self, f"average_{name}", self._running_mean(name, stats[name]))
         return error, stats
-
-    def outputs(self, batch: Batch, model: torch.nn.Module | None = None) -> Any:
-        """What the model, or another one like it, gives for every row."""
-        model = self.model if model is None else model
-        if batch.lengths is None or not self.recurrent:
-            return call(model, batch.obs)
-        return sequence_outputs(model, batch.obs, batch.recurrent_state, batch.lengths)
 
     def last_value(self, batch: Batch) -> Tensor:
         """Value of the state after the last row, [1], without a gradient; 0 if that is terminal."""
@@ -362,13 +276,6 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
                 outputs = call(self.model, last)
             return self.state_value(outputs, mask).reshape(1)
 
-    def _make_gradient_step(self) -> GradientStep:
-        shared, own = self._shared_model, self.model
-        copies: dict[Tensor, Tensor] = dict(zip(shared.parameters(), own.parameters(), strict=True))
-        self._shared_buffers = list(zip(shared.buffers(), own.buffers(), strict=True))
-        self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
-        return self._gradient_step
-
     def _running_mean(self, name: str, values: Tensor) -> float:
         mean: float = getattr(self, f"average_{name}")
         decay: float = getattr(self, f"average_{name}_decay")
@@ -383,37 +290,34 @@ class AsyncActorCritic(PolicyActingMixin, AttributeSavingMixin, BatchAgent, Asyn
         return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self.averaged]
 
     def saved_state(self) -> dict[str, Any]:
-        """Counters and running means; steps that have not been learnt from are not saved."""
-        return {"t": self.t, "optim_t": self.optim_t, **dict(self.get_statistics())}
+        """Counters, running means, recurrent states and the steps that have not been learnt from."""
+        state: dict[str, Any] = self._numbers()
+        if self.memory is not None:
+            state["memory"] = self.memory.state_dict()
+        if self._steps:
+            state["steps"] = {str(i): steps.state_dict() for i, steps in self._steps.items()}
+        return state
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave; what `state` lacks stays as it is.
+        """Take up what `saved_state` gave; what `state` lacks stays as it is, but for steps not learnt from.
 
         Raises:
             ValueError: If it is something else; nothing was changed.
         """
-        known = self.saved_state()
+        state = dict(state)
+        steps = {int(i): Steps.of_state(each) for i, each in state.pop("steps", {}).items()}
+        memory = copy.copy(self.memory)
+        if memory is not None and "memory" in state:
+            memory.load_state_dict(state.pop("memory"))
+        known = self._numbers()
         for name, value in state.items():
             if name not in known:
                 raise ValueError(f"the state has {name}, which this {type(self).__name__} has not")
             if type(value) not in (int, type(known[name])):
                 raise ValueError(f"{name} is {value!r:.80}, expected a number as {known[name]!r}")
         vars(self).update(state)
+        self.memory, self._steps = memory, steps
 
-    def load(self, dirname: Any) -> None:
-        """Load what `save`, or PFRL, has saved, into the shared parameters, too; see `AttributeSavingMixin`."""
-        super().load(dirname)
-        self.share_loaded()
-
-    def load_state_dict(self, state_dict: Any) -> None:
-        """Load what `state_dict` gave, into the shared parameters, too; see `AttributeSavingMixin`."""
-        super().load_state_dict(state_dict)
-        self.share_loaded()
-
-    def share_loaded(self) -> None:
-        """Copy the parameters of the model that acts to those that are shared."""
-        copy_param(self._shared_model, self.model)
-
-
-#: What is made anew where an agent arrives.
-_OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
+    def _numbers(self) -> dict[str, Any]:
+        names = ("t", "optim_t", *(f"average_{name}" for name in self.averaged), *self.kept_numbers)
+        return {name: getattr(self, name) for name in names}

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import wrong_value
@@ -16,23 +15,25 @@ from pfrl_like.agents.averages import Window
 from pfrl_like.agents.declared_parts import check_policy
 from pfrl_like.agents.episodes_of_batch import episodes_of_batch
 from pfrl_like.agents.memory import RecurrentMemory, batch_first
+from pfrl_like.agents.model_outputs import allowed, check_outputs
+from pfrl_like.agents.model_outputs import policy_and_value as policy_and_value
+from pfrl_like.agents.observing import check_observed
 from pfrl_like.agents.on_policy_arguments import check_parts
 from pfrl_like.agents.on_policy_progress import OnPolicyProgressMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.agents.policy_spaces import check_policy_fits
 from pfrl_like.agents.rollout import Episodes, Rollout, Rows
-from pfrl_like.batch import ACTION_MASK, Batch, map_nested
-from pfrl_like.distributions import masked
+from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
-from pfrl_like.utils.checks import unequal_lengths
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.recurrent import one_step_forward, sequence_outputs
+from pfrl_like.utils.recurrent import one_step_forward
 
 
 class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMixin, BatchAgent):
@@ -96,6 +97,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         self.obs_normalizer = obs_normalizer
         check_parts(self, modules, optimizers)
         check_policy(self, modules)
+        check_counts(1, False, **{f"{name}_stats_window": size for name, size in windows.items()})
         for module in (*modules.values(), obs_normalizer):
             if module is not None:
                 module.to(self.device)
@@ -134,12 +136,14 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
             self._features = obs
             distribution, value = self._said
             acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            self.record_acting(_allowed(distribution, action_mask), value, acting)
+            self.record_acting(allowed(distribution, action_mask), value, acting)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         """The distribution of actions for features."""
         output = super()._value(self.normalized(obs), active)
+        if self.value_type is tuple:
+            check_outputs(output, len(first_leaf(obs)), self.acting_argument)
         self._said = output if self.value_type is tuple else (output, None)
         return self._said[0]
 
@@ -163,10 +167,11 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         said = self.probe(observation_space)
         if said is None or action_space is None:
             return
-        distribution = said[0] if self.value_type is tuple and isinstance(said, tuple) else said
-        if not isinstance(distribution, Distribution):
-            raise wrong_value(distribution, Distribution, self.acting_argument)
-        check_policy_fits(distribution, action_space, self.acting_argument)
+        if not isinstance(said, self.value_type):
+            raise wrong_value(said, self.value_type, self.acting_argument)
+        if self.value_type is tuple:
+            check_outputs(said, 1, self.acting_argument)
+        check_policy_fits(said[0] if self.value_type is tuple else said, action_space, self.acting_argument)
 
     # Observing
 
@@ -198,15 +203,10 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
             RuntimeError: In training, if no action was asked for before.
             ValueError: If the arguments have different lengths.
         """
-        if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
-            raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
+        check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
         if self.training:
-            if self.batch_last_obs is None:
-                raise RuntimeError("observe was called in training before act")
-            if len(self.batch_last_action) != len(batch_obs):
-                raise unequal_lengths(obs=batch_obs, last_action=self.batch_last_action)
             self._store(batch_obs, np.asarray(batch_reward, np.float32), terminated, ended, active)
         if self.memory is not None:
             self.memory.episodes_ended(self.training, ended)
@@ -356,29 +356,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
             state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
             output = one_step_forward(self.model, obs, state)[0]
         distribution, value = output
-        return _allowed(distribution, action_mask), value.squeeze(-1)
-
-
-def output_of(model: Any, batch: Batch) -> Any:
-    """What a module gives for the rows of a minibatch, of steps or of sequences."""
-    if batch.lengths is None:
-        return call(model, batch.obs)
-    return sequence_outputs(model, batch.obs, batch.recurrent_state, batch.lengths)
-
-
-def policy_of(policy: Any, batch: Batch) -> Any:
-    """The distributions of actions, [N], that a policy gives for the rows of a minibatch."""
-    return _allowed(output_of(policy, batch), batch.action_mask)
-
-
-def policy_and_value(model: Any, batch: Batch) -> tuple[Any, Tensor]:
-    """The distributions of actions and the values, [N], that a model gives for the rows of a minibatch."""
-    distribution, value = output_of(model, batch)
-    return _allowed(distribution, batch.action_mask), value.squeeze(-1)
-
-
-def _allowed(distribution: Any, action_mask: Any) -> Any:
-    return distribution if action_mask is None else masked(distribution, action_mask)
+        return allowed(distribution, action_mask), value.squeeze(-1)
 
 
 def check_numbers(**columns: Tensor) -> None:

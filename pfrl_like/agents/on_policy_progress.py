@@ -79,9 +79,10 @@ class OnPolicyProgressMixin:
         counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
         if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
-        numbers, windows = state["numbers"], state["windows"]
+        numbers, windows = state.get("numbers", ()), state.get("windows", {})
         if len(numbers) != len(self.kept_numbers) or windows.keys() != set(self._windows):
             raise ValueError(f"the state has the windows {sorted(windows)}, expected {sorted(self._windows)}")
+        numbers = [math.nan if number is None else float(number) for number in numbers]
         records = {
             name: Window.of_state(getattr(self, f"{name}_record").size, values, self.device)
             for name, values in windows.items()
@@ -93,7 +94,7 @@ class OnPolicyProgressMixin:
             last_of = rollout.load_state_dict(state["rollout"], self.device)
         self.t, self.n_updates, self._cumulative_steps = counts  # type: ignore[assignment]
         for name, number in zip(self.kept_numbers, numbers, strict=True):
-            setattr(self, name, math.nan if number is None else float(number))
+            setattr(self, name, number)
         for name, record in records.items():
             setattr(self, f"{name}_record", record)
         self.memory, self.rollout, self._last_of = memory, rollout, last_of

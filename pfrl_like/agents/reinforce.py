@@ -10,8 +10,9 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from pfrl_like.agents.minibatches import everything, one_by_one
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers, policy_of
-from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.model_outputs import policy_of
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers
+from pfrl_like.agents.parts import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean

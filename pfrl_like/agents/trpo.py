@@ -12,8 +12,9 @@ from torch.distributions import kl_divergence
 
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.minibatches import everything, shuffled
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers, output_of, policy_of
-from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.model_outputs import output_of, policy_of
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers
+from pfrl_like.agents.parts import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
 from pfrl_like.functions.conjugate_gradient import conjugate_gradient
@@ -23,6 +24,7 @@ from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.checks import check_counts
 
 #: What PFRL adds to a product that is divided by.
 _EPS = 1e-8
@@ -176,13 +178,15 @@ class TRPO(OnPolicyAgent):
         counts = ("update_interval", "vf_epochs", "vf_batch_size", "conjugate_gradient_max_iter")
         check_lengths(self, *counts, optional=("max_recurrent_sequence_len",))
         check_numbers_in(self, lambd=(0, 1), entropy_coef=(0, None), max_kl=(0, None))
-        check_numbers_in(self, conjugate_gradient_damping=(0, None), line_search_max_backtrack=(0, None))
+        check_numbers_in(self, conjugate_gradient_damping=(0, None))
+        check_counts(least=0, line_search_max_backtrack=line_search_max_backtrack)
         super().__init__(
             {"policy": policy, "vf": vf}, {"vf_optimizer": vf_optimizer}, rollout_size=update_interval,
             windows=windows, gpu=gpu, device=device, gamma=gamma, phi=phi, batch_states=batch_states,
             recurrent=recurrent, act_deterministically=act_deterministically, max_grad_norm=max_grad_norm,
             obs_normalizer=obs_normalizer, logger=logger or logging.getLogger(__name__),
         )  # fmt: skip
+        _check_apart(policy, vf, vf_optimizer)
         self.model = (RecurrentBranched if recurrent else Branched)(policy, vf)
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
@@ -236,6 +240,17 @@ class TRPO(OnPolicyAgent):
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the windows, NaN before the first value, and what values explain (as of `PPO`)."""
         return [*self.window_means(), ("explained_variance", self.explained_variance)]
+
+
+def _check_apart(policy: torch.nn.Module, vf: torch.nn.Module, vf_optimizer: torch.optim.Optimizer) -> None:
+    """Refuse a policy that has nothing to learn with, and values whose updates would move it out of its region."""
+    of_policy = {id(param) for param in policy.parameters() if param.requires_grad}
+    if not of_policy:
+        raise ValueError("policy has no parameter that requires a gradient: thaw some with requires_grad_(True)")
+    moved = {id(param) for group in vf_optimizer.param_groups for param in group["params"]}
+    for name, others in (("vf", set(map(id, vf.parameters()))), ("vf_optimizer", moved)):
+        if of_policy & others:
+            raise ValueError(f"{name} has parameters of policy, which only the step within max_kl may move")
 
 
 def _flat(tensors: Sequence[Tensor]) -> Tensor:

@@ -4,6 +4,35 @@ import torch
 from torch import Tensor
 
 
+def actor_critic_loss(
+    log_prob: Tensor,
+    advantage: Tensor,
+    entropy: Tensor,
+    value: Tensor,
+    returns: Tensor,
+    *,
+    pi_loss_coef: float,
+    v_loss_coef: float,
+    entropy_coef: float,
+) -> Tensor:
+    """Loss of each step, -c_pi A log pi(a | s) + c_v (R - V)**2 - c_H H (arXiv:1602.01783, section 4, sign reversed).
+
+    Args:
+        log_prob: log pi(a | s), [N].
+        advantage: A, [N]; takes no gradient.
+        entropy: H, [N].
+        value: V, [N].
+        returns: R, [N]; takes no gradient.
+        pi_loss_coef: c_pi.
+        v_loss_coef: c_v.
+        entropy_coef: c_H.
+
+    Returns:
+        [N].
+    """
+    return v_loss_coef * (returns - value).square() - pi_loss_coef * advantage * log_prob - entropy_coef * entropy
+
+
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tensor:
     """What PPO maximises of each step, min(r A, clip(r, 1 - eps, 1 + eps) A) (arXiv:1707.06347, eq. 7).
 

@@ -46,6 +46,7 @@ class _Parts:
         self.path = path
         self.owners: dict[str, Owner] = {}
         self.leaves: dict[str, Any] = {}
+        self.instead: dict[str, str] = {}
         self._collect(owner, "", ())
 
     def _collect(self, owner: Owner, prefix: str, ancestors: tuple[Owner, ...]) -> None:
@@ -57,6 +58,8 @@ class _Parts:
             if not hasattr(owner, attribute):
                 kind = type(owner).__name__
                 raise CheckpointError(self.path, f"cannot hold the attribute {name}, which the {kind} does not have")
+            if attribute in (other := getattr(owner, "saved_instead", {})):
+                self.instead[name] = name.removesuffix(attribute) + other[attribute]
             value = _unwrapped(getattr(owner, attribute))
             if isinstance(value, Owner):
                 self._collect(value, name, (*ancestors, owner))
@@ -117,10 +120,15 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves]
         if extra:
             raise CheckpointError(directory, f"holds {', '.join(extra)}, which this agent does not have")
-        paths = {name: snapshot.open(f"{name}.pt") for name in parts.leaves}
+        paths = {
+            name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else parts.instead.get(name, name)}.pt")
+            for name in parts.leaves
+        }
         states: Mapping[str, Any] | None = snapshot.state
     else:
-        paths = {name: os.path.join(directory, *name.split(".")) + ".pt" for name in parts.leaves}
+        paths = {
+            name: os.path.join(directory, *parts.instead.get(name, name).split(".")) + ".pt" for name in parts.leaves
+        }
         if not all(map(os.path.lexists, paths.values())):
             names = [os.path.relpath(path, directory) for path in paths.values()]
             raise CheckpointError(directory, _why_empty(directory, names))

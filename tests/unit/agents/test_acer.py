@@ -177,6 +177,9 @@ def test_running_means_decay_as_told() -> None:
         ({"trust_region_alpha": 2}, ValueError, "trust_region_alpha"),
         ({"truncation_threshold": -1}, ValueError, "truncation_threshold"),
         ({"average_kl_decay": -1}, ValueError, "average_kl_decay"),
+        ({"beta": "x"}, TypeError, "beta is 'x'"),
+        ({"Q_loss_coef": None}, TypeError, "Q_loss_coef"),
+        ({"trust_region_delta": -1}, ValueError, "trust_region_delta"),
         ({"unknown": 1}, TypeError, "unknown"),
     ],
 )
@@ -229,3 +232,49 @@ def test_a_policy_of_fixed_covariance_learns_its_mean() -> None:
     before = next(policy.parameters()).clone()
     play(agent)
     assert not torch.equal(next(policy.parameters()), before)
+
+
+# What is kept
+
+
+def average_of(agent: ACER) -> torch.Tensor:
+    return torch.cat([param.flatten() for param in agent.shared_average_model.parameters()])
+
+
+def test_the_average_model_is_saved_and_that_of_a_directory_without_one_is_the_model(tmp_path: Any) -> None:
+    agent, other = make_acer(lr=0.5), make_acer()
+    play(agent)
+    agent.save(tmp_path / "ours")
+    other.load(tmp_path / "ours")
+    assert not torch.equal(average_of(agent), parameters(agent))
+    assert torch.equal(average_of(other), average_of(agent))
+    pfrls = tmp_path / "pfrls"
+    pfrls.mkdir()
+    for name in ("model.pt", "optimizer.pt"):
+        (pfrls / name).write_bytes((tmp_path / "ours" / name).read_bytes())
+    other.load(pfrls)
+    assert torch.equal(average_of(other), parameters(agent))
+
+
+def test_copying_the_shared_parameters_leaves_the_average_alone() -> None:
+    agent = make_acer(trust_region_alpha=0.5, lr=0.5)
+    play(agent)
+    before = average_of(agent).clone()
+    agent.sync_parameters()
+    assert torch.equal(average_of(agent), before)
+
+
+def test_acting_in_evaluation_changes_nothing_of_what_is_stored() -> None:
+    stored = []
+    for looks in (False, True):
+        torch.manual_seed(0)
+        buffer = EpisodicReplayBuffer(100)
+        agent = make_acer(replay_buffer=buffer, lr=0.0)
+        for i in range(4):
+            agent.act(EYE[i])
+            if looks:
+                with agent.eval_mode(), torch.random.fork_rng():
+                    agent.act(EYE[4])
+            agent.observe(EYE[i + 1], 0.0, i == 3, False)
+        stored.append(buffer.sample_sequences(1).extra["mu"][0])  # type: ignore[index]
+    assert torch.equal(*stored)

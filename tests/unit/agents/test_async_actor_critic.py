@@ -11,7 +11,7 @@ from async_parts import MAKE, OBS, make_a3c, make_acer, parameters
 from torch import nn
 from torch.testing import assert_close
 
-from pfrl_like.agents import A3C
+from pfrl_like.agents import A3C, ACER
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.nn import Branched
@@ -118,9 +118,6 @@ def test_loading_reaches_the_shared_parameters(make: Any, tmp_path: Any) -> None
     third = make()
     third.load_state_dict(agent.state_dict())
     assert torch.equal(parameters(third), parameters(agent))
-    if make is make_acer:
-        average = torch.cat([param.flatten() for param in third.shared_average_model.parameters()])
-        assert torch.equal(average, parameters(agent))
     with pytest.raises(ValueError, match="t is 'x'"):
         agent.restore_state({"t": "x"})
     with pytest.raises(ValueError, match="other"):
@@ -280,7 +277,7 @@ def test_batch_states_and_phi_make_the_features() -> None:
 
     agent = make_a3c(batch_states=own, phi=lambda obs: obs[::-1].copy())
     play(agent, 4)
-    assert seen == [1, 1, 1, 1, 5]  # each action, then four steps and what came after
+    assert seen == [1, 1, 1, 1, 1]  # each observation that was acted on, then what came after
 
 
 def test_running_means_decay_as_told() -> None:
@@ -317,6 +314,8 @@ def test_process_idx_is_what_it_was_given() -> None:
         ({"max_grad_norm": -1}, ValueError, "max_grad_norm"),
         ({"average_value_decay": 2}, ValueError, "average_value_decay"),
         ({"average_reward_tau": -1}, ValueError, "average_reward_tau"),
+        ({"beta": -1}, ValueError, "beta"),
+        ({"max_grad_norm": 0}, ValueError, "max_grad_norm is 0, expected a positive number"),
         ({"phi": 3}, TypeError, "phi"),
         ({"batch_states": 3}, TypeError, "batch_states"),
         ({"unknown": 3}, TypeError, "unknown"),
@@ -342,6 +341,89 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         A3C(model, model, 4, 0.9)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="model gives a Tensor"):
         A3C(model, optimizer, 4, 0.9).act(np.zeros(2, np.float32))
+
+
+def test_a_model_that_gives_other_parts_is_refused_by_name() -> None:
+    def act(policy: nn.Module, value: nn.Module) -> None:
+        model = Branched(policy, value)
+        A3C(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9).act(EYE[0])
+
+    policy = nn.Sequential(nn.Linear(OBS, 2), SoftmaxCategoricalHead())
+    with pytest.raises(TypeError, match="the first part of what model gives a Tensor"):
+        act(nn.Linear(OBS, 1), policy)
+    with pytest.raises(ValueError, match=r"model gives values of shape \(1, 2\) for 1 observations"):
+        act(policy, nn.Linear(OBS, 2))
+    model = make_a3c().shared_model
+    with pytest.raises(TypeError, match=r"expected \(distribution, ActionValue, values\)"):
+        ACER(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9, None).act(EYE[0])
+
+
+def test_observations_of_other_environments_are_refused() -> None:
+    agent = make_a3c()
+    agent.batch_act([EYE[0], EYE[1]])
+    with pytest.raises(ValueError, match="obs 3, last_action 2"):
+        agent.batch_observe([EYE[0]] * 3, [0.0] * 3, [False] * 3, [False] * 3)
+    with pytest.raises(ValueError, match="obs 2, active 1"):
+        agent.batch_observe([EYE[0]] * 2, [0.0] * 2, [False] * 2, [False] * 2, active=[True])
+
+
+@pytest.mark.parametrize("make", [make_a3c, make_acer])
+def test_steps_without_a_mask_allow_everything(make: Any) -> None:
+    agent = make()
+    batches: list[Batch] = []
+    loss = agent.loss
+    agent.loss = lambda batch: (batches.append(batch), loss(batch))[1]
+    masks = [None, np.array([True, False]), None, np.array([False, True])]
+    for mask in masks:
+        agent.act(EYE[0], action_mask=mask)
+        agent.observe(EYE[1], 0.0, False, False)
+    expected = [[True, True], [True, False], [True, True], [False, True]]
+    assert batches[0].action_mask.tolist() == expected  # type: ignore[union-attr]
+    assert batches[0].next_action_mask.tolist() == [*expected[1:], [True, True]]  # type: ignore[union-attr]
+
+
+def test_importance_weights_count() -> None:
+    moved = []
+    for weight in (None, torch.full((4,), 0.5), torch.zeros(4)):
+        agent = make_a3c(lr=1.0)
+        before = parameters(agent)
+        batch = Batch(
+            obs=torch.eye(OBS)[:4], action=torch.zeros(4, dtype=torch.int64), reward=torch.arange(4.0),
+            next_obs=torch.eye(OBS)[1:], discount=torch.full((4,), 0.9), weight=weight,
+        )  # fmt: skip
+        agent.update(batch)
+        moved.append(parameters(agent) - before)
+    assert_close(moved[1], moved[0] / 2)
+    assert not moved[2].any()
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("make", [make_a3c, make_acer])
+def test_an_agent_saved_between_two_updates_goes_on_as_if_it_had_not_been(make: Any, recurrent: bool) -> None:
+    agent, other = make(recurrent, t_max=5), make(recurrent, t_max=5)
+    if make is make_acer:
+        agent.replay_buffer = other.replay_buffer = None
+    play(agent, 8)
+    other.load_state_dict(copy.deepcopy(agent.state_dict()))
+    for each in (agent, other):
+        each.act(EYE[0], action_mask=np.array([False, True]))  # nothing but this step has a mask
+        each.observe(EYE[1], 1.0, False, False)
+        play(each, 3, ends=(), seed=1)
+    assert agent.optim_t == other.optim_t == 3
+    assert torch.equal(parameters(agent), parameters(other))
+    with pytest.raises(ValueError, match="the steps are"):
+        agent.restore_state({"steps": {"0": "x"}})
+
+
+def test_an_optimiser_of_more_than_the_model_warns_and_works(caplog: Any) -> None:
+    model = make_a3c().shared_model
+    other = nn.Parameter(torch.ones(3))
+    agent = A3C(model, torch.optim.SGD([*model.parameters(), other], lr=0.1), 4, 0.9)
+    assert "holds 1 tensors that belong to none of model" in caplog.text
+    before = parameters(agent)
+    play(agent, 4)
+    assert not torch.equal(parameters(agent), before)
+    assert other.tolist() == [1, 1, 1]
 
 
 def test_observe_before_act_is_refused() -> None:

@@ -15,7 +15,7 @@ from torch import nn
 import pfrl_like.agents.a2c
 import pfrl_like.agents.ppo
 import pfrl_like.agents.trpo
-from pfrl_like.agents import PPO
+from pfrl_like.agents import PPO, TRPO
 from pfrl_like.envs.abc import ABC
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.policies import SoftmaxCategoricalHead
@@ -419,7 +419,11 @@ BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [
     *((kind, {"gamma": "much"}, TypeError) for kind in ("PPO", "A2C", "TRPO")),
     *((kind, {"phi": 3}, TypeError) for kind in ON_POLICY),
     *((kind, {"batch_states": 3}, TypeError) for kind in ON_POLICY),
-    *((kind, {"max_grad_norm": -1.0}, ValueError) for kind in ON_POLICY),
+    *((kind, {"max_grad_norm": bound}, ValueError) for kind in ON_POLICY for bound in (-1.0, 0)),
+    *((kind, {"value_stats_window": 0}, ValueError) for kind in ("PPO", "TRPO")),
+    ("TRPO", {"kl_stats_window": "long"}, TypeError),
+    ("TRPO", {"line_search_max_backtrack": 2.5}, TypeError),
+    *((kind, {"optimizer": torch.optim.LBFGS}, TypeError) for kind in ON_POLICY),
     *((kind, {"recurrent": True, "nets": make_nets()}, TypeError) for kind in ("REINFORCE", "TRPO")),
     *((kind, {"nets": make_nets(recurrent=True)}, (TypeError, ValueError)) for kind in ("REINFORCE", "TRPO")),
     *(("PPO", {name: 0}, ValueError) for name in ("update_interval", "minibatch_size", "epochs")),
@@ -443,6 +447,38 @@ def test_what_does_not_fit_is_refused_by_name(kind: str, options: dict[str, Any]
     name = next(iter(options)) if "nets" not in options else "recurrent"
     with pytest.raises(error, match=name):
         make_on_policy(kind, **options)
+
+
+def test_a_policy_of_trpo_learns_by_its_own_step_alone() -> None:
+    def make(policy: nn.Module, vf: nn.Module, optimized: nn.Module) -> None:
+        TRPO(policy, vf, torch.optim.Adam(optimized.parameters()))
+
+    policy, vf = make_nets()
+    with pytest.raises(ValueError, match="vf_optimizer has parameters of policy"):
+        make(policy, vf, policy)
+    with pytest.raises(ValueError, match="vf has parameters of policy"):
+        make(nn.Sequential(vf, SoftmaxCategoricalHead()), vf, vf)
+    with pytest.raises(ValueError, match="policy has no parameter that requires a gradient"):
+        make(policy.requires_grad_(False), vf, vf)
+
+
+@EVERY
+def test_a_state_that_does_not_fit_changes_nothing(kind: str) -> None:
+    agent = make_on_policy(kind)
+    good = agent.saved_state()
+    for bad in ({"numbers": ["x"]}, {"numbers": []}, {"windows": {"other": []}}):
+        with pytest.raises(ValueError, match=r"could not convert|the state has"):
+            agent.restore_state({**good, "t": 99, **bad})
+        with pytest.raises(ValueError, match="the state has"):
+            agent.restore_state({"t": 99, "n_updates": 0, "cumulative_steps": 0})
+    assert agent.t == 0
+
+
+def test_a_model_of_swapped_parts_is_refused_by_name() -> None:
+    policy, vf = make_nets()
+    agent = make_on_policy("PPO", nets=(vf, policy))
+    with pytest.raises(TypeError, match="the first part of what model gives a Tensor, expected one that gives a Dist"):
+        agent.act(one_hot(0))
 
 
 def test_an_optimiser_of_other_parameters_is_refused() -> None:

@@ -1,0 +1,97 @@
+"""What an agent is made of: which modules, optimisers, functions and numbers fit, and what is said of the others."""
+
+import inspect
+import numbers
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pfrl_like.utils.checks import check_counts
+
+#: A part's name, the part, whether it fits, and what would.
+Part = tuple[str, Any, bool, str]
+
+
+def check_kinds(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any], *others: Part) -> None:
+    """Refuse what is no such part.
+
+    Args:
+        agent: The agent, with its `phi` and `batch_states`.
+        modules: The modules that learn, by argument.
+        optimizers: Their optimisers, likewise.
+        *others: Further parts.
+
+    Raises:
+        TypeError: If one is something else.
+    """
+    is_optimizer = torch.optim.Optimizer
+    parts: list[Part] = [
+        *((name, module, isinstance(module, torch.nn.Module), "a torch.nn.Module") for name, module in modules.items()),
+        *((name, each, isinstance(each, is_optimizer), "a torch.optim.Optimizer") for name, each in optimizers.items()),
+        *others,
+        ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
+        ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
+    ]
+    for name, part, fits, expected in parts:
+        if not fits:
+            raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
+
+
+def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
+    """Refuse attributes that are no numbers within their range (least, largest or None), both included.
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If one is outside.
+    """
+    for name, (least, largest) in ranges.items():
+        value = getattr(agent, name)
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r:.80}, expected a number")
+        if not (float(value) >= least and (largest is None or float(value) <= largest)):
+            expected = f"at least {least}" if largest is None else f"a number from {least} to {largest}"
+            raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
+def check_optional_numbers(agent: Any, **ranges: tuple[float, float | None]) -> None:
+    """The same, with None allowed."""
+    check_numbers_in(agent, **{name: each for name, each in ranges.items() if getattr(agent, name) is not None})
+
+
+def check_max_grad_norm(agent: Any) -> None:
+    """Refuse a largest norm that is no positive number or None; 0 would let nothing learn."""
+    check_optional_numbers(agent, max_grad_norm=(0, None))
+    if agent.max_grad_norm == 0:
+        raise ValueError(f"max_grad_norm is {agent.max_grad_norm!r}, expected a positive number or None")
+
+
+def check_lengths(agent: Any, *names: str, optional: tuple[str, ...] = ()) -> None:
+    """Refuse attributes that are no positive integers; the `optional` ones may be None."""
+    check_counts(**{name: getattr(agent, name) for name in names})
+    check_counts(optional=True, **{name: getattr(agent, name) for name in optional})
+
+
+def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
+    """Refuse optimisers that would train nothing, and warn of those that hold more; arguments as of `check_kinds`.
+
+    Raises:
+        TypeError: If the step of one needs a closure.
+        ValueError: If one holds no parameter of the modules, or none that requires a gradient.
+    """
+    learning = {id(param) for module in modules.values() for param in module.parameters()}
+    way_out = f"make it of {' or '.join(f'{module}.parameters()' for module in modules)}"
+    for name, optimizer in optimizers.items():
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
+        if closure is not None and closure.default is closure.empty:
+            raise TypeError(f"{name} is a {type(optimizer).__name__}, whose step needs a closure, expected one without")
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        if learning.isdisjoint(map(id, params)):
+            raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {way_out}")
+        if not any(param.requires_grad for param in params):
+            raise ValueError(f"{name} holds no parameter that requires a gradient: thaw some with requires_grad_(True)")
+        if strangers := len(set(map(id, params)) - learning):
+            agent.logger.warning(
+                "%s holds %d tensors that belong to none of %s, and which nothing here trains; %s",
+                name, strangers, ", ".join(modules), way_out,
+            )  # fmt: skip
