@@ -81,7 +81,10 @@ class OnPolicyProgressMixin:
             raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
         numbers, windows = state.get("numbers", ()), state.get("windows", {})
         if len(numbers) != len(self.kept_numbers) or windows.keys() != set(self._windows):
-            raise ValueError(f"the state has the windows {sorted(windows)}, expected {sorted(self._windows)}")
+            raise ValueError(
+                f"the state has {len(numbers)} numbers and the windows {sorted(windows)}, expected "
+                f"{len(self.kept_numbers)} and {sorted(self._windows)}"
+            )
         numbers = [math.nan if number is None else float(number) for number in numbers]
         records = {
             name: Window.of_state(getattr(self, f"{name}_record").size, values, self.device)

@@ -14,7 +14,13 @@ from pfrl_like.agents.reinforce import accumulated, reinforce_loss
 from pfrl_like.agents.trpo import natural_step, surrogate_gain, value_loss
 from pfrl_like.batch import Batch
 from pfrl_like.functions.conjugate_gradient import conjugate_gradient
-from pfrl_like.functions.policy_gradient import clipped_surrogate, estimated_kl, explained_variance, standardized
+from pfrl_like.functions.policy_gradient import (
+    actor_critic_loss,
+    clipped_surrogate,
+    estimated_kl,
+    explained_variance,
+    standardized,
+)
 
 HALF, FIFTH = math.log(0.5), math.log(0.2)
 # Two states: the policy's probabilities of action 1 are 0.5 and 0.8, the values 1 and 3.
@@ -46,6 +52,16 @@ def batch(**fields: Any) -> Batch:
     }
     fields = {**defaults, **fields}
     return Batch(next_obs=None, reward=torch.zeros(2), discount=torch.zeros(2), **fields)
+
+
+def test_actor_critic_loss_of_each_step() -> None:
+    # -2 * 3 * -0.5 + 0.1 * (4 - 1)^2 - 10 * 0.7 = 3 + 0.9 - 7, and -2 * -1 * -2 + 0.1 * (1 - 1)^2 - 10 * 0.2 = -4 - 2
+    columns = [[-0.5, -2.0], [3.0, -1.0], [0.7, 0.2], [1.0, 1.0], [4.0, 1.0]]
+    log_prob, advantage, entropy, value, returns = torch.tensor(columns)
+    losses = actor_critic_loss(
+        log_prob, advantage, entropy, value, returns, pi_loss_coef=2.0, v_loss_coef=0.1, entropy_coef=10.0
+    )
+    assert losses.tolist() == pytest.approx([-3.1, -6.0])
 
 
 def test_ppo_takes_the_worse_of_ratio_and_clipped_ratio() -> None:

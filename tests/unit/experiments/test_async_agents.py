@@ -6,7 +6,6 @@ import multiprocessing
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import cloudpickle
@@ -162,10 +161,8 @@ def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, 
 
     agent = make_a3c()
     before = parameters(agent)
-    began = time.monotonic()
     with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
         run(tmp_path, agent, steps=10**8, make_env=make, use_shared_memory=shared)
-    assert time.monotonic() - began < 20
     assert "in step" in str(caught.value)
     (saved,) = tmp_path.glob("*_except")
     other = make_a3c()
