@@ -343,19 +343,29 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         A3C(model, optimizer, 4, 0.9).act(np.zeros(2, np.float32))
 
 
+class Undeclared(nn.Module):
+    """Does not say what it gives."""
+
+    def __init__(self, *parts: nn.Module) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+
+    def forward(self, obs):  # type: ignore[no-untyped-def]
+        return tuple(part(obs) for part in self.parts)
+
+
 def test_a_model_that_gives_other_parts_is_refused_by_name() -> None:
-    def act(policy: nn.Module, value: nn.Module) -> None:
-        model = Branched(policy, value)
-        A3C(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9).act(EYE[0])
+    def act(agent: type[Any], *parts: nn.Module, **options: Any) -> None:
+        model = Undeclared(*parts)
+        agent(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9, **options).act(EYE[0])
 
     policy = nn.Sequential(nn.Linear(OBS, 2), SoftmaxCategoricalHead())
     with pytest.raises(TypeError, match="the first part of what model gives a Tensor"):
-        act(nn.Linear(OBS, 1), policy)
+        act(A3C, nn.Linear(OBS, 1), policy)
     with pytest.raises(ValueError, match=r"model gives values of shape \(1, 2\) for 1 observations"):
-        act(policy, nn.Linear(OBS, 2))
-    model = make_a3c().shared_model
+        act(A3C, policy, nn.Linear(OBS, 2))
     with pytest.raises(TypeError, match=r"expected \(distribution, ActionValue, values\)"):
-        ACER(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9, None).act(EYE[0])
+        act(ACER, policy, nn.Linear(OBS, 1), replay_buffer=None)
 
 
 def test_observations_of_other_environments_are_refused() -> None:

@@ -474,13 +474,6 @@ def test_a_state_that_does_not_fit_changes_nothing(kind: str) -> None:
     assert agent.t == 0
 
 
-def test_a_model_of_swapped_parts_is_refused_by_name() -> None:
-    policy, vf = make_nets()
-    agent = make_on_policy("PPO", nets=(vf, policy))
-    with pytest.raises(TypeError, match="the first part of what model gives a Tensor, expected one that gives a Dist"):
-        agent.act(one_hot(0))
-
-
 def test_an_optimiser_of_other_parameters_is_refused() -> None:
     policy, vf = make_nets()
     model = Branched(policy, vf)
