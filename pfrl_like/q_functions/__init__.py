@@ -2,11 +2,11 @@
 
 from pfrl_like.q_functions.distributional_state_action_q_functions import (
     DistributionalFCSAQFunction,
-    DropoutFCSAQFunction,
     FullyParametrizedFCSAQFunction,
     ImplicitQuantileFCSAQFunction,
     QuantileFCSAQFunction,
 )
+from pfrl_like.q_functions.dropout_q_functions import DropoutFCSAQFunction
 from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
     CosineBasisLinear,

@@ -1,4 +1,4 @@
-"""Q-functions of state and action that give distributions of the return, and one with dropout.
+"""Q-functions of state and action that give distributions of the return.
 
 All of them are called as `q_function((obs, action))`. The distributions are action values of one action, the number 0.
 """
@@ -6,7 +6,6 @@ All of them are called as `q_function((obs, action))`. The distributions are act
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,11 +15,13 @@ from pfrl_like.nn.lmbda import Lambda
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.q_functions.atoms import evenly_spaced_atoms
+from pfrl_like.q_functions.hidden_sizes import hidden_sizes_of
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
     CosineBasisLinear,
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,
 )
+from pfrl_like.q_functions.pairs import side_by_side
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
@@ -56,12 +57,12 @@ class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
     ) -> None:
         super().__init__()
         check_counts(n_quantiles=n_quantiles)
-        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers)
         self.model = MLP(n_dim_obs + n_dim_action, n_quantiles, hidden_sizes, nonlinearity, last_wscale)
 
     def forward(self, x: Any, a: Any = None) -> QuantileDiscreteActionValue:
         """The quantiles of B pairs, [B, n_quantiles, 1]."""
-        return QuantileDiscreteActionValue(self.model(_side_by_side(x, a)).unsqueeze(2))
+        return QuantileDiscreteActionValue(self.model(side_by_side(x, a)).unsqueeze(2))
 
 
 @ignores_training
@@ -99,12 +100,12 @@ class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
     ) -> None:
         super().__init__()
         self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
-        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers)
         self.model = MLP(n_dim_obs + n_dim_action, n_atoms, hidden_sizes, nonlinearity, last_wscale)
 
     def forward(self, x: Any, a: Any = None) -> DistributionalDiscreteActionValue:
         """The probabilities of B pairs, [B, 1, n_atoms]."""
-        probs = self.model(_side_by_side(x, a)).softmax(1).unsqueeze(1)
+        probs = self.model(side_by_side(x, a)).softmax(1).unsqueeze(1)
         return DistributionalDiscreteActionValue(probs, self.z_values)
 
 
@@ -173,35 +174,6 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
         super().__init__(*parts, nn.Linear(n_hidden_channels, n_fractions), entropy_coeff)
 
 
-class DropoutFCSAQFunction(nn.Module, StateActionQFunction):
-    """Fully connected Q-function with dropout and layer normalisation before each ReLU (DroQ, arXiv:2110.02034).
-
-    Args:
-        n_dim_obs: Size of an observation.
-        n_dim_action: Size of an action.
-        n_hidden_channels: Size of each hidden layer.
-        n_hidden_layers: Number of hidden layers.
-        dropout: Probability with which a unit is left out.
-    """
-
-    def __init__(
-        self, n_dim_obs: int, n_dim_action: int, n_hidden_channels: int, n_hidden_layers: int, dropout: float = 0.01
-    ) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        size = n_dim_obs + n_dim_action
-        for _ in range(n_hidden_layers):
-            linear = nn.Linear(size, n_hidden_channels)
-            layers += [linear, nn.Dropout(dropout), nn.LayerNorm(n_hidden_channels), nn.ReLU()]
-            size = n_hidden_channels
-        self.model = nn.Sequential(*layers, nn.Linear(size, 1))
-
-    def forward(self, x: Any, a: Any = None) -> Tensor:
-        """Q(s, a), [B, 1]."""
-        out: Tensor = self.model(_side_by_side(x, a))
-        return out
-
-
 def _quantile_networks(
     size: int, n_hidden_channels: int, n_hidden_layers: int, nonlinearity: Nonlinearity, n_cosines: int
 ) -> tuple[nn.Module, nn.Module, nn.Module]:
@@ -211,8 +183,3 @@ def _quantile_networks(
     psi = nn.Sequential(ConcatObsAndAction(), mlp, Lambda(nonlinearity))
     phi = nn.Sequential(CosineBasisLinear(n_cosines, n_hidden_channels), nn.ReLU())
     return psi, phi, nn.Linear(n_hidden_channels, 1)
-
-
-def _side_by_side(x: Any, a: Any) -> Tensor:
-    """Observation and action, given as two arguments or one pair, as one row each, [B, n]."""
-    return torch.cat(x if a is None else (x, a), dim=-1)

@@ -17,6 +17,8 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.nn.mlp_bn import MLPBN
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 from pfrl_like.q_function import StateActionQFunction
+from pfrl_like.q_functions.hidden_sizes import hidden_sizes_of
+from pfrl_like.q_functions.pairs import pair, side_by_side
 from pfrl_like.utils.contexts import ignores_training
 
 Nonlinearity = Callable[[Tensor], Tensor]
@@ -36,7 +38,7 @@ class SingleModelStateActionQFunction(nn.Module, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Q(s, a), [B, 1]."""
-        out: Tensor = self.model(*_pair(x, a))
+        out: Tensor = self.model(*pair(x, a))
         return out
 
 
@@ -62,7 +64,7 @@ class FCSAQFunction(MLP, StateActionQFunction):
         nonlinearity: Nonlinearity = F.relu,
         last_wscale: float = 1.0,
     ) -> None:
-        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers)
         super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, nonlinearity, last_wscale)
         self.n_input_channels = n_dim_obs + n_dim_action
         self.n_hidden_channels = n_hidden_channels
@@ -70,7 +72,7 @@ class FCSAQFunction(MLP, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Q(s, a), [B, 1]."""
-        return super().forward(torch.cat(_pair(x, a), dim=-1))
+        return super().forward(side_by_side(x, a))
 
 
 @ignores_training
@@ -97,7 +99,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
         nonlinearity: Nonlinearity = F.relu,
         last_wscale: float = 1.0,
     ) -> None:
-        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers)
         super().__init__(n_dim_obs + n_dim_action, 1, hidden_sizes, normalize_input, False, nonlinearity, last_wscale)
         self.n_input_channels = n_dim_obs + n_dim_action
         self.n_hidden_channels = n_hidden_channels
@@ -105,7 +107,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Q(s, a), [B, 1]."""
-        return super().forward(torch.cat(_pair(x, a), dim=-1))
+        return super().forward(side_by_side(x, a))
 
 
 @ignores_training
@@ -130,13 +132,13 @@ class _LateAction(nn.Module, StateActionQFunction):
         self.n_hidden_layers = n_hidden_layers
         self.nonlinearity = nonlinearity
         self.obs_mlp = obs_mlp
-        hidden_sizes = [n_hidden_channels] * (n_hidden_layers - 1)
+        hidden_sizes = hidden_sizes_of(n_hidden_channels, n_hidden_layers - 1)
         self.mlp = MLP(n_hidden_channels + n_dim_action, 1, hidden_sizes, nonlinearity, last_wscale)
         self.output = self.mlp.output  # PFRL saves the layer under both names
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Q(s, a), [B, 1]."""
-        obs, action = _pair(x, a)
+        obs, action = pair(x, a)
         out: Tensor = self.mlp(torch.cat((self.nonlinearity(self.obs_mlp(obs)), action), dim=-1))
         return out
 
@@ -230,17 +232,8 @@ class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
     ) -> None:
         size = n_dim_obs + n_dim_action
         layers: list[nn.Module] = [ConcatObsAndAction()]
-        if n_hidden_layers:
-            hidden_sizes = [n_hidden_channels] * (n_hidden_layers - 1)
-            layers += [MLP(size, n_hidden_channels, hidden_sizes, nonlinearity), Lambda(nonlinearity)]
+        if hidden_sizes := hidden_sizes_of(n_hidden_channels, n_hidden_layers):
+            layers += [MLP(size, n_hidden_channels, hidden_sizes[1:], nonlinearity), Lambda(nonlinearity)]
             size = n_hidden_channels
         layers += [nn.LSTM(size, n_hidden_channels), MLP(n_hidden_channels, 1, [], last_wscale=last_wscale)]
         super().__init__(*layers)
-
-
-def _pair(x: Any, a: Any) -> tuple[Any, Any]:
-    if a is not None:
-        return x, a
-    if isinstance(x, tuple) and len(x) == 2:
-        return x
-    raise TypeError(f"expected an observation and an action, or a pair of both, got one {type(x).__name__}")

@@ -7,6 +7,10 @@ import torch
 
 from pfrl_like.q_functions import (
     DistributionalFCSAQFunction,
+    DropoutFCSAQFunction,
+    FCBNSAQFunction,
+    FCLSTMSAQFunction,
+    FCSAQFunction,
     FullyParametrizedFCSAQFunction,
     ImplicitQuantileFCSAQFunction,
     QuantileFCSAQFunction,
@@ -59,3 +63,32 @@ def test_proposed_fractions() -> None:
 def test_counts_below_their_least_are_refused(make: Any) -> None:
     with pytest.raises(ValueError, match="n_quantiles|n_atoms|n_hidden_layers|n_fractions"):
         make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda size, layers: FCSAQFunction(3, 1, size, layers),
+        lambda size, layers: FCBNSAQFunction(3, 1, size, layers),
+        lambda size, layers: FCLSTMSAQFunction(3, 1, size, layers),
+        lambda size, layers: DropoutFCSAQFunction(3, 1, size, layers),
+        lambda size, layers: QuantileFCSAQFunction(3, 1, 5, size, layers),
+    ],
+)
+def test_hidden_layers_are_counted_and_have_a_size(make: Any) -> None:
+    with pytest.raises(ValueError, match="n_hidden_layers is -1"):
+        make(8, -1)
+    with pytest.raises(ValueError, match="n_hidden_channels is 0"):
+        make(0, 1)
+    with pytest.raises(TypeError, match=r"n_hidden_layers is 1.5 \(float\)"):
+        make(8, 1.5)
+
+
+def test_an_observation_without_an_action_is_refused() -> None:
+    for q_function in (
+        QuantileFCSAQFunction(3, 1, 5, 8, 2),
+        DropoutFCSAQFunction(3, 1, 8, 2),
+        FCSAQFunction(3, 1, 8, 2),
+    ):
+        with pytest.raises(TypeError, match="expected an observation and an action, or a pair of both, got one Tensor"):
+            q_function(torch.zeros(2, 4))
