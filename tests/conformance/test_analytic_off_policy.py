@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import MAKE_BUFFER
 from analytic_parts import (
     ENDINGS,
     GAMMA,
@@ -18,11 +17,23 @@ from analytic_parts import (
     QuadraticCritic,
     Table,
     Trial,
-    label_of,
     n_step_return,
     softmax,
     state_of,
-    value_of_action,
+)
+from analytic_tables import (
+    CRITICS,
+    POLICY,
+    SCHEDULE,
+    TARGET_CRITICS,
+    TARGET_POLICY,
+    TEMPERATURE,
+    buffer_of,
+    check_rows,
+    critic_value,
+    least,
+    put,
+    soft,
 )
 from faulty_agents import (
     CutsOffAsTerminal,
@@ -41,7 +52,7 @@ from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import DeterministicHead
-from pfrl_like.q_functions import DiscreteActionValueHead, ImplicitQuantileQFunction
+from pfrl_like.q_functions import DiscreteActionValueHead, FullyParametrizedQFunction, ImplicitQuantileQFunction
 from pfrl_like.testing.recorded_env import Step
 from pfrl_like.utils.contexts import ignores_training
 
@@ -57,6 +68,14 @@ class Ones(nn.Module):
 
     def forward(self, taus: torch.Tensor) -> torch.Tensor:
         return torch.ones(*taus.shape, 2, dtype=torch.float64)
+
+
+@ignores_training
+class Twice(nn.Module):
+    """Twice the fraction, as both features: quantiles 2 tau Q, whose mean is Q whatever the masses of the parts are."""
+
+    def forward(self, taus: torch.Tensor) -> torch.Tensor:
+        return 2 * taus.unsqueeze(2).expand(-1, -1, 2)
 
 
 ATOMS = range(-20, 21)
@@ -90,6 +109,9 @@ def q_network(kind: type[Any], rows: Any) -> nn.Module:
     """The table as a Q-function of the form that the agent needs."""
     if issubclass(kind, agents.IQN):
         return ImplicitQuantileQFunction(Table(rows), Ones(), nn.Identity())
+    if issubclass(kind, agents.FQF):
+        proposal = nn.Linear(2, 3, dtype=torch.float64)  # other masses in each state, of each network
+        return FullyParametrizedQFunction(Table(rows), Twice(), nn.Identity(), proposal)
     heads: dict[type[Any], Callable[[], nn.Module]] = {
         agents.QRDQN: Quantiles,
         agents.CategoricalDQN: Atoms,
@@ -172,7 +194,7 @@ def discount_of(steps: list[Step]) -> float:
 ERRORS: dict[str, Callable[..., float]] = {
     "CategoricalDQN": functools.partial(cross_entropy, next_action=functools.partial(best, TARGET)),
     "CategoricalDoubleDQN": functools.partial(cross_entropy, next_action=functools.partial(best, ONLINE)),
-    **dict.fromkeys(("QRDQN", "IQN", "DoubleIQN"), distance_of_means),
+    **dict.fromkeys(("QRDQN", "IQN", "DoubleIQN", "FQF"), distance_of_means),
 }
 
 #: Agents, further arguments, and the target that follows from n steps in a row.
@@ -190,40 +212,14 @@ DISCRETE: dict[str, tuple[type[Any], dict[str, Any], Callable[[list[Step]], floa
     "QRDQN": (agents.QRDQN, {}, largest),
     "IQN": (agents.IQN, {}, largest),
     "DoubleIQN": (agents.DoubleIQN, {}, doubly),
+    "FQF": (agents.FQF, {}, largest),
 }
-
-#: Tables of the policy (action, log-probability) and of critics (value, slope), and their targets'.
-POLICY = ((0.5, -0.25), (-0.75, 1.5), (0.25, 0.5), (-0.5, -1.0))
-TARGET_POLICY = ((-0.25, 0.0), (0.5, 0.0), (0.75, 0.0), (-1.0, 0.0))
-CRITICS = (((1.0, 0.5), (2.0, -1.0), (0.0, 2.0), (-1.0, 1.0)), ((0.5, 1.5), (2.5, 1.0), (1.0, -2.0), (-1.5, 0.5)))
-TARGET_CRITICS = (((2.0, 1.0), (0.0, 3.0), (1.5, -1.0), (2.0, 2.0)), ((1.0, -1.0), (1.0, 1.0), (2.5, 1.0), (0.5, -2.0)))
-TEMPERATURE = 0.6
-
-
-def critic_value(rows: Any, obs: Any, action: Any) -> float:
-    return float(value_of_action(np.array(rows[state_of(obs)]), np.asarray(action, np.float64)))
-
-
-def least(obs: Any, policy: Any, n_critics: int) -> float:
-    return min(critic_value(rows, obs, policy[state_of(obs)][:1]) for rows in TARGET_CRITICS[:n_critics])
-
-
-def soft(obs: Any) -> float:
-    return least(obs, POLICY, 2) - TEMPERATURE * POLICY[state_of(obs)][1]
-
 
 CONTINUOUS: dict[str, tuple[int, Callable[[Any], float]]] = {
     "DDPG": (1, lambda obs: least(obs, TARGET_POLICY, 1)),
     "TD3": (2, lambda obs: least(obs, TARGET_POLICY, 2)),
     "SoftActorCritic": (2, soft),
 }
-
-
-def buffer_of(n: int, kind: str = "uniform") -> Any:
-    return MAKE_BUFFER[kind](capacity=1_000, **({} if n == 1 else {"num_steps": n}))
-
-
-SCHEDULE: dict[str, Any] = {"replay_start_size": 6, "minibatch_size": 5}
 
 
 def make_discrete(name: str, n: int, **options: Any) -> Any:
@@ -267,32 +263,6 @@ class Uniform(Greedy):
 
     def select_action(self, t: int, greedy_action_func: Any, action_value: Any = None) -> Any:
         return np.random.uniform(-1, 1, 1).astype(np.float32)
-
-
-def put(module: nn.Module, rows: Any) -> None:
-    """Other numbers into the table of a network."""
-    (table,) = (part for part in module.modules() if isinstance(part, Table))
-    table.rows.data.copy_(torch.tensor(rows))
-
-
-def check_rows(trial: Trial, expected: Callable[[list[Step]], float], n: int) -> None:
-    """Run, and compare the TD error of every row; there have to be some of each kind."""
-    seen: list[tuple[list[Step], float]] = []
-
-    def see(batch: Any, result: Any) -> None:
-        for obs, next_obs, error in zip(batch.obs, batch.next_obs, result[0].tolist(), strict=True):
-            steps = trial.steps(obs, n)
-            assert label_of(next_obs) == label_of(steps[-1].next_obs)  # n steps, or to the end of the episode
-            assert len(steps) == n or steps[-1].terminated or steps[-1].truncated
-            seen.append((steps, error))
-
-    trial.watch("update", see)
-    trial.run()
-    assert len(seen) > 100
-    for steps, error in seen:
-        assert error == pytest.approx(expected(steps), rel=0, abs=1e-6), steps
-    possible = {(False, False)} | {step[4:] for env in trial.envs for episode in env.episodes[:-1] for step in episode}
-    assert {steps[-1][4:] for steps, _ in seen} == possible
 
 
 def check_agent_of(name: str, n: int, trial: Trial) -> None:
