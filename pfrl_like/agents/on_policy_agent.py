@@ -16,7 +16,6 @@ from pfrl_like.agents.declared_parts import check_policy
 from pfrl_like.agents.episodes_of_batch import episodes_of_batch
 from pfrl_like.agents.memory import RecurrentMemory, batch_first
 from pfrl_like.agents.model_outputs import allowed, check_outputs
-from pfrl_like.agents.model_outputs import policy_and_value as policy_and_value
 from pfrl_like.agents.observing import check_observed
 from pfrl_like.agents.on_policy_arguments import check_parts
 from pfrl_like.agents.on_policy_progress import OnPolicyProgressMixin

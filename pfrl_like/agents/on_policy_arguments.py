@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pfrl_like.agents.parts import check_kinds, check_max_grad_norm, check_optimizers
-from pfrl_like.agents.parts import check_lengths as check_lengths
-from pfrl_like.agents.parts import check_numbers_in as check_numbers_in
+from pfrl_like.agents.parts import check_kinds, check_max_grad_norm, check_numbers_in, check_optimizers
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.utils.recurrent import is_recurrent
 

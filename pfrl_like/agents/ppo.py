@@ -9,8 +9,9 @@ from torch import Tensor
 
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.minibatches import shuffled
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent, policy_and_value
-from pfrl_like.agents.on_policy_arguments import check_lengths, check_numbers_in
+from pfrl_like.agents.model_outputs import policy_and_value
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent
+from pfrl_like.agents.parts import check_lengths, check_numbers_in
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy

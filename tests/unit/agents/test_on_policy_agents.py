@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 from pfrl_like.agents import PPO
 from pfrl_like.agents.minibatches import everything
-from pfrl_like.agents.on_policy_agent import policy_and_value
+from pfrl_like.agents.model_outputs import policy_and_value
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments import train_agent_batch
