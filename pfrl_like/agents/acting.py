@@ -24,7 +24,7 @@ from pfrl_like.utils.recurrent import forward
 from pfrl_like.utils.spaces import space_kind
 
 #: What networks raise that cannot take in what they are given.
-_MISFITS = (RuntimeError, TypeError, ValueError)
+MISFITS = (RuntimeError, TypeError, ValueError)
 
 #: What gives an action value of each class.
 _GIVEN_BY = {
@@ -122,8 +122,8 @@ class ActingMixin:
                 value = call(module, obs)
             else:
                 value = self.memory.forward(module, obs, self.training, active)
-        except _MISFITS as error:
-            if type(error) not in _MISFITS:  # out of memory, not implemented, ...
+        except MISFITS as error:
+            if type(error) not in MISFITS:  # out of memory, not implemented, ...
                 raise
             raise _misfit(obs, error, self.acting_argument) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
@@ -155,46 +155,55 @@ class ActingMixin:
         try:
             with torch.no_grad(), evaluating_readers(module), holding_still(module):
                 return forward(module, obs)[0]
-        except _MISFITS as error:
-            if type(error) not in _MISFITS:
+        except MISFITS as error:
+            if type(error) not in MISFITS:
                 raise
             raise _misfit(obs, error, self.acting_argument) from error
 
 
-def wrong_value(value: Any, value_type: type, argument: str = "q_function") -> TypeError:
-    """The error of a network that gives something else than an agent needs."""
-    return wrong_type(type(value), value_type, argument)
+def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
+    """The error of a network that gives something else than an agent needs, and what gives that."""
+    return wrong_type(type(value), value_type, argument, example)
 
 
-def wrong_type(given: type, value_type: type, argument: str) -> TypeError:
+def wrong_type(given: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
     """`wrong_value` where only the class of what is given is known."""
     needed, came = value_type.__name__, given.__name__
-    example = f", such as {_GIVEN_BY[needed]}" if needed in _GIVEN_BY else ""
+    example = example or _GIVEN_BY.get(needed)
     return TypeError(
-        f"{argument} gives a {came}, expected one that gives {'an' if needed[0] in 'AEIOU' else 'a'} {needed}{example}"
+        f"{argument} gives {_with_article(came)}, expected one that gives {_with_article(needed)}"
+        f"{example and f', such as {example}' or ''}"
     )
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
+def described(nested: Any) -> Any:
+    """Shapes and dtypes of nested features in words, nested alike."""
+
+    def describe(leaf: Any) -> str:
+        dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
+        return f"{tuple(getattr(leaf, 'shape', ()))} of {dtype}"
+
+    return map_nested(describe, nested)
 
 
 def _misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:
     """The error of observations, or features, that a network cannot take in."""
-    dtypes: list[str] = []
-
-    def describe(leaf: Any) -> str:
-        dtypes.append(str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch."))
-        return f"{tuple(getattr(leaf, 'shape', ()))} of {dtypes[-1]}"
-
-    came = map_nested(describe, obs)
-    hint = hint or _hint(obs, dtypes)
+    came = described(obs)
+    hint = hint or _hint(obs, str(came))
     return ValueError(f"obs does not fit {argument}; it came as {came}, which gave: {error}{hint}")
 
 
-def _hint(obs: Any, dtypes: list[str]) -> str:
+def _hint(obs: Any, came: str) -> str:
     """What is often the matter with features of this form."""
     if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
         return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
     if isinstance(obs, Mapping):
         return "; phi makes of each observation what the network takes"
-    if any(name == "float64" or "int" in name for name in dtypes):
+    if "float64" in came or "int" in came:
         return "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
     if tuple(getattr(obs, "shape", ()))[:2] == (1, 1):
         return "; act takes one observation, batch_act a sequence of them"

@@ -5,18 +5,23 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.acting import wrong_value
-from pfrl_like.agents.critics import critic_loss
+from pfrl_like.agents.critics import critic_loss, value_of
+from pfrl_like.agents.critics_on_trial import try_critics
 from pfrl_like.agents.declared_parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
-from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.agents.policy_acting import PolicyActingMixin, check_one_for_each
+from pfrl_like.agents.policy_spaces import check_policy_fits, warn_of_bounds
+from pfrl_like.agents.replay_arguments import check_pairs
 from pfrl_like.batch import Batch
+from pfrl_like.distributions import SquashedGaussian
 from pfrl_like.functions.losses import half_square
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.spaces import space_kind
 
@@ -43,12 +48,16 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     """
 
     acting_attributes = ("policy", "policy_updates")
+    #: The kind of spaces whose actions it chooses, in words, and what an environment of another one needs.
+    action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
     averaged_rows: tuple[str, ...] = ()
     averaged_updates: tuple[str, ...] = ()
     #: What `get_statistics` gives, in this order.
     reported: tuple[str, ...] = ("n_updates",)
     #: Loss of one TD error, for critics that give plain numbers.
     elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
+    #: Called as (critic, batch): what a critic says of the actions taken.
+    value_of: Callable[..., Any] = staticmethod(value_of)
     #: Whether the policy has a target, too.
     has_target_policy: bool = True
     #: Whether the critics have targets.
@@ -77,6 +86,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         **schedule: Any,
     ) -> None:
         check_counts(policy_update_delay=policy_update_delay)
+        check_function(optional=True, burnin_action_func=burnin_action_func)
         further = further or {}
         self.critic_names = tuple(critics)
         self.averaged_rows = (*(f"q{i}" for i in range(1, len(critics) + 1)), *self.averaged_rows)
@@ -86,6 +96,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
         super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
+        check_pairs(modules, optimizers)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)
         followed = ["policy"] * self.has_target_policy + [*critics] * self.has_target_critics
@@ -122,7 +133,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         """`critic_loss` of each critic."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        return [critic_loss(critic, batch, next_value, reward, **self.loss_options) for critic in self.critics]
+        values = [self.value_of(critic, batch) for critic in self.critics]
+        return [critic_loss(value, batch, next_value, reward, **self.loss_options) for value in values]
 
     @property
     def loss_options(self) -> dict[str, Any]:
@@ -216,27 +228,32 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     # Environments
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuse an environment in which the policy cannot act.
+        """Refuse an environment in which the policy cannot act, and critics that cannot learn there.
 
         Raises:
-            TypeError: If the policy gives something else than a distribution, or actions are not continuous.
-            ValueError: If actions have another shape, or observations do not fit.
+            TypeError: If policy or critics give something else than they should, or actions are of another kind.
+            ValueError: If the number or shape of actions differs, or observations do not fit.
         """
         distribution = self.probe(observation_space)
         if distribution is None or action_space is None:
             return
-        if not isinstance(distribution, self.value_type):
-            raise wrong_value(distribution, self.value_type, "policy")
-        if space_kind(action_space) != "box":
+        if not isinstance(distribution, Distribution):
+            raise wrong_value(distribution, Distribution, "policy")
+        self.check_policy(distribution, action_space)
+        if self.critics[0] is not None:  # an acting copy has none
+            try_critics(self, observation_space, distribution)
+
+    def check_policy(self, distribution: Distribution, action_space: Any) -> None:
+        """Refuse what the policy gives for one observation if it cannot act, or be learnt, by it."""
+        kind, name, others = self.action_kind
+        if space_kind(action_space) not in (kind, "other"):
             raise TypeError(
-                f"{type(self).__name__} has continuous actions, but the environment has {action_space}; use "
-                "DiscreteSAC, or an agent of DQN's family"
+                f"{type(self).__name__} has {name} actions, but the environment has {action_space}; use {others}"
             )
-        if tuple(distribution.event_shape) != action_space.shape:
-            raise ValueError(
-                f"policy gives actions of shape {tuple(distribution.event_shape)}, the environment has "
-                f"{action_space.shape}"
-            )
+        check_one_for_each(distribution, 1)
+        check_policy_fits(distribution, action_space)
+        if isinstance(distribution, SquashedGaussian):
+            warn_of_bounds(self.logger, "policy gives actions", action_space)
 
 
 def numbered(
@@ -245,10 +262,12 @@ def numbered(
     """Critics and their optimisers under the names q_func1, q_func1_optimizer, ...
 
     Raises:
-        ValueError: If there are not as many of these as of those, or none.
+        ValueError: If there are not as many of these as of those, or none, or one critic comes twice.
     """
     if len(q_funcs) != len(optimizers) or not q_funcs:
         raise ValueError(f"there are {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one for each")
+    if len(set(map(id, q_funcs))) < len(q_funcs):
+        raise ValueError("two of the critics are the same module, expected one of its own for each")
     names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
     named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers, strict=True)}
     return dict(zip(names, q_funcs, strict=True)), named

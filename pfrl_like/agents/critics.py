@@ -49,18 +49,29 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
 
     Returns:
         An action value of one action, which has the number 0.
+
+    Raises:
+        TypeError: If the critic gives something else.
+        ValueError: If it gives another number of numbers than one for each row.
     """
-    obs = batch.next_obs if next else batch.obs
-    if next and batch.next_row is not None:
-        obs = map_nested(lambda leaf: leaf[batch.next_row], obs)
+    obs = next_obs_of(batch) if next else batch.obs
     if batch.lengths is None or not is_recurrent(critic):
-        return _checked(call(critic, (obs, batch.action if action is None else action)))
-    if action is None:
-        return _checked(sequence_outputs(critic, (obs, batch.action), None, batch.lengths))
-    history = _histories(critic, batch, after=next)
-    if next and batch.next_row is not None:
-        history = map_recurrent_state(lambda state: state[:, batch.next_row], history)
-    return _checked(one_step_forward(critic, (obs, action), history)[0])
+        output = call(critic, (obs, batch.action if action is None else action))
+    elif action is None:
+        output = sequence_outputs(critic, (obs, batch.action), None, batch.lengths)
+    else:
+        history = _histories(critic, batch, after=next)
+        if next and batch.next_row is not None:
+            history = map_recurrent_state(lambda state: state[:, batch.next_row], history)
+        output = one_step_forward(critic, (obs, action), history)[0]
+    return _checked(output, len(batch.action if action is None else action))
+
+
+def next_obs_of(batch: Batch) -> Any:
+    """The states after each row's n steps, nested tensors [N, ...]."""
+    if batch.next_row is None:
+        return batch.next_obs
+    return map_nested(lambda leaf: leaf[batch.next_row], batch.next_obs)
 
 
 @torch.no_grad()
@@ -94,7 +105,7 @@ def mean_value(value: Any) -> Tensor:
 
 
 def critic_loss(
-    critic: Any,
+    value: Any,
     batch: Batch,
     next_value: Any,
     reward: Tensor | None = None,
@@ -102,12 +113,12 @@ def critic_loss(
     elementwise: Callable[[Tensor], Tensor] = half_square,
     accumulator: str = "mean",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of a critic against `reward + discount * next_value`.
+    """Loss of a critic's values against `reward + discount * next_value`.
 
     Args:
-        critic: The critic.
+        value: Action value of one action, the one taken, in each state.
         batch: Transitions or sequences.
-        next_value: Value of one action in each next state; takes no gradient.
+        next_value: Likewise in each next state; takes no gradient.
         reward: In place of the batch's, [N].
         elementwise: Loss of one TD error, for critics that give plain numbers; the others have their own.
         accumulator: "mean" or "sum" over the rows.
@@ -116,39 +127,19 @@ def critic_loss(
         The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
     """
     reward = batch.reward if reward is None else reward
-    return loss_of_value(
-        value_of(critic, batch), batch, next_value, reward, elementwise=elementwise, accumulator=accumulator
-    )
-
-
-def loss_of_value(
-    value: Any,
-    batch: Batch,
-    next_value: Any,
-    reward: Tensor,
-    action: Tensor | None = None,
-    *,
-    elementwise: Callable[[Tensor], Tensor],
-    accumulator: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`critic_loss` of the values in the present states, of one `action`, [N]; None for the only one."""
     only = torch.zeros_like(reward, dtype=torch.int64)
-    action = only if action is None else action
-    loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, only, elementwise)
+    loss, td_error, mean = value.td_loss(only, reward, batch.discount, next_value, only, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 
-def _checked(output: Any) -> Any:
-    """What a critic gave, as an action value.
-
-    Raises:
-        ValueError: If it gave more than one number for each row.
-        TypeError: If it gave something else.
-    """
+def _checked(output: Any, n: int) -> Any:
+    """What a critic gave for n rows, as an action value."""
     if not isinstance(output, Tensor):
         if not isinstance(output, DiscreteActionValue):
-            raise wrong_value(output, DiscreteActionValue, "a critic")
+            raise wrong_value(output, DiscreteActionValue, "a critic", "an FCSAQFunction")
         return output
-    if output.ndim > 2 or output.shape[1:] not in {(), (1,)}:
-        raise ValueError(f"a critic gives numbers of shape {tuple(output.shape)}, expected one for each row, [N, 1]")
+    if output.shape not in {(n, 1), (n,)}:
+        raise ValueError(
+            f"a critic gives numbers of shape {tuple(output.shape)} for {n} rows, expected one for each, ({n}, 1)"
+        )
     return DiscreteActionValue(output.reshape(-1, 1))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import least_of
-from pfrl_like.agents.critics import loss_of_value, value_of
+from pfrl_like.agents.critics import critic_loss, value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sample_with_log_prob, soft_reward
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.optimizers.compiled_step import Step
@@ -47,7 +47,7 @@ class CrossQ(SoftActorCritic):
         both = batch.replace(obs=_joined(batch.obs, batch.next_obs))
         values = [value_of(critic, both, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
-        return [loss_of_value(value[:n], batch, next_value, reward, **self.loss_options) for value in values]
+        return [critic_loss(value[:n], batch, next_value, reward, **self.loss_options) for value in values]
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """As of `SoftActorCritic`, with the critics in evaluation mode."""

@@ -9,7 +9,7 @@ from torch.distributions import Categorical
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.acting import wrong_type, wrong_value
-from pfrl_like.agents.critics import distribution_of, loss_of_value
+from pfrl_like.agents.critics import distribution_of
 from pfrl_like.agents.declared_parts import check_output, check_takes_state
 from pfrl_like.agents.dqn import value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
@@ -18,7 +18,6 @@ from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import is_recurrent, one_step_forward
-from pfrl_like.utils.spaces import space_kind
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
@@ -90,6 +89,11 @@ def q_values(value: Any) -> Tensor:
     return value.q_values
 
 
+def value_of_taken(critic: Any, batch: Batch) -> DiscreteActionValue:
+    """Q(s, a) of the actions of the batch, as an action value of one action."""
+    return DiscreteActionValue(q_values(value_of_state(critic, batch)).gather(1, batch.action.long().unsqueeze(1)))
+
+
 class DiscreteSAC(SoftActorCritic):
     """Soft Actor-Critic for discrete actions; forbidden actions are left out everywhere.
 
@@ -101,11 +105,14 @@ class DiscreteSAC(SoftActorCritic):
 
     Raises:
         ValueError: As `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`, and if a critic gives something else (one that
-            declares nothing: at the first update).
+        TypeError: As `SoftActorCritic`, and if a critic gives something else (one that declares nothing: when a run
+            begins, or at the first update).
     """
 
     value_type: type[Any] = Categorical
+    action_kind = ("discrete", "discrete", "another SAC")
+    value_of = staticmethod(value_of_taken)
+    densities_of = staticmethod(probabilities)
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse a policy that is not categorical, and critics that are no plain Q-functions of the state.
@@ -120,15 +127,11 @@ class DiscreteSAC(SoftActorCritic):
             if isinstance(given, type) and issubclass(given, DiscreteActionValue) and given is not DiscreteActionValue:
                 raise wrong_type(given, DiscreteActionValue, name)
 
-    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Losses of the critics against the mean soft value of the next states."""
-        with torch.no_grad(), evaluating_readers(self.policy):
-            mean = discrete_sac_next_value(self.policy, self.target_critics, batch, self._temperature())
-        next_value = DiscreteActionValue(mean.unsqueeze(1))
-        values = [value_of_state(critic, batch) for critic in self.critics]
-        return [
-            loss_of_value(value, batch, next_value, batch.reward, batch.action, **self.loss_options) for value in values
-        ]
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """`discrete_sac_next_value` of the targets."""
+        with evaluating_readers(self.policy):
+            mean = discrete_sac_next_value(self.policy, self.bootstrap_critics(), batch, self._temperature())
+        return DiscreteActionValue(mean.unsqueeze(1)), batch.reward
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""
@@ -138,22 +141,3 @@ class DiscreteSAC(SoftActorCritic):
         step("policy_optimizer", loss)
         self.improve_temperature(-entropy, batch, step)
         return {"policy_loss": loss.detach(), "entropy": entropy}
-
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuse an environment in which the policy cannot act.
-
-        Raises:
-            TypeError: If actions are not discrete.
-            ValueError: If the number of actions differs, or observations do not fit.
-        """
-        distribution = self.probe(observation_space)
-        if distribution is None or action_space is None:
-            return
-        if space_kind(action_space) != "discrete":
-            raise TypeError(
-                f"DiscreteSAC has discrete actions, but the environment has {action_space}; use another SAC"
-            )
-        if distribution.probs.shape[-1] != action_space.n:
-            raise ValueError(
-                f"policy chooses among {distribution.probs.shape[-1]} actions, the environment has {action_space.n}"
-            )

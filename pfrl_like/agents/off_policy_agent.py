@@ -271,6 +271,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             TD errors, [N] (of sequences: the largest of each, [B]), and the statistics of the loss.
 
         Raises:
+            ValueError: If rewards, discounts or weights are not one number for each row.
             NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
                 Learning goes on as if it had never come. On a GPU it comes up to 100 updates later and without the
                 minibatch; the updates that were skipped have been counted.
@@ -279,6 +280,9 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.recurrent)
             order = batch.index
+        rows = batch.reward.shape
+        if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):
+            raise _not_in_rows(batch)
         if self._updates_left == 0:
             self.sync_target_network()
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
@@ -368,6 +372,12 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
 def _has_moments(module: torch.nn.Module) -> bool:
     """Whether forward passes in training change the module's buffers."""
     return reads_training(module) or any(isinstance(part, EmpiricalNormalization) for part in module.modules())
+
+
+def _not_in_rows(batch: Batch) -> ValueError:
+    columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
+    came = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
+    return ValueError(f"batch has columns of the shapes {came}, expected one number for each row, [N]")
 
 
 def _unequal(**columns: Any) -> ValueError:

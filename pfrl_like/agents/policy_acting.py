@@ -39,12 +39,14 @@ class PolicyActingMixin(ActingMixin):
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
+        k = len(first_leaf(obs))
         burning_in = self.training and self.burnin_action_func is not None and self.burning_in
         if burning_in and self.memory is None:
-            return self._burnin_actions(len(first_leaf(obs)), active)
+            return self._burnin_actions(k, active)
         distribution = self._value(obs, active)  # brings the memory of a recurrent policy up to date
         if burning_in:
-            return self._burnin_actions(len(first_leaf(obs)), active)
+            return self._burnin_actions(k, active)
+        check_one_for_each(distribution, k)
         if action_mask is not None:
             distribution = masked(distribution, action_mask)
         if self.act_deterministically and not self.training:
@@ -60,6 +62,19 @@ class PolicyActingMixin(ActingMixin):
         return [
             self.burnin_action_func() if active is None or active[i] else self.batch_last_action[i] for i in range(k)
         ]
+
+
+def check_one_for_each(distribution: Any, k: int) -> None:
+    """Refuse what a policy made of k observations if it is not one distribution for each.
+
+    Raises:
+        ValueError: If it is not.
+    """
+    if distribution.batch_shape != (k,):
+        raise ValueError(
+            f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations, "
+            f"expected ({k},): act takes one observation, batch_act a sequence, and the policy features [{k}, ...]"
+        )
 
 
 def sample_of(distribution: Any, active: Any = None) -> Tensor:

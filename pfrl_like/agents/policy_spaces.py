@@ -1,7 +1,9 @@
 """Which policies fit which environments."""
 
+import logging
 from typing import Any
 
+import numpy as np
 from torch.distributions import Categorical
 
 from pfrl_like.distributions import ProductOfCategoricals
@@ -50,3 +52,21 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
     start = getattr(action_space, "start", 0)
     if kind == "discrete" and start != 0:
         raise ValueError(f"the environment has {action_space}, whose first action is {start}, expected 0: wrap it")
+
+
+def warn_of_bounds(logger: logging.Logger, what: str, action_space: Any) -> None:
+    """Say in the log if actions in [-1, 1] are not those of an environment, though they are taken there.
+
+    Args:
+        logger: Where it is said.
+        what: What is bounded, as in "policy gives actions".
+        action_space: The environment's; one without bounds says nothing.
+    """
+    if space_kind(action_space) == "box" and not (
+        np.array_equal(action_space.low, -np.ones(action_space.shape))
+        and np.array_equal(action_space.high, np.ones(action_space.shape))
+    ):
+        logger.warning(
+            "%s in [-1, 1], but the environment has %s: wrap it in NormalizeActionSpace if it means its bounds",
+            what, action_space,
+        )  # fmt: skip

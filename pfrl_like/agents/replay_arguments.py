@@ -40,12 +40,30 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
         held = [id(param) for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(held):
             raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {way_out}")
+        if not any(param.requires_grad for group in optimizer.param_groups for param in group["params"]):
+            raise ValueError(f"{name} holds no parameter that requires a gradient: thaw some with requires_grad_(True)")
         if strangers := len(set(held) - learning):
             agent.logger.warning(
                 "%s holds %d tensors that belong to none of %s, and which nothing here trains; %s, after layers are "
                 "replaced, as to_factorized_noisy does",
                 name, strangers, ", ".join(modules), way_out,
             )  # fmt: skip
+
+
+def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
+    """Refuse an optimiser that holds nothing of the module in its place, which would learn nothing without a word.
+
+    Args:
+        modules: The modules that learn, by argument.
+        optimizers: One of each, in the same order, likewise.
+    """
+    for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=True):
+        held = {id(param) for group in optimizer.param_groups for param in group["params"]}
+        if held.isdisjoint(map(id, module.parameters())):
+            raise ValueError(
+                f"{name} holds no parameter of {module_name}, which would not learn: make it of "
+                f"{module_name}.parameters()"
+            )
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:

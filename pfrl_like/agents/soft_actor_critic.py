@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +12,8 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic, numbered
 from pfrl_like.agents.critics import distribution_of, mean_value, value_of
+from pfrl_like.agents.temperature import TemperatureHolder as TemperatureHolder
+from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
@@ -20,26 +21,9 @@ from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.contexts import evaluating_readers, ignores_training
+from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.isolated_rng import isolated_rng
-
-
-@ignores_training
-class TemperatureHolder(nn.Module):
-    """A temperature that is learnt, by its logarithm.
-
-    Args:
-        initial_log_temperature: Logarithm of the first value.
-    """
-
-    def __init__(self, initial_log_temperature: float = 0.0) -> None:
-        super().__init__()
-        self.log_temperature = nn.Parameter(torch.tensor(initial_log_temperature, dtype=torch.float32))
-
-    def forward(self) -> Tensor:
-        """The temperature, a scalar."""
-        return self.log_temperature.exp()
 
 
 def least(values: Sequence[Tensor]) -> Tensor:
@@ -98,25 +82,6 @@ def sac_policy_loss(
     q = pool([mean_value(value_of(critic, batch, action)) for critic in critics])
     loss = weighted_mean(temperature * log_prob - q, batch.weight, accumulator)
     return loss, log_prob.detach(), _entropy(distribution, log_prob).detach()
-
-
-def temperature_loss(
-    temperature: Tensor,
-    log_prob: Tensor,
-    entropy_target: float,
-    weight: Tensor | None = None,
-    accumulator: str = "mean",
-) -> Tensor:
-    """-temperature * (log_prob + entropy_target), a scalar (arXiv:1812.05905, eq. 18).
-
-    Args:
-        temperature: The temperature, which takes the gradient.
-        log_prob: Log-probabilities of the policy's actions, [N].
-        entropy_target: Entropy that the policy should have.
-        weight: Importance weights, [N].
-        accumulator: "mean" or "sum" over the rows.
-    """
-    return weighted_mean(-temperature * (log_prob + entropy_target), weight, accumulator)
 
 
 def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
@@ -197,6 +162,8 @@ class SoftActorCritic(OffPolicyActorCritic):
     needs_densities = True
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
+    #: What the losses need of the policy's distributions.
+    densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
     policy_optimizer: Any = Fixed()
@@ -289,15 +256,12 @@ class SoftActorCritic(OffPolicyActorCritic):
         """The critics whose values of the next states make the targets."""
         return self.target_critics
 
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuse an environment in which the policy cannot act, and a policy without densities."""
-        super().check_spaces(observation_space, action_space)
-        distribution = self.probe(observation_space)
-        if distribution is None:
-            return
+    def check_policy(self, distribution: Distribution, action_space: Any) -> None:
+        """As of `OffPolicyActorCritic`; a policy without densities is refused as well."""
+        super().check_policy(distribution, action_space)
         try:
             with isolated_rng():
-                rsample_with_log_prob(distribution)
+                self.densities_of(distribution)
         except (RuntimeError, NotImplementedError) as error:
             name = type(self).__name__
             raise TypeError(f"{name} needs a policy with densities, but {error}") from error
@@ -308,22 +272,3 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     def _temperature(self) -> Any:
         return self.initial_temperature if self.temperature_holder is None else self.temperature_holder().detach()
-
-
-def make_temperature(
-    initial: float, entropy_target: float | None, lr: float | None
-) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """The temperature and its optimiser, by their names; nothing if there is no `entropy_target`.
-
-    Raises:
-        ValueError: If the temperature is negative, or zero although it is learnt.
-    """
-    if not (0 < initial < math.inf or initial == 0 and entropy_target is None):
-        expected = "a number of at least 0" if entropy_target is None else "a positive number"
-        raise ValueError(f"initial_temperature is {initial!r}, expected {expected}")
-    if entropy_target is None:
-        return {}, {}
-    holder = TemperatureHolder(math.log(initial))
-    parameters = holder.parameters()
-    optimizer = torch.optim.Adam(parameters) if lr is None else torch.optim.Adam(parameters, lr=lr)
-    return {"temperature_holder": holder}, {"temperature_optimizer": optimizer}

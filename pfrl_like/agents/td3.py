@@ -6,16 +6,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic, numbered
 from pfrl_like.agents.critics import distribution_of, value_of
 from pfrl_like.agents.ddpg import ddpg_policy_loss, square
+from pfrl_like.agents.policy_spaces import warn_of_bounds
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.checks import check_function
 from pfrl_like.utils.fixed import Fixed
 
 
@@ -40,8 +43,15 @@ def td3_next_value(
 
     Returns:
         An action value of one action for each row.
+
+    Raises:
+        ValueError: If `smoothing` gives something else than actions of the same shape.
     """
-    next_action = smoothing(distribution_of(target_policy, batch, next=True).sample())
+    action = distribution_of(target_policy, batch, next=True).sample()
+    next_action = smoothing(action)
+    if getattr(next_action, "shape", None) != action.shape:
+        came = tuple(getattr(next_action, "shape", ())) or next_action
+        raise ValueError(f"target_policy_smoothing_func gave {came!r:.80} for actions {tuple(action.shape)}")
     return least_of([value_of(critic, batch, next_action, next=True) for critic in target_critics])
 
 
@@ -134,6 +144,7 @@ class TD3(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
+        check_function(target_policy_smoothing_func=target_policy_smoothing_func)
         critics, optimizers = numbered(
             [q_func1, q_func2, *further_q_funcs], [q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers]
         )
@@ -159,6 +170,12 @@ class TD3(OffPolicyActorCritic):
         loss, _ = ddpg_policy_loss(self.policy, self.q_func1, batch, self.batch_accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
+
+    def check_policy(self, distribution: Distribution, action_space: Any) -> None:
+        """As of `OffPolicyActorCritic`; bounds that the default smoothing does not know are told of."""
+        super().check_policy(distribution, action_space)
+        if self.target_policy_smoothing_func is default_target_policy_smoothing_func:
+            warn_of_bounds(self.logger, "target_policy_smoothing_func keeps actions", action_space)
 
     def targets_are_due(self, with_policy: bool) -> bool:
         """The targets move when the policy has."""

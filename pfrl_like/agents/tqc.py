@@ -30,9 +30,9 @@ class TQC(SoftActorCritic):
         kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: If `n_dropped` is negative, and as `SoftActorCritic`; at the first update, if no quantile is left.
-        TypeError: As `SoftActorCritic`, and if a critic gives something else (one that
-            declares nothing: at the first update).
+        ValueError: If `n_dropped` is negative, and as `SoftActorCritic`; when a run begins, or at the first update, if
+            no quantile is left.
+        TypeError: As `SoftActorCritic`, and if a critic gives something else (one that declares nothing: then).
     """
 
     policy_pool = staticmethod(average)
@@ -47,6 +47,6 @@ class TQC(SoftActorCritic):
         """`truncated_mixture` of the critics' quantiles."""
         for value in values:
             if not isinstance(value, QuantileDiscreteActionValue):
-                raise wrong_value(value, QuantileDiscreteActionValue, "a critic")
+                raise wrong_value(value, QuantileDiscreteActionValue, "a critic", "a QuantileFCSAQFunction")
         mixture = truncated_mixture([value.quantiles.squeeze(2) for value in values], self.n_dropped)
         return QuantileDiscreteActionValue(mixture.unsqueeze(2))

@@ -190,6 +190,21 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
             raise ValueError(f"{name} is {value}, expected {expected}")
 
 
+def check_function(optional: bool = False, **values: Any) -> None:
+    """Refuse arguments that cannot be called.
+
+    Args:
+        optional: Whether None passes.
+        **values: The arguments by name.
+
+    Raises:
+        TypeError: If one is no function.
+    """
+    for name, value in values.items():
+        if not callable(value) and (value is not None or not optional):
+            raise TypeError(f"{name} is {value!r:.80}, expected a function{', or None' if optional else ''}")
+
+
 def _all_finite(array: np.ndarray) -> bool:
     return bool(np.count_nonzero(np.isfinite(array)) == array.size)  # for few numbers twice as fast as `all`
 

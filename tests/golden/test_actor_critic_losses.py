@@ -85,7 +85,7 @@ LOG_DENSITY = -math.log(math.sqrt(2 * math.pi))  # of a Gaussian of scale 1 at i
 def test_the_critic_of_ddpg_bootstraps_from_the_target_policys_action() -> None:
     next_value = ddpg_next_value(Acts(2.0), Linear(0.5), BATCH)
     assert next_value.q_values.flatten().tolist() == [6.0, 8.0]  # 3 + 0.5 * 6, 4 + 0.5 * 8
-    loss, td_error, value = critic_loss(Linear(2.0), BATCH, next_value, elementwise=square)
+    loss, td_error, value = critic_loss(value_of(Linear(2.0), BATCH), BATCH, next_value, elementwise=square)
     assert value.tolist() == [2.0, 0.0]  # 1 + 2 * 0.5, 2 - 2 * 1
     assert td_error.tolist() == pytest.approx([4.4, 10.0])  # 1 + 0.9 * 6 - 2, 10 - 0
     assert loss.item() == pytest.approx((4.4**2 + 100) / 2)
@@ -94,7 +94,9 @@ def test_the_critic_of_ddpg_bootstraps_from_the_target_policys_action() -> None:
 def test_weights_and_the_sum_of_a_critics_loss() -> None:
     weighted = BATCH.replace(weight=torch.tensor([0.5, 0.1]))
     next_value = ddpg_next_value(Acts(2.0), Linear(0.5), BATCH)
-    loss, td_error, _ = critic_loss(Linear(2.0), weighted, next_value, elementwise=half_square, accumulator="sum")
+    loss, td_error, _ = critic_loss(
+        value_of(Linear(2.0), weighted), weighted, next_value, elementwise=half_square, accumulator="sum"
+    )
     assert loss.item() == pytest.approx(0.5 * (0.5 * 4.4**2 + 0.1 * 100))
     assert td_error.tolist() == pytest.approx([4.4, 10.0])
 
@@ -131,7 +133,7 @@ def test_the_soft_target_takes_the_log_probability_off() -> None:
     assert log_prob.tolist() == pytest.approx([LOG_DENSITY] * 2)
     reward = soft_reward(BATCH, log_prob, 0.2)
     assert reward.tolist() == pytest.approx([1 - 0.9 * 0.2 * LOG_DENSITY, 10.0])
-    _, td_error, _ = critic_loss(Linear(2.0), BATCH, next_value, reward)
+    _, td_error, _ = critic_loss(value_of(Linear(2.0), BATCH), BATCH, next_value, reward)
     assert td_error.tolist() == pytest.approx([1 + 0.9 * (6 - 0.2 * LOG_DENSITY) - 2, 10.0])
 
 
@@ -236,7 +238,7 @@ def test_what_is_no_value_of_one_action_is_refused() -> None:
         def forward(self, pair: Any) -> Tensor:
             return torch.zeros(2, 2)
 
-    with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\), expected one for each row"):
+    with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\) for 2 rows, expected one for each"):
         value_of(Two(), BATCH)
     with pytest.raises(TypeError, match="a critic gives a str, expected one that gives a DiscreteActionValue"):
         value_of(lambda pair: "value", BATCH)

@@ -468,7 +468,7 @@ def test_an_environment_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         made.check_spaces(space, Drift.action_space)
         with pytest.raises(TypeError, match=f"{agent} has continuous actions, but the environment has Discrete"):
             made.check_spaces(space, gymnasium.spaces.Discrete(3))
-        with pytest.raises(ValueError, match=r"policy gives actions of shape \(2,\), the environment has \(3,\)"):
+        with pytest.raises(ValueError, match=r"policy gives actions of \(2,\), the environment has \(3,\)"):
             made.check_spaces(space, gymnasium.spaces.Box(-1, 1, (3,)))
         with pytest.raises(ValueError, match="obs does not fit policy"):
             made.check_spaces(gymnasium.spaces.Box(-1, 1, (3,), np.float32), Drift.action_space)

@@ -260,5 +260,5 @@ def test_discrete_sac_acts_by_mask_and_checks_its_environment() -> None:
     agent.check_spaces(space, gymnasium.spaces.Discrete(2))
     with pytest.raises(TypeError, match="DiscreteSAC has discrete actions"):
         agent.check_spaces(space, gymnasium.spaces.Box(-1, 1, (2,)))
-    with pytest.raises(ValueError, match="policy chooses among 2 actions, the environment has 3"):
+    with pytest.raises(ValueError, match="policy gives actions of 2, the environment has 3"):
         agent.check_spaces(space, gymnasium.spaces.Discrete(3))

@@ -1,0 +1,243 @@
+"""What does not fit an actor-critic is refused before it learns, by name: optimisers, critics, policies, rows."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from actor_critic_parts import ACTION, OBS, make_agent, make_batch, make_critic, make_policy
+from gymnasium import spaces
+from torch import nn
+
+from pfrl_like.agents import TQC, DiscreteSAC, SoftActorCritic
+from pfrl_like.nn import ConcatObsAndAction, EmpiricalNormalization
+from pfrl_like.policies import GaussianHeadWithDiagonalCovariance, SoftmaxCategoricalHead
+from pfrl_like.q_functions import (
+    DistributionalFCSAQFunction,
+    FCSAQFunction,
+    FCStateQFunctionWithDiscreteAction,
+    QuantileFCSAQFunction,
+)
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.testing.requirement import difference
+
+SPACE = spaces.Box(-1, 1, (OBS,), np.float32)
+ACTIONS = spaces.Box(-1, 1, (ACTION,), np.float32)
+adam = torch.optim.Adam
+
+
+def make_sac(policy: Any, critics: Any, kind: Any = SoftActorCritic, optimizers: Any = None, **options: Any) -> Any:
+    optimizers = optimizers or [adam(part.parameters()) for part in (policy, *critics)]
+    options = {"replay_start_size": 10, "minibatch_size": 4, "replay_buffer": ReplayBuffer(100), **options}
+    return kind(policy, *critics, *optimizers, gamma=0.9, **options)
+
+
+def make_discrete(policy_head: Any = SoftmaxCategoricalHead, n: int = 3, critics: Any = None, **options: Any) -> Any:
+    policy = nn.Sequential(nn.Linear(OBS, n if policy_head is SoftmaxCategoricalHead else 2 * n), policy_head())
+    critics = critics or [FCStateQFunctionWithDiscreteAction(OBS, n, 8, 1) for _ in range(2)]
+    return make_sac(policy, critics, DiscreteSAC, **options)
+
+
+# Optimisers
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ((0, 2, 1), "q_func1_optimizer holds no parameter of q_func1, .* make it of q_func1.parameters"),
+        ((1, 1, 2), "policy_optimizer holds no parameter of policy"),
+        ((0, 1, 1), "q_func2_optimizer holds no parameter of q_func2"),
+    ],
+)
+def test_an_optimiser_in_the_place_of_another_is_refused(order: tuple[int, ...], message: str) -> None:
+    parts = [make_policy(), make_critic(), make_critic()]
+    with pytest.raises(ValueError, match=message):
+        make_sac(parts[0], parts[1:], optimizers=[adam(parts[i].parameters()) for i in order])
+
+
+def test_one_optimiser_may_serve_both_critics() -> None:
+    policy, critics = make_policy(), [make_critic(), make_critic()]
+    both = adam([param for critic in critics for param in critic.parameters()])
+    agent = make_sac(policy, critics, optimizers=[adam(policy.parameters()), both, both])
+    before = [[param.clone() for param in critic.parameters()] for critic in critics]
+    agent.update(make_batch())
+    assert all(difference(old, [*critic.parameters()]) for old, critic in zip(before, critics, strict=True))
+
+
+def test_a_network_that_is_frozen_whole_is_refused() -> None:
+    policy, critics = make_policy().requires_grad_(False), [make_critic(), make_critic()]
+    with pytest.raises(ValueError, match="policy_optimizer holds no parameter that requires a gradient"):
+        make_sac(policy, critics)
+
+
+def test_one_critic_in_two_places_is_refused() -> None:
+    critic = make_critic()
+    with pytest.raises(ValueError, match="two of the critics are the same module"):
+        make_sac(make_policy(), [critic, critic])
+
+
+# Critics
+
+
+def twice(make: Any) -> list[Any]:
+    return [make(), make()]
+
+
+class Mean(nn.Module):
+    """One number for all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(OBS + ACTION, 1)
+
+    def forward(self, pair: Any) -> torch.Tensor:
+        return self.linear(torch.cat(pair, 1)).mean()
+
+
+@pytest.mark.parametrize(
+    ("critics", "error", "message"),
+    [
+        (lambda: [make_critic(), FCSAQFunction(OBS + 1, ACTION, 8, 1)], ValueError, r"q_func2 cannot .* \(2, 4\) of f"),
+        (lambda: [Mean(), make_critic()], ValueError, r"q_func1 cannot .* a critic gives numbers of shape \(\) for 2"),
+        (
+            lambda: twice(lambda: nn.Sequential(ConcatObsAndAction(), nn.Linear(OBS + ACTION, 2))),
+            ValueError,
+            r"q_func1 cannot be learnt from; .* shape \(2, 2\) for 2 rows",
+        ),
+        (
+            lambda: twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, 3, 8, 1)),
+            TypeError,
+            "q_func1 cannot be learnt from",
+        ),
+        (
+            lambda: [QuantileFCSAQFunction(OBS, ACTION, n, 8, 1) for n in (5, 7)],
+            ValueError,
+            "q_func1 and q_func2 cannot be learnt from",
+        ),
+        (
+            lambda: [DistributionalFCSAQFunction(OBS, ACTION, 11, -v, v, 8, 1) for v in (5.0, 10.0)],
+            ValueError,
+            "q_func1 and q_func2 .* z_values that differ, expected the same v_min",
+        ),
+        (
+            lambda: [make_critic(), QuantileFCSAQFunction(OBS, ACTION, 5, 8, 1)],
+            TypeError,
+            "q_func1 and q_func2 .* expected the same for all",
+        ),
+    ],
+)
+def test_critics_that_cannot_be_learnt_from_are_refused_when_a_run_begins(
+    critics: Any, error: type[Exception], message: str
+) -> None:
+    agent = make_sac(make_policy(), critics())
+    with pytest.raises(error, match=message):
+        agent.check_spaces(SPACE, ACTIONS)
+
+
+def test_tqc_without_a_quantile_left_is_refused_when_a_run_begins() -> None:
+    critics = twice(lambda: QuantileFCSAQFunction(OBS, ACTION, 5, 8, 1))
+    agent = make_sac(make_policy(), critics, TQC, n_dropped=5)
+    with pytest.raises(ValueError, match="n_dropped is 5, expected less than"):
+        agent.check_spaces(SPACE, ACTIONS)
+
+
+def test_the_trial_of_critics_leaves_no_trace() -> None:
+    layers = (ConcatObsAndAction(), EmpiricalNormalization(OBS + ACTION), nn.BatchNorm1d(OBS + ACTION))
+    critics = [nn.Sequential(*layers, nn.Linear(OBS + ACTION, 1)), make_critic()]
+    agent = make_sac(make_policy(), critics)
+    before = torch.get_rng_state(), {name: value.clone() for name, value in critics[0].state_dict().items()}
+    agent.check_spaces(SPACE, ACTIONS)
+    assert difference(before, (torch.get_rng_state(), critics[0].state_dict())) is None
+    assert critics[0].training
+
+
+def test_parts_of_every_kind_pass_the_trial() -> None:
+    for agent in ("DDPG", "TD3", "SoftActorCritic"):
+        for critic in ("numbers", "quantiles", "atoms", "implicit", "proposed"):
+            for recurrent in (False, True):
+                made = make_agent(agent, critic=critic, recurrent=recurrent)
+                made.check_spaces(SPACE, ACTIONS)
+                made.acting_copy().check_spaces(SPACE, ACTIONS)  # which has no critics
+
+
+# Policies
+
+
+def test_what_is_no_distribution_for_each_observation_is_refused() -> None:
+    agent = make_agent("SoftActorCritic")
+    with pytest.raises(ValueError, match=r"batch shape \(\) for 4 observations, .* batch_act a sequence"):
+        agent.batch_act(np.zeros(OBS, np.float32))
+    with pytest.raises(ValueError, match=r"batch shape \(1, 1\) for 1 observations, expected \(1,\)"):
+        agent.act(np.zeros((1, OBS), np.float32))
+    with pytest.raises(ValueError, match=r"batch shape \(1, 1\) for 1 observations"):
+        agent.check_spaces(spaces.Box(-1, 1, (1, OBS), np.float32), ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("agent", "low", "high", "told"),
+    [
+        ("SoftActorCritic", -1, 1, None),
+        ("SoftActorCritic", -2, 2, "policy gives actions in"),
+        ("SoftActorCritic", -np.inf, np.inf, "policy gives actions in"),
+        ("TD3", -1, 1, None),
+        ("TD3", -0.5, 1, "target_policy_smoothing_func keeps actions in"),
+        ("DDPG", -2, 2, None),
+    ],
+)
+def test_actions_within_other_bounds_than_the_environments_are_told_of(
+    agent: str, low: float, high: float, told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        make_agent(agent).check_spaces(SPACE, spaces.Box(low, high, (ACTION,), np.float32))
+    assert caplog.messages == [] if told is None else told in caplog.text and "NormalizeActionSpace" in caplog.text
+
+
+def test_td3s_own_smoothing_may_keep_to_any_bounds(caplog: pytest.LogCaptureFixture) -> None:
+    agent = make_agent("TD3", target_policy_smoothing_func=lambda action: action)
+    agent.check_spaces(SPACE, spaces.Box(-2, 2, (ACTION,), np.float32))
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("smoothing", [lambda action: None, lambda action: action[:, :1]])
+def test_a_smoothing_function_that_gives_something_else_is_refused(smoothing: Any) -> None:
+    with pytest.raises(ValueError, match=r"target_policy_smoothing_func gave .* for actions \(8, 2\)"):
+        make_agent("TD3", target_policy_smoothing_func=smoothing).update(make_batch())
+
+
+def test_policies_of_another_kind_of_actions_are_refused() -> None:
+    with pytest.raises(TypeError, match="policy gives a DiagonalGaussian, .* use a policy that ends in a Softmax"):
+        make_discrete(GaussianHeadWithDiagonalCovariance).check_spaces(SPACE, spaces.Discrete(3))
+    with pytest.raises(ValueError, match="whose first action is 1, expected 0"):
+        make_discrete().check_spaces(SPACE, spaces.Discrete(3, start=1))
+    with pytest.raises(ValueError, match="q_func1 and q_func2 cannot be learnt from"):
+        make_discrete(critics=twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, 4, 8, 1))).check_spaces(
+            SPACE, spaces.Discrete(3)
+        )
+    with pytest.raises(TypeError, match="q_func1 cannot be learnt from"):
+        make_discrete(critics=twice(make_critic)).check_spaces(SPACE, spaces.Discrete(3))
+
+
+# Arguments and rows
+
+
+def test_arguments_that_are_no_functions_or_numbers_are_named() -> None:
+    for agent, changes, error in (
+        ("TD3", {"burnin_action_func": 3}, TypeError),
+        ("TD3", {"target_policy_smoothing_func": None}, TypeError),
+        ("SoftActorCritic", {"entropy_target": "auto"}, TypeError),
+        ("SoftActorCritic", {"entropy_target": float("nan")}, ValueError),
+        ("SoftActorCritic", {"initial_temperature": "1"}, TypeError),
+        ("SoftActorCritic", {"temperature_optimizer_lr": -1.0}, ValueError),
+        ("SoftActorCritic", {"temperature_optimizer_lr": "slow"}, TypeError),
+    ):
+        with pytest.raises(error, match=f"{next(iter(changes))} is"):
+            make_agent(agent, **changes)
+
+
+@pytest.mark.parametrize("name", ["reward", "discount", "weight"])
+def test_columns_with_another_shape_than_rows_are_refused(name: str) -> None:
+    batch = make_batch()
+    wide = batch.replace(**{name: getattr(batch, name).unsqueeze(1)})
+    with pytest.raises(ValueError, match=rf"{name} \(8, 1\).*, expected one number for each row"):
+        make_agent("TD3").update(wide)
