@@ -5,6 +5,7 @@ A critic is called as `critic((obs, action))` and gives numbers, [N, 1], or an a
 the actions that were taken: the value of another action is asked for at the end of the history that really was.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -102,6 +103,16 @@ def mean_value(value: Any) -> Tensor:
     """Q(s, a) of an action value of one action, [N]."""
     mean: Tensor = value.q_values.squeeze(1)
     return mean
+
+
+def least(values: Sequence[Tensor]) -> Tensor:
+    """Least of several numbers for each row, [N]."""
+    return functools.reduce(torch.minimum, values)
+
+
+def average(values: Sequence[Tensor]) -> Tensor:
+    """Mean of several numbers for each row, [N]."""
+    return torch.stack(list(values)).mean(0)
 
 
 def critic_loss(

@@ -11,16 +11,11 @@ from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.critics import distribution_of, mean_value, value_of
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
-from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.fixed import Fixed
-
-
-def square(error: Tensor) -> Tensor:
-    """error**2, in any shape."""
-    return error * error
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:

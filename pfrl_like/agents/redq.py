@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from pfrl_like.agents.actor_critic import numbered
+from pfrl_like.agents.critics import average
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
-from pfrl_like.agents.tqc import average
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts
 
@@ -22,15 +22,15 @@ class REDQ(SoftActorCritic):
 
     Args:
         policy: As in `SoftActorCritic`, like all arguments that are not named here.
-        q_funcs: The critics, at least two.
+        q_funcs: The critics, a list of at least two.
         policy_optimizer: Optimiser of the policy.
         q_func_optimizers: The optimisers of the critics.
         replay_buffer: As in `SoftActorCritic`.
         gamma: As in `SoftActorCritic`.
-        subset_size: Critics that are drawn for each update's targets.
+        subset_size: Critics that are drawn for each update's targets, at most all.
         n_times_update: Updates of the critics at each updating step.
         policy_update_delay: Updates of the critics for each one of the policy; None for `n_times_update`.
-        kwargs: As `SoftActorCritic`, but for `compile`.
+        kwargs: As `SoftActorCritic`; `compile` only if `subset_size` is all critics, as in DroQ.
 
     Raises:
         ValueError: On values outside those named here, and as `SoftActorCritic`.
@@ -54,10 +54,14 @@ class REDQ(SoftActorCritic):
         **kwargs: Any,
     ) -> None:
         check_counts(subset_size=subset_size)
+        q_funcs, q_func_optimizers = [*q_funcs], [*q_func_optimizers]
         if len(q_funcs) < 2 or subset_size > len(q_funcs):
             raise ValueError(f"there are {len(q_funcs)} q_funcs, expected at least 2 and subset_size, {subset_size}")
-        if kwargs.get("compile"):
-            raise ValueError("compile is True, but every update of REDQ has other critics in its targets: leave it out")
+        if kwargs.get("compile") and subset_size < len(q_funcs):
+            raise ValueError(
+                f"compile is True, but every update of REDQ has {subset_size} other critics in its targets: leave it "
+                f"out, or let subset_size be all {len(q_funcs)}"
+            )
         numbered(q_funcs, q_func_optimizers)  # one for each
         self.subset_size = subset_size
         delay = n_times_update if policy_update_delay is None else policy_update_delay
@@ -69,6 +73,8 @@ class REDQ(SoftActorCritic):
         )  # fmt: skip
 
     def bootstrap_critics(self) -> Sequence[Any]:
-        """Some of the targets, drawn from PyTorch's global stream."""
+        """Some of the targets, drawn from PyTorch's global stream, or all."""
         critics = self.target_critics
+        if self.subset_size == len(critics):
+            return critics
         return [critics[i] for i in torch.randperm(len(critics))[: self.subset_size].tolist()]

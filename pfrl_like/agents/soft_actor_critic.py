@@ -1,6 +1,5 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, arXiv:1801.01290 and arXiv:1812.05905)."""
 
-import functools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic, numbered
-from pfrl_like.agents.critics import distribution_of, mean_value, value_of
+from pfrl_like.agents.critics import distribution_of, least, mean_value, value_of
 from pfrl_like.agents.temperature import TemperatureHolder as TemperatureHolder
 from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
@@ -24,11 +23,6 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.isolated_rng import isolated_rng
-
-
-def least(values: Sequence[Tensor]) -> Tensor:
-    """Least of several numbers for each row, [N]."""
-    return functools.reduce(torch.minimum, values)
 
 
 def soft_next_value(

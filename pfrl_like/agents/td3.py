@@ -11,10 +11,11 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic, numbered
 from pfrl_like.agents.critics import distribution_of, value_of
-from pfrl_like.agents.ddpg import ddpg_policy_loss, square
+from pfrl_like.agents.ddpg import ddpg_policy_loss
 from pfrl_like.agents.policy_spaces import warn_of_bounds
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
+from pfrl_like.functions.losses import square
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states

@@ -3,19 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.critics import average
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.functions.truncation import truncated_mixture
 from pfrl_like.utils.checks import check_counts
-
-
-def average(values: Sequence[Tensor]) -> Tensor:
-    """Mean of several numbers for each row, [N]."""
-    return torch.stack(list(values)).mean(0)
 
 
 class TQC(SoftActorCritic):

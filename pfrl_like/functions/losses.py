@@ -20,6 +20,11 @@ def huber(error: Tensor) -> Tensor:
     return clipped * error.sub(clipped, alpha=0.5)
 
 
+def square(error: Tensor) -> Tensor:
+    """error**2, in any shape."""
+    return error * error
+
+
 def half_square(error: Tensor) -> Tensor:
     """error**2 / 2, in any shape."""
     return 0.5 * error * error

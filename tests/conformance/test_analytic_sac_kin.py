@@ -60,16 +60,15 @@ def make(kind: Any, policy: nn.Module, critics: list[nn.Module], n: int, targets
     parts: tuple[Any, ...] = (policy, *critics, policy_optimizer, *optimizers)
     if kind is agents.REDQ:
         parts = policy, critics, policy_optimizer, optimizers
-    agent = kind(
-        *parts, buffer_of(n), 0.9, initial_temperature=TEMPERATURE, soft_update_tau=1e-30, **{**SCHEDULE, **options}
-    )
+    still = {"soft_update_tau": 1e-30} if targets else {}
+    agent = kind(*parts, buffer_of(n), 0.9, initial_temperature=TEMPERATURE, **{**SCHEDULE, **still, **options})
     for target, rows in zip(agent.target_critics if targets else [], targets, strict=True):
         put(target, rows)
     return agent
 
 
-def mean_error(steps: list[Step], target: float, values: list[float]) -> float:
-    """By how much critics that say `values` of the first step miss the target."""
+def mean_error(target: float, values: list[float]) -> float:
+    """By how much critics that say `values` miss the target."""
     return sum(abs(target - value) for value in values) / len(values)
 
 
@@ -94,7 +93,7 @@ def check_tqc(n: int, make_trial: Callable[[Any], Trial]) -> None:
         target, first = n_step_return(steps, lambda obs: soft(obs, of_kept_quantiles)), steps[0]
         pairs = zip(CRITICS, SHIFTS, strict=True)
         return mean_error(
-            steps, target, [critic_value(rows, first.obs, first.action) + sum(shifts) / 3 for rows, shifts in pairs]
+            target, [critic_value(rows, first.obs, first.action) + sum(shifts) / 3 for rows, shifts in pairs]
         )
 
     check_rows(make_trial(agent), error, n)
@@ -108,7 +107,7 @@ def check_crossq(n: int, make_trial: Callable[[Any], Trial]) -> None:
 
     def error(steps: list[Step]) -> float:
         own = n_step_return(steps, lambda obs: soft(obs, lambda obs: least(obs, POLICY, 2, CRITICS)))  # no targets
-        return mean_error(steps, own, [critic_value(rows, steps[0].obs, steps[0].action) for rows in CRITICS])
+        return mean_error(own, [critic_value(rows, steps[0].obs, steps[0].action) for rows in CRITICS])
 
     check_rows(make_trial(agent), error, n)
 
@@ -130,7 +129,7 @@ def check_discrete(n: int, make_trial: Callable[[Any], Trial]) -> None:
 
     def error(steps: list[Step]) -> float:
         state, action = state_of(steps[0].obs), int(steps[0].action)
-        return mean_error(steps, n_step_return(steps, soft_mean), [rows[state][action] for rows in VALUES])
+        return mean_error(n_step_return(steps, soft_mean), [rows[state][action] for rows in VALUES])
 
     check_rows(make_trial(agent), error, n)
 
@@ -148,7 +147,7 @@ def check_redq(n: int, make_trial: Callable[[Any], Trial]) -> None:
 
     def error(steps: list[Step], pair: Any) -> float:
         target = n_step_return(steps, lambda obs: soft(obs, lambda obs: least(obs, POLICY, 2, pair)))
-        return mean_error(steps, target, [critic_value(rows, steps[0].obs, steps[0].action) for rows in tables])
+        return mean_error(target, [critic_value(rows, steps[0].obs, steps[0].action) for rows in tables])
 
     def see(batch: Any, result: Any) -> None:
         rows = [trial.steps(obs, n) for obs in batch.obs]

@@ -16,6 +16,7 @@ from torch import nn
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC
 from pfrl_like.agents.discrete_sac import discrete_sac_next_value, discrete_sac_policy_loss
+from pfrl_like.agents.soft_actor_critic import soft_next_value, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.truncation import truncated_mixture
 from pfrl_like.nn import ConcatObsAndAction
@@ -139,7 +140,7 @@ def test_redq_refuses_what_it_cannot_do() -> None:
     for options, message in (
         ({"n": 1}, "there are 1 q_funcs, expected at least 2"),
         ({"subset_size": 5}, "there are 4 q_funcs, expected at least 2 and subset_size, 5"),
-        ({"compile": True}, "compile is True, but every update of REDQ"),
+        ({"compile": True}, "compile is True, but every update of REDQ has 2 other critics .* be all 4"),
     ):
         with pytest.raises(ValueError, match=message):
             make_redq(**options)
@@ -158,6 +159,26 @@ def test_droqs_critics_leave_units_out_only_while_they_learn() -> None:
     agent = make_redq(critics=[DropoutFCSAQFunction(4, 2, 8, 2) for _ in range(2)])
     play_one(agent, ENV, 12)
     assert agent.optim_t > 0
+
+
+def test_droq_takes_all_critics_without_a_draw_and_can_be_compiled() -> None:
+    agent = make_redq(n=2, compile=True)
+    before = torch.get_rng_state()
+    assert [*map(id, agent.bootstrap_critics())] == [*map(id, agent.target_critics)]
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.slow
+def test_a_compiled_droq_learns_what_the_plain_one_learns() -> None:
+    def learnt(compile: bool) -> torch.Tensor:
+        torch.manual_seed(0)
+        agent = make_redq(critics=[DropoutFCSAQFunction(4, 2, 8, 2, dropout=0.0) for _ in range(2)], compile=compile)
+        for seed in range(6):
+            torch.manual_seed(seed)
+            agent.update(make_batch(seed))
+        return torch.cat([parameters(part) for part in (agent.policy, *agent.critics)])
+
+    torch.testing.assert_close(learnt(True), learnt(False), rtol=1e-3, atol=1e-4)
 
 
 # CrossQ
@@ -195,8 +216,29 @@ def test_crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alon
     assert agent.n_policy_updates == 2
     assert agent.q_func1[2].num_batches_tracked == 6
     assert agent.q_func1.training
-    with pytest.raises(ValueError, match="recurrent is True, but CrossQ"):
-        make_crossq(recurrent=True)
+    with pytest.raises(TypeError, match="CrossQ got soft_update_tau, but it has no target networks"):
+        make_crossq(soft_update_tau=0.1)
+
+
+def test_crossq_may_have_a_recurrent_policy_but_no_recurrent_critic() -> None:
+    def make(recurrent_critics: bool) -> Any:
+        critics = [make_critic(recurrent=recurrent_critics) for _ in range(2)]
+        options: dict[str, Any] = {"recurrent": True, "episodic_update_len": 4, "num_steps": 2}
+        return make_sac(CrossQ, make_policy(recurrent=True), critics, "episodic", **options)
+
+    agent = make(False)
+    play_one(agent, ENV, 30)
+    assert agent.n_policy_updates > 0
+    batch = agent._prepare(agent.replay_buffer.sample_sequences(4, 4, 0.9))
+    with torch.no_grad():  # of rows that jump two steps ahead, the state after these
+        torch.manual_seed(0)
+        value, log_prob = soft_next_value(agent.policy, agent.critics, batch)
+        torch.manual_seed(0)
+        _, td_error, q = agent.critic_losses(batch)[0]
+    expected = soft_reward(batch, log_prob, agent.temperature) + batch.discount * value.q_values.flatten() - q
+    torch.testing.assert_close(td_error, expected)
+    with pytest.raises(TypeError, match="q_func1 is a RecurrentSequential, .* only its policy may be recurrent"):
+        make(True)
 
 
 # Discrete actions
