@@ -1,6 +1,7 @@
 """Critics are tried before a run begins: what does not fit shows then, and not at the first update."""
 
 import contextlib
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ def try_critics(agent: Any, observation_space: Any, distribution: Distribution) 
         ValueError: If observations or actions do not fit a critic, or critics do not fit each other.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(isolated_rng(observation_space))
+        stack.enter_context(isolated_rng())
         for module in {id(part): part for part in vars(agent).values() if isinstance(part, nn.Module)}.values():
             stack.enter_context(holding_still(module))
             stack.enter_context(evaluating_readers(module))
@@ -46,7 +47,8 @@ def try_critics(agent: Any, observation_space: Any, distribution: Distribution) 
 
 def _two_rows(agent: Any, observation_space: Any, distribution: Distribution) -> Batch:
     """Two transitions, of which a recurrent agent has sequences of one step."""
-    obs = agent.features([observation_space.sample(), observation_space.sample()], agent.device)
+    features, space = copy.deepcopy((agent.features, observation_space))  # phi may keep what it sees
+    obs = features([space.sample(), space.sample()], agent.device)
     reward = torch.zeros(2, device=agent.device)
     return Batch(
         obs=obs, action=torch.cat([distribution.sample(), distribution.sample()]), reward=reward, next_obs=obs,

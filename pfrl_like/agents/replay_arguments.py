@@ -55,9 +55,9 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
 
     Args:
         modules: The modules that learn, by argument.
-        optimizers: One of each, in the same order, likewise.
+        optimizers: One of each, in the same order, likewise; others may follow.
     """
-    for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=True):
+    for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
         held = {id(param) for group in optimizer.param_groups for param in group["params"]}
         if held.isdisjoint(map(id, module.parameters())):
             raise ValueError(
