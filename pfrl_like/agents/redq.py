@@ -30,7 +30,7 @@ class REDQ(SoftActorCritic):
         subset_size: Critics that are drawn for each update's targets, at most all.
         n_times_update: Updates of the critics at each updating step.
         policy_update_delay: Updates of the critics for each one of the policy; None for `n_times_update`.
-        kwargs: As `SoftActorCritic`; `compile` only if `subset_size` is all critics, as in DroQ.
+        kwargs: As `SoftActorCritic`, but for `compile`.
 
     Raises:
         ValueError: On values outside those named here, and as `SoftActorCritic`.
@@ -57,11 +57,8 @@ class REDQ(SoftActorCritic):
         q_funcs, q_func_optimizers = [*q_funcs], [*q_func_optimizers]
         if len(q_funcs) < 2 or subset_size > len(q_funcs):
             raise ValueError(f"there are {len(q_funcs)} q_funcs, expected at least 2 and subset_size, {subset_size}")
-        if kwargs.get("compile") and subset_size < len(q_funcs):
-            raise ValueError(
-                f"compile is True, but every update of REDQ has {subset_size} other critics in its targets: leave it "
-                f"out, or let subset_size be all {len(q_funcs)}"
-            )
+        if kwargs.get("compile"):
+            raise ValueError("compile is True, but every update of REDQ has other critics in its targets: leave it out")
         numbered(q_funcs, q_func_optimizers)  # one for each
         self.subset_size = subset_size
         delay = n_times_update if policy_update_delay is None else policy_update_delay
