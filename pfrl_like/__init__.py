@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pfrl_like import agent as agent
     from pfrl_like import agents as agents
     from pfrl_like import collections as collections
+    from pfrl_like import dataset as dataset
     from pfrl_like import distributions as distributions
     from pfrl_like import env as env
     from pfrl_like import envs as envs
@@ -39,6 +40,7 @@ _MODULES = frozenset(
         "agent",
         "agents",
         "collections",
+        "dataset",
         "distributions",
         "env",
         "envs",

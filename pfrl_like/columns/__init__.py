@@ -1,8 +1,11 @@
 """The columnar store under replay buffers and datasets."""
 
 from pfrl_like.columns.columns import Columns, rows_of
+from pfrl_like.columns.field import Field
+from pfrl_like.columns.leaves import as_array
 from pfrl_like.columns.places import dump_places, restore_places, settle
 from pfrl_like.columns.recorded import RecordedColumns
+from pfrl_like.columns.shared import SharedRows, shared_field
 from pfrl_like.columns.state import dump, restore
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
 
@@ -10,13 +13,17 @@ __all__ = [
     "ENDED",
     "RUNNING",
     "Columns",
+    "Field",
     "Indices",
     "RecordedColumns",
     "Running",
+    "SharedRows",
+    "as_array",
     "dump",
     "dump_places",
     "restore",
     "restore_places",
     "rows_of",
     "settle",
+    "shared_field",
 ]

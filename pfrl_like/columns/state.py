@@ -38,10 +38,11 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
 
 def used_observations(columns: Columns, rows: Indices) -> Indices:
     """The rows of the observations of these steps, which are all there are, in ascending order."""
-    pending = [run.pending for run in columns.running.values()]
-    used = np.unique(np.concatenate([columns.obs_row[rows], columns.next_row[rows], np.array(pending, np.int64)]))
-    rows_in_use: Indices = used[used != 0]
-    return rows_in_use
+    pending = [run.pending for run in columns.running.values() if run.pending]
+    used: Indices = np.unique(
+        np.concatenate([columns.obs_row[rows], columns.next_row[rows], np.array(pending, np.int64)])
+    )
+    return used
 
 
 def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

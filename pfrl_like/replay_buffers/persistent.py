@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
-from pfrl_like.columns import Columns, RecordedColumns, dump_places, restore, restore_places, settle
+from pfrl_like.columns import Columns, Indices, RecordedColumns, dump_places, restore, restore_places, settle
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
@@ -126,10 +126,8 @@ class PersistentBuffer(ReplayBuffer):
             for done, record in enumerate(logged.records[:count]):
                 if record != SYNCED:
                     self._replay_one(columns.replay(record, check=done >= logged.synced))
-            waiting = [row for run in columns.running.values() for row in run.waiting]
-            items = self._rows(np.arange(self._first, self._next))
             done = -1
-            settle(columns, np.concatenate([items, np.array(waiting, np.int64)]), check=True)
+            settle(*self.stored_steps(), check=True)
         except CheckpointError:
             raise
         except (ValueError, TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
@@ -153,6 +151,14 @@ class PersistentBuffer(ReplayBuffer):
             super().stop_current_episode(env_id)
 
     # Storing
+
+    def _take_up(self, columns: Columns, episodes: list[Indices]) -> None:
+        for rows in episodes:
+            for row in rows:  # one at a time, so that no more than a step is in memory
+                step = columns.transitions(np.array([row]))[0]
+                del step["next_action"]
+                self.append(**step)
+            self.stop_current_episode()
 
     def append_batch(
         self,

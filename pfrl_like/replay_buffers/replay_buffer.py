@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -15,6 +15,13 @@ from pfrl_like.replay_buffers.saved import SavedBuffer
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 Item = list[dict[str, Any]]
+
+
+class Recorded(Protocol):
+    """What a buffer can be filled from: a dataset."""
+
+    def to_columns(self) -> tuple[Columns, list[Indices]]:
+        """A store of its own for the caller, and the rows of its steps, episode by episode."""
 
 
 class ReplayBuffer(SavedBuffer):
@@ -49,6 +56,38 @@ class ReplayBuffer(SavedBuffer):
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
         self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
+
+    @classmethod
+    def from_dataset(cls, dataset: Recorded, *args: Any, **kwargs: Any) -> Self:
+        """A buffer that holds a dataset's transitions.
+
+        Plain observations are not copied until something is appended. In a persistent buffer they are, at once.
+
+        Args:
+            dataset: The dataset (`MDPDataset`), which stays as it is.
+            args: Arguments of the constructor.
+            kwargs: The same by name.
+        """
+        buffer = cls(*args, **kwargs)
+        buffer._take_up(*dataset.to_columns())
+        return buffer
+
+    def _take_up(self, columns: Columns, episodes: list[Indices]) -> None:
+        self._columns = columns
+        rows = np.concatenate(episodes) if episodes else np.zeros(0, np.int64)
+        if self.num_steps > 1:
+            columns.find_windows(rows, self.num_steps)
+        for part in episodes if self._horizon == np.inf else [rows]:
+            self._add_items(part)
+
+    def stored_steps(self) -> tuple[Columns, Indices]:
+        """The store itself and the rows of all steps in it, in the order in which they came.
+
+        Those that cannot be sampled yet, because their items or episodes are not complete, come last.
+        """
+        waiting = [row for run in self._columns.running.values() for row in run.waiting]
+        items = self._rows(np.arange(self._first, self._next))
+        return self._columns, np.concatenate([items, np.array(waiting, np.int64)])
 
     @property
     def capacity(self) -> int | None:

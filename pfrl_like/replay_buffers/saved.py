@@ -40,15 +40,13 @@ class SavedBuffer(AbstractReplayBuffer):
 
     def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
         """`state_dict`, with the columns in the form that a function gives them."""
-        waiting = [row for run in self._columns.running.values() for row in run.waiting]
-        items = self._rows(np.arange(self._first, self._next))
-        columns, arrays = dump(self._columns, np.concatenate([items, np.array(waiting, np.int64)]))
+        columns, arrays = dump(*self.stored_steps())
         own, own_arrays = self._own_state()
         header = {
             "kind": self._kind,
             "num_steps": self.num_steps,
             "first": self._first,
-            "n_items": len(items),
+            "n_items": self._next - self._first,
             "columns": columns,
             "own": own,
         }
@@ -174,6 +172,10 @@ class SavedBuffer(AbstractReplayBuffer):
         self._resumed = set()
 
     # What the buffers fill in
+
+    @abstractmethod
+    def stored_steps(self) -> tuple[Columns, Indices]:
+        """The store, and the rows of all its steps."""
 
     @abstractmethod
     def _rows(self, index: Indices) -> Indices:

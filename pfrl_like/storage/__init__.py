@@ -3,7 +3,9 @@
 from pfrl_like.storage.arrays import is_array_file as is_array_file
 from pfrl_like.storage.arrays import read_arrays as read_arrays
 from pfrl_like.storage.arrays import write_arrays as write_arrays
+from pfrl_like.storage.atomic import atomic_path as atomic_path
 from pfrl_like.storage.atomic import atomic_write as atomic_write
+from pfrl_like.storage.atomic import open_regular as open_regular
 from pfrl_like.storage.checks import check_like as check_like
 from pfrl_like.storage.directory import Snapshot as Snapshot
 from pfrl_like.storage.directory import has_manifest as has_manifest

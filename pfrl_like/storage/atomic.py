@@ -48,11 +48,38 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
 
 def write_file(target: str, writer: Writer, *, durable: bool) -> None:
     """As `atomic_write`, without the fsync of the directory, for those who write several files into it."""
+    with _replacing(target) as temporary:
+        _fill(temporary, writer, durable)
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
+    """As `atomic_write`, for those who need the name of a file: what they leave there takes the place of `path`.
+
+    Raises:
+        CheckpointError: If it cannot be written; an old file of this name is still in place.
+    """
+    target = os.fspath(path)
+    directory, name = os.path.split(target)
+    with _replacing(target) as temporary:
+        yield temporary
+        descriptor = os.open(temporary, os.O_RDWR | _NO_FOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    sync_directory(directory or ".")
+    _remove_stale(directory or ".", f".tmp-{name}-")
+
+
+@contextlib.contextmanager
+def _replacing(target: str) -> Iterator[str]:
+    """The name of a file that takes the place of `target` in the end, or is removed after an error."""
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".tmp-{name}-{os.getpid()}-{secrets.token_hex(4)}")
     with _named_errors(target, "written"):
         try:
-            _fill(temporary, writer, durable)
+            yield temporary
             os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(OSError):

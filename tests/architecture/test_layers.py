@@ -25,7 +25,12 @@ LAYERS = (
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 #: Imports between folders of one layer that are meant; everything else in a layer stays in its own folder.
-SIDEWAYS = {("nn", "initializers"), ("experiments", "loggers"), ("implicit_action_value", "action_value")}
+SIDEWAYS = {
+    ("nn", "initializers"),
+    ("experiments", "loggers"),
+    ("implicit_action_value", "action_value"),
+    ("dataset", "replay_buffers"),  # it opens what runs have recorded
+}
 
 #: What `pip install pfrl_like` brings; everything else, and gym, whose import has side effects, is imported where used.
 INSTALLED = {"torch", "numpy", "gymnasium", "filelock", "PIL", "cloudpickle"}

@@ -1,0 +1,108 @@
+"""What looks wrong with a dataset."""
+
+import hashlib
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns import Indices
+from pfrl_like.dataset.statistics import chunks, moments, told_rows
+from pfrl_like.dataset.table import NO_ACTION, NO_OBS, Table
+
+_NAMED = 5
+
+
+class Finding(NamedTuple):
+    """Something that looks wrong.
+
+    Attributes:
+        kind: "nan", "outside", "constant", "duplicate" or "empty".
+        where: "observations", "actions" or "episodes".
+        message: What it is, with the first few places.
+        places: All of them: rows of the arrays, dimensions of a column, or numbers of episodes.
+    """
+
+    kind: str
+    where: str
+    message: str
+    places: NDArray[np.int64]
+
+
+def findings(table: Table, discrete: bool, observation_space: Any, action_space: Any) -> list[Finding]:
+    """What looks wrong, kind by kind."""
+    found = []
+    actions = told_rows(table, NO_ACTION)
+    if table.is_array:
+        rows = told_rows(table, NO_OBS)
+        found += [_where(rows, _non_finite(table, rows), "nan", "observations", "hold NaN or infinity")]
+        found += [_constant(moments(lambda: chunks(table, rows)), "observations")]
+        if observation_space is not None:
+            inside = [inside_of(observation_space, part) for part in chunks(table, rows)]
+            found += [_where(rows, ~np.concatenate(inside), "outside", "observations", "lie outside the space")]
+    own = table.action[actions - 1]
+    if action_space is not None:
+        outside = ~inside_of(action_space, own)
+        found += [_where(actions, outside, "outside", "actions", "lie outside the space")]
+    found += [_constant(moments(lambda: iter([own])), "actions")]
+    found += [_listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))]
+    found += [_listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))]
+    return [finding for finding in found if finding is not None]
+
+
+def inside_of(space: Any, values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of some values [n, ...] lie in a Box or Discrete space.
+
+    Raises:
+        ValueError: If it is of another kind, or of another shape than the values.
+    """
+    if hasattr(space, "n") and np.ndim(space.n) == 0:
+        start = int(getattr(space, "start", 0))
+        if values.ndim != 1:
+            raise ValueError(f"space: {space} is discrete, the values have shape {values.shape}")
+        within: NDArray[np.bool_] = (values >= start) & (values < start + int(space.n))
+        return within
+    if not hasattr(space, "low") or tuple(space.shape) != values.shape[1:]:
+        raise ValueError(f"space: got {space}, expected a Box of shape {values.shape[1:]}, or Discrete")
+    inside: NDArray[np.bool_] = ((values >= space.low) & (values <= space.high)).reshape(len(values), -1).all(1)
+    return inside
+
+
+def _non_finite(table: Table, rows: Indices) -> NDArray[np.bool_]:
+    if table.obs.leaves[0].dtype.kind != "f":
+        return np.zeros(len(rows), np.bool_)
+    return np.concatenate([~np.isfinite(part).reshape(len(part), -1).all(1) for part in chunks(table, rows)])
+
+
+def _where(rows: Indices, bad: NDArray[np.bool_], kind: str, where: str, what: str) -> Finding | None:
+    return _listed(kind, where, what, rows[bad] - 1)
+
+
+def _constant(found: dict[str, Any], where: str) -> Finding | None:
+    low, high = np.atleast_1d(found["min"]), np.atleast_1d(found["max"])
+    # Of images only as wholes: pixels at the border are constant in any good dataset.
+    same = low == high if low.ndim == 1 else np.atleast_1d((low == high).all())
+    return _listed("constant", where, "have the same value in all rows, in these dimensions", np.flatnonzero(same))
+
+
+def _duplicates(table: Table) -> Indices:
+    if not table.is_array:
+        return np.zeros(0, np.int64)
+    seen: set[bytes] = set()
+    again = []
+    for i, (start, length) in enumerate(zip(table.starts.tolist(), table.lengths.tolist(), strict=True)):
+        rows = np.arange(start, start + length + 1)
+        digest = hashlib.blake2b(np.ascontiguousarray(table.observations(rows)).tobytes(), digest_size=16)
+        digest.update(table.action[rows - 1].tobytes() + table.reward[rows - 1].tobytes())
+        if length and digest.digest() in seen:
+            again.append(i)
+        seen.add(digest.digest())
+    return np.array(again, np.int64)
+
+
+def _listed(kind: str, where: str, what: str, places: Indices) -> Finding | None:
+    if not len(places):
+        return None
+    shown = ", ".join(map(str, places[:_NAMED].tolist()))
+    more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
+    return Finding(kind, where, f"{where} {what}: {shown}{more}", places)

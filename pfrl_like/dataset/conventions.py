@@ -1,0 +1,253 @@
+"""From arrays in either reward convention to a table, with the checks that all data pass on their way in."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns import Field, Indices, as_array
+from pfrl_like.dataset.table import NO_ACTION, NO_OBS, NO_REWARD, Table, field_of
+from pfrl_like.errors import NonFiniteError
+
+#: Where the reward for an action stands: in the row after it, beside the observation that it led to, or in its own row.
+NEXT_ROW, SAME_ROW = "next_row", "same_row"
+
+_CHUNK_BYTES = 1 << 26
+
+
+def table_from_arrays(
+    observations: Any,
+    actions: Any,
+    rewards: Any,
+    terminals: Any,
+    timeouts: Any = None,
+    *,
+    discrete_action: bool,
+    reward_convention: str,
+    next_observations: Any = None,
+) -> Table:
+    """The episodes in arrays of n rows each.
+
+    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. With `NEXT_ROW` its
+    last row holds the last observation. With `SAME_ROW` the last row is a step like the others, if it is terminal or
+    `next_observations` tell what came of it; else it serves as the last observation, and its reward is left out.
+
+    Args:
+        observations: Array [n, ...], or a dict or tuple of such. Plain ones are not copied.
+        actions: Shape [n, A], or [n] or [n, 1] if they are discrete.
+        rewards: Shape [n].
+        terminals: Flags, shape [n].
+        timeouts: Flags, shape [n]; None for none.
+        discrete_action: Whether actions are indices.
+        reward_convention: `NEXT_ROW` or `SAME_ROW`.
+        next_observations: With `SAME_ROW`, the observations after the steps.
+
+    Raises:
+        ValueError: If lengths, shapes or values cannot be right; the text names the row.
+        NonFiniteError: On NaN or infinity.
+    """
+    check_convention(reward_convention)
+    field, n = field_of(observations)
+    check_finite("observations", field, n)
+    action = actions_of(actions, n, discrete_action)
+    reward = numbers_of("rewards", rewards, n)
+    terminal = flags_of("terminals", terminals, n)
+    timeout = np.zeros(n, np.bool_) if timeouts is None else flags_of("timeouts", timeouts, n)
+    if (terminal & timeout).any():
+        row = int(np.argmax(terminal & timeout))
+        raise ValueError(f"terminals and timeouts: both are set in row {row}; an episode ends in one way or the other")
+    last = terminal | timeout
+    last[-1] = True
+    ends = np.flatnonzero(last)
+    if reward_convention == NEXT_ROW:
+        if next_observations is not None:
+            raise ValueError(f"next_observations: cannot be used with reward_convention={NEXT_ROW!r}")
+        lead = reward[np.concatenate([[0], ends[:-1] + 1])]
+        paid = np.append(reward[1:], 0.0)
+        return assembled(field, action, paid, terminal[ends], ends, np.zeros(len(ends), np.bool_), lead=lead)
+    if next_observations is None:
+        return assembled(field, action, reward, terminal[ends], ends, terminal[ends])
+    following, n_following = field_of(next_observations)
+    if following.spec() != field.spec() or n_following != n:
+        raise ValueError("next_observations: expected the same length, shape and dtype as observations")
+    check_finite("next_observations", following, n)
+    _check_continuity(field, following, last)
+    whole, end_obs = _with_ends(observations, next_observations, ends)
+    return assembled(whole, action, reward, terminal[ends], ends, np.ones(len(ends), np.bool_), end_obs=end_obs)
+
+
+def assembled(
+    obs: Field,
+    action: NDArray[Any],
+    reward: NDArray[np.float64],
+    terminated: NDArray[np.bool_],
+    ends: Indices,
+    extended: NDArray[np.bool_],
+    *,
+    lead: NDArray[np.float64] | None = None,
+    obs_row: Indices | None = None,
+    end_obs: Indices | None = None,
+) -> Table:
+    """A table of rows that pay for their own actions.
+
+    Args:
+        obs: The observations.
+        action: Actions, shape [n, ...].
+        reward: Rewards, shape [n].
+        terminated: Whether the episodes ended in a terminal state, shape [E].
+        ends: Their last rows, shape [E].
+        extended: Whether their last rows are steps, shape [E]; the others are those of their last observations.
+        lead: Rewards before the first action, shape [E]; None if not told.
+        obs_row: Where in `obs` the rows' observations are, shape [n]; None is row by row.
+        end_obs: For each extended episode where its last observation is, shape [extended.sum()]; None if not told.
+    """
+    n, rows_in = len(action), np.diff(ends, prepend=-1)
+    obs_row = np.arange(n) if obs_row is None else obs_row
+    shift = np.concatenate([[0], np.cumsum(extended)[:-1]])  # rows that are added before each episode
+    place = np.arange(n) + np.repeat(shift, rows_in)
+    added = (ends + shift + 1)[extended]
+    size = n + len(added)
+
+    def spread(values: NDArray[Any]) -> NDArray[Any]:
+        if not len(added):
+            return values
+        whole = np.zeros((size, *values.shape[1:]), values.dtype)
+        whole[place] = values
+        return whole
+
+    made_up = np.zeros(len(ends), np.int64)
+    made_up[extended] |= NO_ACTION | (NO_OBS if end_obs is None else 0)
+    made_up |= NO_REWARD if lead is None else 0
+    whole_obs_row = spread(obs_row)
+    whole_obs_row[added] = obs_row[ends[extended]] if end_obs is None else end_obs
+    lengths = rows_in + extended - 1
+    last_rows = np.cumsum(lengths + 1) - 1
+    paid = spread(reward)
+    paid[last_rows] = 0.0
+    lead = np.zeros(len(ends)) if lead is None else lead
+    return Table(obs, whole_obs_row, spread(action), paid, terminated, lengths, lead, made_up)
+
+
+def _with_ends(observations: Any, next_observations: Any, ends: Indices) -> tuple[Field, Indices]:
+    """Observations and, after them, those that episodes ended with; and where these are."""
+    if isinstance(observations, dict | tuple):
+        raise ValueError("next_observations: expected plain arrays; give nested observations episode by episode")
+    whole = np.concatenate([np.asarray(observations), np.asarray(next_observations)[ends]])
+    return field_of(whole)[0], np.arange(len(ends)) + len(whole) - len(ends)
+
+
+def _check_continuity(obs: Field, following: Field, last: NDArray[np.bool_]) -> None:
+    """Refuse next observations that are not the observations of the next rows."""
+    for leaf, after in zip(obs.leaves, following.leaves, strict=True):
+        for start in range(0, len(last) - 1, step := _chunk(leaf.data)):
+            stop = min(start + step, len(last) - 1)
+            same = (leaf.data[start + 1 : stop + 1] == after.data[start:stop]).reshape(stop - start, -1).all(1)
+            if not (same | last[start:stop]).all():
+                row = start + int(np.argmin(same | last[start:stop]))
+                raise ValueError(
+                    f"next_observations: row {row} differs from row {row + 1} of observations, in the same episode; "
+                    f"set timeouts[{row}] where an episode was cut off"
+                )
+
+
+def check_convention(convention: str) -> None:
+    """Refuse what is no reward convention."""
+    if convention not in (NEXT_ROW, SAME_ROW):
+        raise ValueError(
+            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] pays actions[t]) or "
+            f"{SAME_ROW!r} (rewards[t] pays actions[t])"
+        )
+
+
+def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
+    """Actions as [n] int64 if they are discrete, else as [n, A] of floats."""
+    array = _array("actions", actions)
+    if len(array) != n:
+        raise ValueError(f"actions: got {len(array)} rows, expected {n} as of observations")
+    if not discrete:
+        if array.ndim != 2:
+            hint = "; discrete actions need discrete_action=True" if array.ndim == 1 else ""
+            raise ValueError(f"actions: got shape {array.shape}, expected ({n}, size of an action){hint}")
+        _refuse_non_finite("actions", array)
+        return array if array.dtype.kind == "f" else array.astype(np.float32)
+    flat = array.reshape(n) if array.size == n else array
+    if flat.ndim != 1:
+        raise ValueError(f"actions: got shape {array.shape}, expected ({n},) of discrete actions")
+    bad = (flat != np.floor(flat)) | (flat < 0) if flat.dtype.kind == "f" else flat < 0
+    if flat.dtype.kind == "f":
+        _refuse_non_finite("actions", flat)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"actions: got {flat[row]} in row {row}, expected whole numbers from 0 on")
+    return flat.astype(np.int64)
+
+
+def numbers_of(name: str, values: Any, n: int) -> NDArray[np.float64]:
+    """Finite numbers, shape [n], from an array [n] or [n, 1]."""
+    array = _flat(name, values, n)
+    _refuse_non_finite(name, array)
+    return array.astype(np.float64)
+
+
+def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:
+    """Flags, shape [n], from an array [n] or [n, 1] of 0 and 1."""
+    array = _flat(name, values, n)
+    bad = (array != 0) & (array != 1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValueError(f"{name}: got {array[row]} in row {row}, expected 0 or 1")
+    return array.astype(np.bool_)
+
+
+def _flat(name: str, values: Any, n: int) -> NDArray[Any]:
+    array = _array(name, values)
+    if array.shape not in ((n,), (n, 1)):
+        raise ValueError(f"{name}: got shape {array.shape}, expected ({n},) as observations have {n} rows")
+    return array.reshape(n)
+
+
+def _array(name: str, values: Any) -> NDArray[Any]:
+    array = as_array(values)
+    if array is None or not array.ndim or array.dtype.kind not in "biuf" or not len(array):
+        shape = "" if array is None else f" of shape {array.shape}, {array.dtype}"
+        raise ValueError(f"{name}: got {type(values).__name__}{shape}, expected an array with a number for each row")
+    return array
+
+
+def check_finite(name: str, field: Field, n: int) -> None:
+    """Refuse no rows, and NaN or infinity in those in memory; files that are mapped are not read through."""
+    if not n:
+        raise ValueError(f"{name}: got an empty array, expected at least one row")
+    for leaf in field.leaves:
+        if not is_mapped(leaf.data):
+            _refuse_non_finite(name, leaf.data[:n])
+
+
+def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
+    row = first_non_finite(array)
+    if row is not None:
+        raise NonFiniteError(name, f"{name}: got {array[row]} in row {row}, expected finite numbers")
+
+
+def first_non_finite(array: NDArray[Any]) -> int | None:
+    """The first row that holds NaN or infinity, None if there is none."""
+    if array.dtype.kind not in "fc":
+        return None
+    for start in range(0, len(array), step := _chunk(array)):
+        finite = np.isfinite(array[start : start + step])
+        if not finite.all():
+            return start + int(np.argmin(finite.reshape(len(finite), -1).all(1)))
+    return None
+
+
+def is_mapped(array: NDArray[Any]) -> bool:
+    """Whether an array's values lie in a file."""
+    base: Any = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    return base is not None
+
+
+def _chunk(array: NDArray[Any]) -> int:
+    """Rows that are looked at together."""
+    return max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))

@@ -1,0 +1,154 @@
+"""Episodes: lists of transitions."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns import Indices
+from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
+from pfrl_like.dataset.table import Table
+from pfrl_like.dataset.transition import Transition, Transitions
+
+
+class Episode(Sequence[Transition]):
+    """One episode of n rows: n - 1 transitions, each of which is paid with the reward of the next row.
+
+    Args:
+        observation_shape: Shape of an observation.
+        action_size: Numbers of an action or, if they are discrete, how many there are.
+        observations: Shape [n, ...].
+        actions: Shape [n, A], or [n] if discrete.
+        rewards: Shape [n]; the first one came with the first observation, before any action.
+        terminals: Flags [n], of which only the last may be set: the episode ended in a terminal state. None means that
+            it did.
+
+    Raises:
+        ValueError: If the arrays do not fit each other or the shapes.
+    """
+
+    def __init__(
+        self,
+        observation_shape: tuple[int, ...],
+        action_size: int,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminals: Any = None,
+    ) -> None:
+        n = len(observations)
+        flags = np.arange(n) == n - 1 if terminals is None else terminals
+        discrete = np.ndim(actions) == 1
+        table = table_from_arrays(
+            observations, actions, rewards, flags, discrete_action=discrete, reward_convention=NEXT_ROW
+        )
+        if len(table.lengths) != 1:
+            raise ValueError(f"terminals: flag {table.lengths[0]} is set, expected none before the last")
+        if table.obs_shape != tuple(observation_shape):
+            raise ValueError(f"observations: got shape {table.obs_shape} each, expected {tuple(observation_shape)}")
+        largest = int(table.action.max()) + 1 if discrete else table.action.shape[1]
+        if largest > action_size or (largest < action_size and not discrete):
+            raise ValueError(f"actions: need an action_size of {largest}, got {action_size}")
+        self._table, self._number, self._action_size = table, 0, action_size
+        self._transitions: list[Transition] | None = None
+
+    @classmethod
+    def of_table(cls, table: Table, number: int, action_size: int) -> Self:
+        """One of a table's episodes."""
+        episode = cls.__new__(cls)
+        episode._table, episode._number, episode._action_size = table, number, action_size
+        episode._transitions = None
+        return episode
+
+    @property
+    def table(self) -> Table:
+        """Where it lies."""
+        return self._table
+
+    @property
+    def number(self) -> int:
+        """Which of the table's episodes it is."""
+        return self._number
+
+    @property
+    def steps(self) -> Indices:
+        """The table's rows of its transitions."""
+        start = int(self._table.starts[self._number])
+        return np.arange(start, start + len(self))
+
+    def __len__(self) -> int:
+        return int(self._table.lengths[self._number])
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.transitions[index]
+
+    def __iter__(self) -> Iterator[Transition]:
+        return iter(self.transitions)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Episode) and self._table is other._table and self._number == other._number
+
+    def __hash__(self) -> int:
+        return hash((id(self._table), self._number))
+
+    def size(self) -> int:
+        """Number of transitions."""
+        return len(self)
+
+    def get_observation_shape(self) -> Any:
+        """Shape of an observation."""
+        return self._table.obs_shape
+
+    def get_action_size(self) -> int:
+        """Numbers of an action, or how many discrete ones there are."""
+        return self._action_size
+
+    @property
+    def observations(self) -> Any:
+        """Observations, [n, ...]."""
+        return self._table.observations(np.append(self.steps, self._own.stop))
+
+    @property
+    def actions(self) -> NDArray[Any]:
+        """Actions, [n, A], or [n] if discrete."""
+        return self._table.action[self._own]
+
+    @property
+    def rewards(self) -> NDArray[np.float64]:
+        """Rewards, [n]; that of row t + 1 is for the action of row t."""
+        return self._table.shown_reward[self._own]
+
+    @property
+    def terminals(self) -> NDArray[np.bool_]:
+        """Flags, [n]: whether the state of the row is terminal."""
+        flags = np.zeros(len(self) + 1, np.bool_)
+        flags[-1] = self.terminated
+        return flags
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the last state is terminal; if not, the episode was cut off."""
+        return bool(self._table.terminated[self._number])
+
+    @property
+    def transitions(self) -> list[Transition]:
+        """The transitions, made when they are first looked at; they are views of the arrays."""
+        if self._transitions is None:
+            self.build_transitions()
+        assert self._transitions is not None
+        return self._transitions
+
+    def build_transitions(self) -> None:
+        """Make the transitions; `transitions` does it when it is first looked at."""
+        self._transitions = list(Transitions(self._table, self.steps, self._action_size))
+
+    def compute_return(self) -> float:
+        """Sum of the rewards for its actions; the reward of the first row, which precedes any action, is left out."""
+        return float(self._table.reward[self._own].sum())
+
+    @property
+    def _own(self) -> slice:
+        """Its part of the table's arrays."""
+        start = int(self._table.starts[self._number]) - 1
+        return slice(start, start + len(self) + 1)

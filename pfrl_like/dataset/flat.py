@@ -1,0 +1,116 @@
+"""A dataset as named arrays of n rows each, which is what its files hold."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, check_convention, table_from_arrays
+from pfrl_like.dataset.table import Table
+
+FORMAT = "pfrl_like dataset"
+#: The arrays that every file has.
+REQUIRED = ("observations", "actions", "rewards", "terminals")
+#: Those that it may have.
+OPTIONAL = ("timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action")
+
+
+class Flat(NamedTuple):
+    """What a file says.
+
+    Attributes:
+        arrays: By name; observations may be dicts and tuples of arrays.
+        convention: Its reward convention, None if it does not say.
+        discrete: Whether actions are indices, None if it does not say.
+    """
+
+    arrays: dict[str, Any]
+    convention: str | None
+    discrete: bool | None
+
+
+def flat_of(table: Table, discrete: bool, convention: str) -> Flat:
+    """A table as arrays.
+
+    With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in
+    a terminal state is its steps; one that was cut off has a last row, with the observation after the last step.
+    """
+    check_convention(convention)
+    rows = np.arange(1, table.n_rows + 1)
+    last = np.zeros(table.n_rows + 1, np.bool_)
+    last[table.ends] = True
+    terminal = np.zeros(table.n_rows + 1, np.bool_)
+    reward = table.shown_reward
+    if convention == NEXT_ROW:
+        terminal[table.ends[table.terminated]] = True
+    else:
+        left_out = table.ends[table.terminated]
+        rows = np.setdiff1d(rows, left_out)
+        reward = table.reward[rows - 1]
+        terminal[left_out - 1] = True
+        last = terminal | last
+    arrays = {
+        "observations": table.observations(rows),
+        "actions": table.action[rows - 1],
+        "rewards": reward,
+        "terminals": terminal[rows],
+        "timeouts": (last & ~terminal)[rows],
+        "episode_terminals": last[rows],
+    }
+    if convention == NEXT_ROW:
+        arrays["made_up"] = table.made_up
+    return Flat(arrays, convention, discrete)
+
+
+def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | None) -> tuple[Table, bool]:
+    """The table that arrays describe, and whether its actions are discrete.
+
+    Args:
+        flat: What a file says.
+        reward_convention: For those that do not say.
+        discrete_action: The same; None decides by their dtype and shape.
+
+    Raises:
+        ValueError: If the arrays cannot be right, contradict the arguments, or leave the convention open.
+    """
+    arrays = flat.arrays
+    if lacking := [name for name in REQUIRED if name not in arrays]:
+        raise ValueError(f"lacks {', '.join(lacking)}; expected {', '.join(REQUIRED)}")
+    convention = _agreed("reward_convention", flat.convention, reward_convention)
+    if convention is None:
+        raise ValueError(
+            "does not say which reward belongs to which action: say reward_convention='next_row' (rewards[t + 1] pays "
+            "actions[t], as in d3rlpy before 1.0) or reward_convention='same_row' (as in D4RL)"
+        )
+    discrete = _agreed("discrete_action", flat.discrete, discrete_action)
+    if discrete is None:
+        discrete = looks_discrete(np.asarray(arrays["actions"]))
+    table = table_from_arrays(
+        arrays["observations"], arrays["actions"], arrays["rewards"], arrays["terminals"], _timeouts(arrays),
+        discrete_action=discrete, reward_convention=convention,
+        next_observations=arrays.get("next_observations") if convention == SAME_ROW else None,
+    )  # fmt: skip
+    if "made_up" in arrays:
+        table = table.with_made_up(arrays["made_up"])
+    return table, discrete
+
+
+def looks_discrete(actions: NDArray[Any]) -> bool:
+    """Whether actions of unknown kind are indices: integers, one in a row."""
+    return actions.dtype.kind in "iu" and actions.size == len(actions)
+
+
+def _timeouts(arrays: Mapping[str, Any]) -> Any:
+    if "timeouts" in arrays or "episode_terminals" not in arrays:
+        return arrays.get("timeouts")
+    ended, terminal = (np.asarray(arrays[name]).reshape(-1) for name in ("episode_terminals", "terminals"))
+    if ended.shape != terminal.shape:
+        raise ValueError(f"episode_terminals: got shape {ended.shape}, expected {terminal.shape} as of terminals")
+    return (ended != 0) & (terminal == 0)
+
+
+def _agreed(name: str, told: Any, given: Any) -> Any:
+    if told is not None and given is not None and told != given:
+        raise ValueError(f"{name}: got {given!r}, but the data say {told!r}")
+    return given if told is None else told

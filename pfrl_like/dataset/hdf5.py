@@ -1,0 +1,210 @@
+"""Datasets as HDF5 files: our own, those of d3rlpy 0.x, 1.x and 2.x, and files of D4RL's form."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.dataset.conventions import SAME_ROW
+from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat
+from pfrl_like.errors import CheckpointError, MissingDependencyError
+from pfrl_like.storage import atomic_path, open_regular
+
+MAGIC = b"\x89HDF\r\n\x1a\n"
+_LARGEST_RATIO = 2000  # of an array to its compressed form
+_SMALL = 1 << 24  # bytes that no ratio is asked of
+_MAPPED_FROM = 1 << 30
+_INDEX = "_index_"  # and a number: a part of a tuple, as Minari calls it
+_MOST_EPISODES = 1 << 24
+
+
+def h5py_module() -> Any:
+    """The package h5py.
+
+    Raises:
+        MissingDependencyError: If it is not installed.
+    """
+    try:
+        import h5py
+    except ImportError as error:
+        raise MissingDependencyError("h5py", "an HDF5 file") from error
+    return h5py
+
+
+def write_hdf5(path: str, flat: Flat) -> None:
+    """Write arrays, atomically; other tools find them under their names.
+
+    Raises:
+        CheckpointError: If they cannot be written; an old file of this name is still in place.
+    """
+    h5py = h5py_module()
+    with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+        for name, values in flat.arrays.items():
+            write_nested(file, name, values)
+        file["discrete_action"] = bool(flat.discrete)
+        if flat.convention == SAME_ROW:
+            file["version"] = "1.0"  # by which d3rlpy knows this convention
+        file.attrs["format"] = FORMAT
+        file.attrs["reward_convention"] = flat.convention
+
+
+def write_nested(parent: Any, name: str, values: Any) -> None:
+    """Write an array, or a group of them for a dict or tuple."""
+    if isinstance(values, np.ndarray):
+        parent.create_dataset(name, data=values)
+        return
+    group = parent.create_group(name)
+    parts = values if isinstance(values, Mapping) else {f"{_INDEX}{i}": part for i, part in enumerate(values)}
+    for key, part in parts.items():
+        write_nested(group, str(key), part)
+
+
+def read_hdf5(path: str, memory_map: bool | None = None) -> Flat:
+    """What an HDF5 file holds.
+
+    Args:
+        path: The file.
+        memory_map: Leave observations in the file, and read them when they are asked for; this needs a file without
+            compression or chunks, and one that nobody changes. None does it where they take more than 1 GiB and the
+            file allows it.
+
+    Raises:
+        CheckpointError: If it is damaged or cut off, refers to other files, or holds something else than numbers.
+        MissingDependencyError: If h5py is not installed.
+    """
+    with opened(path) as file:
+        if "num_episodes" in file:
+            return _read_episodes(file)
+        arrays = {name: read_nested(file, name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
+        if "observations" in file:
+            arrays["observations"] = _observations(file, path, memory_map)
+        discrete = arrays.pop("discrete_action", None)
+        return Flat(arrays, _convention(file), None if discrete is None else bool(np.any(discrete)))
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """An HDF5 file for reading, with whatever goes wrong as a `CheckpointError`."""
+    h5py = h5py_module()
+    open_regular(path).close()
+    try:
+        with h5py.File(path, "r") as file:
+            yield file
+    except CheckpointError:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise CheckpointError(path, f"is damaged or no such file: {error}") from error
+
+
+def read_nested(parent: Any, name: str) -> Any:
+    """The array of this name, or the dict or tuple of arrays that a group is.
+
+    Raises:
+        ValueError: If it lies in another file, is larger than its storage explains, or holds no numbers.
+    """
+    node = member(parent, name)
+    if not hasattr(node, "keys"):
+        return _checked(node)[()]
+    parts = {key: read_nested(node, key) for key in node}
+    numbered = [f"{_INDEX}{i}" for i in range(len(parts))]
+    return tuple(parts[key] for key in numbered) if set(parts) == set(numbered) else parts
+
+
+def member(parent: Any, name: str) -> Any:
+    """What a group has under a name.
+
+    Raises:
+        ValueError: If it lies elsewhere.
+    """
+    h5py = h5py_module()
+    link = parent.get(name, getlink=True)
+    if link is not None and not isinstance(link, h5py.HardLink):
+        raise ValueError(f"{name!r} is a link to elsewhere, which is not followed")
+    return parent[name]
+
+
+def _checked(node: Any) -> Any:
+    if node.external or node.is_virtual:
+        raise ValueError(f"{node.name} has its values in other files, which are not read")
+    if node.dtype.kind not in "biuf":
+        raise ValueError(f"{node.name} holds {node.dtype}, expected numbers")
+    size, stored = int(np.prod(node.shape, dtype=object)) * node.dtype.itemsize, node.id.get_storage_size()
+    if size > _SMALL and size > _LARGEST_RATIO * stored:
+        raise ValueError(f"{node.name} announces {size} bytes, of which {stored} are stored")
+    return node
+
+
+def _observations(file: Any, path: str, memory_map: bool | None) -> Any:
+    node = member(file, "observations")
+    plain = not hasattr(node, "keys")
+    if memory_map is None:
+        memory_map = plain and node.nbytes > _MAPPED_FROM and _offset(node) is not None
+    if not memory_map:
+        return read_nested(file, "observations")
+    offset = _offset(node) if plain else None
+    if offset is None:
+        raise ValueError("observations cannot be mapped: they are nested, chunked or compressed")
+    mapped: NDArray[Any] = np.memmap(path, _checked(node).dtype, "r", offset, node.shape)
+    return mapped
+
+
+def _offset(node: Any) -> int | None:
+    """Where in the file the values lie in one piece, None if they do not."""
+    whole = not node.chunks and node.id.get_storage_size() == node.nbytes
+    return node.id.get_offset() if whole else None
+
+
+def _convention(file: Any) -> str | None:
+    told = file.attrs.get("reward_convention")
+    if told is not None:
+        return str(told)
+    return SAME_ROW if "version" in file else None  # d3rlpy wrote a version from that on
+
+
+def _read_episodes(file: Any) -> Flat:
+    """The form of d3rlpy 2.x, which has arrays of their own for each episode."""
+    count = int(_checked(member(file, "num_episodes"))[()])
+    if not 0 < count <= min(_MOST_EPISODES, len(file)):
+        raise ValueError(f"it announces {count} episodes")
+    parts: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards")}
+    terminated = []
+    for i in range(count):
+        parts["observations"].append(_parts_of(file, f"observations_{i}"))
+        for name in ("actions", "rewards"):
+            parts[name].append(read_nested(file, f"{name}_{i}"))
+        terminated.append(bool(_checked(member(file, f"terminated_{i}"))[()]))
+    lengths = [len(rewards) for rewards in parts["rewards"]]
+    arrays = {name: concatenated(values) for name, values in parts.items()}
+    last = np.zeros(sum(lengths), np.bool_)
+    last[np.cumsum(lengths) - 1] = True
+    ended = np.zeros(sum(lengths), np.bool_)
+    ended[np.cumsum(lengths) - 1] = terminated
+    return Flat(arrays | {"terminals": ended, "timeouts": last & ~ended}, SAME_ROW, None)
+
+
+def _parts_of(file: Any, name: str) -> Any:
+    if name in file:
+        return read_nested(file, name)
+    count = next(j for j in range(len(file) + 1) if f"{name}_{j}" not in file)
+    if not count:
+        raise ValueError(f"it lacks {name}")
+    return tuple(read_nested(file, f"{name}_{j}") for j in range(count))
+
+
+def concatenated(parts: list[Any]) -> Any:
+    """Arrays, or dicts or tuples of them, one after the other."""
+    first = parts[0]
+    if isinstance(first, Mapping):
+        return {key: concatenated([part[key] for part in parts]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(concatenated([part[i] for part in parts]) for i in range(len(first)))
+    return np.concatenate(parts)
+
+
+def is_hdf5(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as HDF5 files do."""
+    with open_regular(os.fspath(path)) as file:
+        return file.read(len(MAGIC)) == MAGIC

@@ -1,0 +1,314 @@
+"""`MDPDataset`: recorded episodes as a list, as arrays, and as minibatches to learn from."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pfrl_like.batch import Batch, map_nested
+from pfrl_like.columns import Indices
+from pfrl_like.dataset.check import Finding, findings
+from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
+from pfrl_like.dataset.episode import Episode
+from pfrl_like.dataset.sources import DatasetSources
+from pfrl_like.dataset.statistics import statistics
+from pfrl_like.dataset.table import Table, joined
+from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, check_n_frames, is_image
+from pfrl_like.utils.random import RandomSource, sample_n_k
+
+
+class MDPDataset(DatasetSources, Sequence[Episode]):
+    """Recorded episodes.
+
+    The arrays given here, and those that the attributes show, pay the action of row t with the reward of row t + 1,
+    which came with the observation that the action led to; an episode of T steps has T + 1 rows. `from_arrays` takes
+    arrays that pay in the same row, and `to_arrays` gives them.
+
+    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. What ends otherwise
+    than in a terminal state was cut off, and is bootstrapped from.
+
+    Args:
+        observations: Array [n, ...], which is not copied, or a dict or tuple of such.
+        actions: Shape [n, A], or [n] if discrete.
+        rewards: Shape [n].
+        terminals: Flags, shape [n]: the state of the row is terminal.
+        discrete_action: Whether actions are indices.
+        timeouts: Flags, shape [n]: the episode was cut off in the state of the row. None for none.
+
+    Raises:
+        ValueError: If lengths, shapes or values cannot be right; the text names the row.
+        NonFiniteError: On NaN or infinity.
+    """
+
+    def __init__(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminals: Any,
+        discrete_action: bool = False,
+        *,
+        timeouts: Any = None,
+    ) -> None:
+        self._use(self._checked(observations, actions, rewards, terminals, timeouts, discrete_action), discrete_action)
+
+    @staticmethod
+    def _checked(
+        observations: Any, actions: Any, rewards: Any, terminals: Any, timeouts: Any, discrete_action: bool
+    ) -> Table:
+        return table_from_arrays(
+            observations, actions, rewards, terminals, timeouts,
+            discrete_action=bool(discrete_action), reward_convention=NEXT_ROW,
+        )  # fmt: skip
+
+    @classmethod
+    def of_table(cls, table: Table, discrete_action: bool) -> Self:
+        """A dataset over a table."""
+        dataset = cls.__new__(cls)
+        dataset._use(table, discrete_action)
+        return dataset
+
+    def _use(self, table: Table, discrete_action: bool) -> None:
+        self._tables = [table]
+        self.discrete_action = bool(discrete_action)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._episodes: list[Episode] | None = None
+        self._num_steps = 1  # what the store's windows were made for
+
+    @property
+    def table(self) -> Table:
+        """All episodes."""
+        if len(self._tables) > 1:
+            self._tables = [joined(self._tables)]
+        return self._tables[0]
+
+    # A list of episodes
+
+    def __len__(self) -> int:
+        return sum(len(table.lengths) for table in self._tables)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.episodes[index]
+
+    def __iter__(self) -> Iterator[Episode]:
+        return iter(self.episodes)
+
+    def size(self) -> int:
+        """Number of episodes."""
+        return len(self)
+
+    @property
+    def n_steps(self) -> int:
+        """Number of transitions."""
+        return sum(int(table.lengths.sum()) for table in self._tables)
+
+    @property
+    def episodes(self) -> list[Episode]:
+        """The episodes, which are views of the arrays."""
+        if self._episodes is None:
+            self.build_episodes()
+        assert self._episodes is not None
+        return self._episodes
+
+    def build_episodes(self) -> None:
+        """Make the episodes; `episodes` does it when it is first looked at."""
+        size = self.get_action_size()
+        self._episodes = [Episode.of_table(self.table, i, size) for i in range(len(self))]
+
+    # Arrays
+
+    @property
+    def observations(self) -> Any:
+        """Observations, [n, ...]."""
+        return self.table.observations(np.arange(1, self.table.n_rows + 1))
+
+    @property
+    def actions(self) -> NDArray[Any]:
+        """Actions, [n, A], or [n] if discrete; zero in last rows of episodes where none was told."""
+        return self.table.action
+
+    @property
+    def rewards(self) -> NDArray[np.float64]:
+        """Rewards, [n]; that of row t + 1 is for the action of row t."""
+        return self.table.shown_reward
+
+    @property
+    def terminals(self) -> NDArray[np.bool_]:
+        """Flags, [n]: the state of the row is terminal."""
+        return self._end_flags(self.table.terminated)
+
+    @property
+    def timeouts(self) -> NDArray[np.bool_]:
+        """Flags, [n]: the episode was cut off in the state of the row."""
+        return self._end_flags(~self.table.terminated)
+
+    def _end_flags(self, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        flags = np.zeros(self.table.n_rows, np.bool_)
+        flags[self.table.ends[which] - 1] = True
+        return flags
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Arrays of one row for each transition, whose reward is for the action of the same row.
+
+        They are what `from_arrays` takes, by name: observations, actions, rewards, terminals, timeouts,
+        next_observations (which repeats the observation where a terminal state was not told).
+        """
+        table, steps = self.table, self.table.steps
+        last = table.columns.successor[steps] == 0
+        return {
+            "observations": table.observations(steps),
+            "actions": table.action[steps - 1],
+            "rewards": table.reward[steps - 1],
+            "terminals": table.terminal[steps],
+            "timeouts": last & ~table.terminal[steps],
+            "next_observations": table.next_observations(steps),
+        }
+
+    def get_observation_shape(self) -> Any:
+        """Shape of an observation; of each part, if they are nested."""
+        return self._tables[0].obs_shape
+
+    def get_action_size(self) -> int:
+        """Numbers of an action or, if they are discrete, the largest one + 1."""
+        if self.discrete_action:
+            return 1 + max(int(table.action.max()) for table in self._tables)
+        return int(self._tables[0].action.shape[1])
+
+    def is_action_discrete(self) -> bool:
+        """Whether actions are indices."""
+        return self.discrete_action
+
+    # Changes; episodes handed out before keep what they show
+
+    def append(self, observations: Any, actions: Any, rewards: Any, terminals: Any, timeouts: Any = None) -> None:
+        """Add episodes from arrays like those of the constructor.
+
+        Raises:
+            ValueError: If they do not fit those that are there, or each other; nothing is added.
+        """
+        self._extend(self._checked(observations, actions, rewards, terminals, timeouts, self.discrete_action))
+
+    def extend(self, dataset: "MDPDataset") -> None:
+        """Add the episodes of another dataset.
+
+        Raises:
+            ValueError: If observations or actions are of another kind.
+        """
+        if dataset.discrete_action != self.discrete_action:
+            kinds = {True: "discrete", False: "continuous"}
+            raise ValueError(
+                f"dataset: has {kinds[dataset.discrete_action]} actions, expected {kinds[self.discrete_action]} ones"
+            )
+        self._extend(dataset.table)
+
+    def _extend(self, table: Table) -> None:
+        self._tables = [*self._tables, table.like(self._tables[0])]
+        self._changed()
+
+    def clip_reward(self, low: float | None = None, high: float | None = None) -> None:
+        """Clip the rewards.
+
+        Args:
+            low: Least reward; None for no bound.
+            high: Largest reward; None for no bound.
+
+        Raises:
+            ValueError: If `low` is above `high`.
+        """
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"low: got {low}, expected at most high={high}")
+        self._tables = [self.table.with_rewards_clipped(low, high)]
+        self._changed()
+
+    # What is known of it
+
+    def compute_stats(self) -> dict[str, dict[str, Any]]:
+        """Mean, std, min and max of "return", "reward", continuous "action" and array "observation".
+
+        The latter two are per dimension. What was not told (the last action of an episode, say) does not count.
+        """
+        return statistics(self.table, self.discrete_action)
+
+    def check(self, observation_space: Any = None, action_space: Any = None) -> list[Finding]:
+        """What looks wrong: NaN, constant columns, duplicate or empty episodes, values outside the spaces if given.
+
+        Reads everything once, files that are mapped included.
+        """
+        return findings(self.table, self.discrete_action, observation_space, action_space)
+
+    # Minibatches
+
+    def sample_batch(
+        self,
+        n: int,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        num_steps: int = 1,
+        n_frames: int = 1,
+        rng: RandomSource = None,
+    ) -> Batch:
+        """Draw distinct transitions, for `agent.update`. Double precision becomes single.
+
+        Args:
+            n: How many.
+            gamma: Discount factor per step.
+            device: Where the tensors go.
+            num_steps: Steps per item, for n-step returns; fewer at the end of an episode.
+            n_frames: How many images to stack, as in `TransitionMiniBatch`.
+            rng: Source of randomness; None is the global NumPy stream.
+
+        Raises:
+            ValueError: If there are less than `n` transitions.
+        """
+        return self.batch(self._draw(n, rng), gamma, device, num_steps=num_steps, n_frames=n_frames)
+
+    def batch(
+        self,
+        index: Indices,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        num_steps: int = 1,
+        n_frames: int = 1,
+    ) -> Batch:
+        """The transitions of these numbers, 0 to `n_steps` - 1, as `sample_batch` gives them."""
+        check_n_frames(n_frames)
+        if num_steps < 1:
+            raise ValueError(f"num_steps: got {num_steps}, expected at least 1")
+        table, columns = self.table, self.table.columns
+        if num_steps != self._num_steps:
+            columns.find_windows(table.steps, num_steps)
+            self._num_steps = num_steps
+        rows = table.steps[index]
+        batch = columns.batch(rows, index, None, num_steps, gamma, device)
+        obs, next_obs = batch.obs, batch.next_obs
+        if n_frames > 1 and is_image(table):
+            last = rows if num_steps == 1 else columns.window_end[rows]
+            obs = torch.from_numpy(table.frames(rows, n_frames)).to(device)
+            next_obs = torch.from_numpy(table.frames(last, n_frames, following=True)).to(device)
+        return batch.replace(obs=_single(obs), action=_single(batch.action), next_obs=_single(next_obs))
+
+    def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
+        """Draw distinct transitions as a minibatch of arrays.
+
+        Raises:
+            ValueError: If there are less than `n` transitions.
+        """
+        check_n_frames(n_frames)
+        rows = self.table.steps[self._draw(n, rng)]
+        lazily = Transitions(self.table, rows, self.get_action_size())
+        return TransitionMiniBatch.of_rows(lazily, self.table, rows, n_frames)
+
+    def _draw(self, n: int, rng: RandomSource) -> Indices:
+        if not 0 < n <= self.n_steps:
+            raise ValueError(f"n: got {n}, expected 1 to {self.n_steps}, the transitions held")
+        return sample_n_k(self.n_steps, n, rng)
+
+
+def _single(values: Any) -> Any:
+    return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)

@@ -1,0 +1,176 @@
+"""Datasets in Minari's form: a folder with `data/metadata.json` and `data/main_data.hdf5`, a group for each episode."""
+
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pfrl_like.batch import first_leaf
+from pfrl_like.columns import Field
+from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, numbers_of
+from pfrl_like.dataset.flat import looks_discrete
+from pfrl_like.dataset.hdf5 import concatenated, h5py_module, member, opened, read_nested, write_nested
+from pfrl_like.dataset.table import Table, field_of
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage import atomic_path, atomic_write, dump_json, read_json
+
+_DATA, _META = "main_data.hdf5", "metadata.json"
+_LARGEST_META = 1 << 26  # bounds of spaces of images are written out
+_EPISODE = re.compile(r"episode_(\d+)")
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
+
+
+def read_minari(directory: Path) -> tuple[Table, bool]:
+    """The table of a dataset, and whether its actions are discrete.
+
+    Raises:
+        CheckpointError: If there is none in this directory, or it is damaged.
+        MissingDependencyError: If h5py is not installed.
+    """
+    data = directory if (directory / _META).exists() else directory / "data"
+    meta = read_json(str(data / _META), _LARGEST_META)
+    kind = meta.get("data_format", "hdf5")
+    if kind != "hdf5":
+        raise CheckpointError(data, f"holds data in the form {kind!r}; expected hdf5")
+    image = _image_shape(meta)
+    with opened(str(data / _DATA)) as file:
+        numbers = sorted(int(found[1]) for name in file if (found := _EPISODE.fullmatch(name)))
+        if not numbers:
+            raise CheckpointError(data / _DATA, "holds no episode")
+        episodes = [_read_episode(member(file, f"episode_{i}"), image) for i in numbers]
+    try:
+        return _table(episodes)
+    except ValueError as error:
+        raise CheckpointError(data / _DATA, str(error)) from error
+
+
+def _read_episode(group: Any, image: tuple[int, ...] | None) -> dict[str, Any]:
+    names = ("actions", "rewards", "terminations", "truncations")
+    parts = {name: read_nested(group, name) for name in names}
+    node = member(group, "observations")
+    encoded = image is not None and not hasattr(node, "keys") and node.shape[1:] != image
+    parts["observations"] = _decoded(node, image) if encoded and image else read_nested(group, "observations")
+    steps = len(parts["rewards"])
+    lengths = {name: len(first_leaf(parts[name])) - (name == "observations") for name in parts}
+    if any(length != steps for length in lengths.values()) or not steps:
+        raise ValueError(f"{group.name} has arrays of steps {lengths}, expected {steps} each, and at least 1")
+    return parts
+
+
+def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
+    lengths = np.array([len(episode["rewards"]) for episode in episodes])
+    obs, n_obs = field_of(concatenated([episode["observations"] for episode in episodes]))
+    check_finite("observations", obs, n_obs)
+    arrays = {name: concatenated([episode[name] for episode in episodes]) for name in episodes[0]}
+    n = int(lengths.sum())
+    discrete = looks_discrete(np.asarray(arrays["actions"]))
+    actions, rewards = actions_of(arrays["actions"], n, discrete), numbers_of("rewards", arrays["rewards"], n)
+    ends = np.cumsum(lengths) - 1
+    terminal = flags_of("terminations", arrays["terminations"], n)
+    if early := np.setdiff1d(np.flatnonzero(terminal), ends).tolist():
+        raise ValueError(f"terminations: set in step {early[0]}, which is not the last of its episode")
+    at = np.arange(n) + np.repeat(np.arange(len(episodes)), lengths)
+    extended = np.ones(len(episodes), np.bool_)
+    return assembled(obs, actions, rewards, terminal[ends], ends, extended, obs_row=at, end_obs=at[ends] + 1), discrete
+
+
+def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Shape of the images that observations are, which Minari compresses unless it was told not to."""
+    try:
+        space = json.loads(meta.get("observation_space", "{}"))
+        shape = tuple(int(size) for size in space.get("shape", ()))
+    except (ValueError, TypeError, AttributeError):
+        return None
+    is_image = space.get("type") == "Box" and space.get("dtype") == "uint8" and len(shape) == 3
+    return shape if is_image and meta.get("jpeg_encoding", True) else None
+
+
+def _decoded(node: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Images that are stored as JPEG files, a row of bytes each."""
+    bytes_each = h5py_module().check_vlen_dtype(node.dtype) == np.uint8
+    if not (bytes_each or (node.dtype == np.uint8 and node.ndim == 2)):
+        raise ValueError(f"{node.name} holds {node.dtype}, expected images")
+    images = np.empty((len(node), *shape), np.uint8)
+    for i, content in enumerate(node):
+        with Image.open(io.BytesIO(np.asarray(content, np.uint8).tobytes()), formats=["JPEG"]) as image:
+            if image.size != (shape[1], shape[0]):
+                raise ValueError(f"{node.name}: image {i} has size {image.size}, expected {shape[1::-1]}")
+            images[i] = np.asarray(image).reshape(shape)
+    return images
+
+
+def write_minari(table: Table, discrete: bool, directory: Path, dataset_id: str, env_spec: str | None) -> None:
+    """Write a dataset; it is there once `metadata.json` is.
+
+    Raises:
+        ValueError: If `dataset_id` is none.
+        CheckpointError: If there is such a dataset already, or it cannot be written.
+    """
+    if not _NAME.fullmatch(dataset_id) or ".." in dataset_id:
+        raise ValueError(f"dataset_id: got {dataset_id!r}, expected a name with a version, as in 'cartpole/mixed-v0'")
+    data = directory / dataset_id / "data"
+    if (data / _META).exists():
+        raise CheckpointError(data, "holds a dataset already")
+    kept = np.flatnonzero(table.lengths > 0)
+    data.mkdir(parents=True, exist_ok=True)
+    with atomic_path(data / _DATA) as temporary, h5py_module().File(temporary, "w", track_order=True) as file:
+        for i, number in enumerate(kept.tolist()):
+            group = file.create_group(f"episode_{i}")
+            for name, values in _episode_arrays(table, number):
+                write_nested(group, name, values)
+            group.attrs["id"], group.attrs["total_steps"] = i, int(table.lengths[number])
+    meta = {
+        "dataset_id": dataset_id,
+        "total_episodes": len(kept),
+        "total_steps": int(table.lengths.sum()),
+        "data_format": "hdf5",
+        "jpeg_encoding": False,
+        "minari_version": "0.5.4",
+        "observation_space": json.dumps(_nested_space(table.obs, table.obs.structure)),
+        "action_space": json.dumps(_action_space(table, discrete)),
+        "dataset_size": round((data / _DATA).stat().st_size / 1e6, 1),
+    }
+    if env_spec is not None:
+        meta["env_spec"] = env_spec
+    atomic_write(data / _META, dump_json(meta, str(data / _META)))
+
+
+def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:
+    start, length = int(table.starts[number]), int(table.lengths[number])
+    own = slice(start - 1, start - 1 + length)
+    last = np.arange(length) == length - 1
+    yield "observations", table.observations(np.arange(start, start + length + 1))
+    yield "actions", table.action[own]
+    yield "rewards", table.reward[own]
+    yield "terminations", last & table.terminated[number]
+    yield "truncations", last & ~table.terminated[number]
+
+
+def _action_space(table: Table, discrete: bool) -> dict[str, Any]:
+    if discrete:
+        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": int(table.action.max()) + 1}
+    return _box(table.action.shape[1:], table.action.dtype)
+
+
+def _nested_space(field: Field, structure: Any) -> dict[str, Any]:
+    if isinstance(structure, dict):
+        return {"type": "Dict", "subspaces": {key: _nested_space(field, part) for key, part in structure.items()}}
+    if isinstance(structure, tuple):
+        return {"type": "Tuple", "subspaces": [_nested_space(field, part) for part in structure]}
+    leaf = field.leaves[structure]
+    return _box(leaf.shape, leaf.dtype)
+
+
+def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """A space that everything of this shape and dtype lies in."""
+    low, high = (-np.inf, np.inf) if dtype.kind == "f" else (0, 1)
+    if dtype.kind in "iu":
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    bounds = {name: np.full(shape, value).tolist() for name, value in (("low", low), ("high", high))}
+    return {"type": "Box", "dtype": str(dtype), "shape": list(shape)} | bounds

@@ -1,0 +1,80 @@
+"""Datasets as `.npz` files."""
+
+import io
+import os
+import zipfile
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage import atomic_write, open_regular
+
+_LARGEST_RATIO = 2000  # of an array to its compressed form
+_SUFFIX = ".npy"
+
+
+def write_npz(path: str, flat: Flat) -> None:
+    """Write arrays, atomically, with `reward_convention` among them.
+
+    Raises:
+        CheckpointError: If they cannot be written, for instance because observations are nested.
+    """
+    arrays = dict(flat.arrays)
+    if not isinstance(arrays["observations"], np.ndarray):
+        raise CheckpointError(path, "cannot hold nested observations; write an HDF5 file (.h5)")
+    arrays |= {"discrete_action": np.array(flat.discrete), "format": np.array(FORMAT)}
+    arrays["reward_convention"] = np.array(flat.convention)
+
+    def write(file: BinaryIO) -> None:
+        np.savez(file, **arrays)
+
+    atomic_write(path, write)
+
+
+def read_npz(path: str) -> Flat:
+    """What a `.npz` file holds; nothing is unpickled, and no more memory is taken than its size explains.
+
+    Raises:
+        CheckpointError: If it is damaged, or holds objects.
+    """
+    with open_regular(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                arrays = _arrays(archive, os.fstat(file.fileno()).st_size)
+        except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
+            raise CheckpointError(path, f"is no archive of arrays: {error}") from error
+    convention, discrete = arrays.pop("reward_convention", None), arrays.pop("discrete_action", None)
+    return Flat(
+        arrays, None if convention is None else str(convention), None if discrete is None else bool(discrete.any())
+    )
+
+
+def _arrays(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
+    wanted = {*REQUIRED, *OPTIONAL, "reward_convention"}
+    members = [info for info in archive.infolist() if info.filename.removesuffix(_SUFFIX) in wanted]
+    if len({info.filename for info in members}) != len(members):
+        raise ValueError("two of its members have one name")
+    found = {}
+    for info in members:
+        if info.compress_size > size or info.file_size > _LARGEST_RATIO * max(info.compress_size, 1):
+            raise ValueError(f"{info.filename} announces {info.file_size} bytes")
+        with archive.open(info) as member:
+            _check_header(io.BytesIO(member.read(1 << 16)), info)
+        with archive.open(info) as member:
+            found[info.filename.removesuffix(_SUFFIX)] = np.lib.format.read_array(member, allow_pickle=False)
+    return found
+
+
+def _check_header(start: io.BytesIO, info: zipfile.ZipInfo) -> None:
+    version = np.lib.format.read_magic(start)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    if version not in readers:
+        raise ValueError(f"{info.filename} is of the unknown format {version}")
+    shape, _, dtype = readers[version](start)
+    if dtype.kind not in "biufU":
+        raise ValueError(f"{info.filename} holds {dtype}, expected numbers")
+    if int(np.prod(shape, dtype=object)) * dtype.itemsize + start.tell() != info.file_size:
+        raise ValueError(f"{info.filename} has not the size of shape {shape}, {dtype}")

@@ -1,0 +1,259 @@
+"""Where datasets come from and go to: arrays, files, replay buffers, tables of columns."""
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from pfrl_like.columns import Columns, Indices
+from pfrl_like.dataset.buffers import Buffer, episodes_of, table_from_buffer
+from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, table_from_arrays
+from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
+from pfrl_like.dataset.hdf5 import is_hdf5, read_hdf5, write_hdf5
+from pfrl_like.dataset.minari import read_minari, write_minari
+from pfrl_like.dataset.npz import read_npz, write_npz
+from pfrl_like.dataset.table import Table
+from pfrl_like.errors import CheckpointError, MissingDependencyError
+
+PathLike = str | os.PathLike[str]
+
+
+class DatasetSources(ABC):
+    """What `MDPDataset` does with other forms of the same data."""
+
+    discrete_action: bool
+
+    @property
+    @abstractmethod
+    def table(self) -> Table:
+        """All episodes."""
+
+    @classmethod
+    @abstractmethod
+    def of_table(cls, table: Table, discrete_action: bool) -> Self:
+        """A dataset over a table."""
+
+    # Arrays
+
+    @classmethod
+    def from_arrays(
+        cls,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminals: Any,
+        timeouts: Any = None,
+        next_observations: Any = None,
+        discrete_action: bool | None = None,
+    ) -> Self:
+        """A dataset of arrays whose reward is for the action of the same row, as in gymnasium, D4RL and `to_arrays`.
+
+        An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. Where it was cut
+        off, what came of the last action is known only from `next_observations`; without them the last row serves as
+        the last observation, and its reward is left out.
+
+        Args:
+            observations: Array [n, ...], which is not copied (unless with `next_observations`), or a nest of such.
+            actions: Shape [n, A], or [n] if discrete.
+            rewards: Shape [n].
+            terminals: Flags, shape [n]: the step ended in a terminal state.
+            timeouts: Flags, shape [n]: the episode was cut off after the step. None for none.
+            next_observations: Shape [n, ...].
+            discrete_action: Whether actions are indices; None if they are integers, one in a row.
+
+        Raises:
+            ValueError: If lengths, shapes or values cannot be right; the text names the row.
+            NonFiniteError: On NaN or infinity.
+        """
+        discrete = looks_discrete(np.asarray(actions)) if discrete_action is None else bool(discrete_action)
+        table = table_from_arrays(
+            observations, actions, rewards, terminals, timeouts,
+            discrete_action=discrete, reward_convention=SAME_ROW, next_observations=next_observations,
+        )  # fmt: skip
+        return cls.of_table(table, discrete)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        frame: Any,
+        observations: Sequence[str],
+        actions: str | Sequence[str],
+        reward: str = "reward",
+        terminal: str = "terminal",
+        timeout: str | None = None,
+        episode: str | None = None,
+        *,
+        reward_convention: str = SAME_ROW,
+    ) -> Self:
+        """A dataset of a pandas frame with a row for each time step.
+
+        Args:
+            frame: The frame.
+            observations: Columns of the observation.
+            actions: The column of discrete actions, or a list of those of continuous ones.
+            reward: Column of the reward.
+            terminal: Column of terminal flags.
+            timeout: Column of flags of episodes that were cut off; None for none.
+            episode: Column that changes where another episode begins; None for none.
+            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor.
+
+        Raises:
+            ValueError: If the data cannot be right.
+            KeyError: If the frame lacks a column.
+        """
+        discrete = isinstance(actions, str)
+        ended = frame[terminal].to_numpy()
+        cut = np.zeros(len(frame), np.bool_) if timeout is None else frame[timeout].to_numpy()
+        if episode is not None:
+            number = frame[episode].to_numpy()
+            changes = np.append(number[1:] != number[:-1], True)
+            cut = (cut != 0) | (changes & (ended == 0))
+        table = table_from_arrays(
+            frame[list(observations)].to_numpy(), frame[actions if discrete else list(actions)].to_numpy(),
+            frame[reward].to_numpy(), ended, cut, discrete_action=discrete, reward_convention=reward_convention,
+        )  # fmt: skip
+        return cls.of_table(table, discrete)
+
+    def to_dataframe(self) -> Any:
+        """A pandas frame with the rows of the attributes: rewards as in the constructor, and numbers of episodes.
+
+        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout and episode.
+
+        Raises:
+            MissingDependencyError: If pandas is not installed.
+            ValueError: If observations are no vectors.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingDependencyError("pandas", "MDPDataset.to_dataframe") from error
+        arrays = flat_of(self.table, self.discrete_action, NEXT_ROW).arrays
+        if not self.table.is_array or arrays["observations"].ndim != 2:
+            raise ValueError(f"observations: got shape {self.table.obs_shape}, expected vectors")
+        columns = {f"observation_{i}": column for i, column in enumerate(arrays["observations"].T)}
+        if self.discrete_action:
+            columns["action"] = arrays["actions"]
+        else:
+            columns |= {f"action_{i}": column for i, column in enumerate(arrays["actions"].T)}
+        columns |= {name.removesuffix("s"): arrays[name] for name in ("rewards", "terminals", "timeouts")}
+        return pandas.DataFrame(columns | {"episode": self.table.episode[1:]})
+
+    # Files
+
+    def dump(self, fname: PathLike, *, reward_convention: str = NEXT_ROW) -> None:
+        """Write the dataset to one file, atomically: HDF5, or an archive of NumPy arrays if the name ends with `.npz`.
+
+        Args:
+            fname: The file; an old one of this name is replaced.
+            reward_convention: "next_row" keeps everything, in the rows of the attributes. "same_row" pays actions in
+                their own row, in the form that d3rlpy reads from version 1.0 on; last observations of episodes that
+                ended in a terminal state are left out.
+
+        Raises:
+            CheckpointError: If it cannot be written.
+            MissingDependencyError: If HDF5 is asked for, and h5py is not installed.
+        """
+        path = os.fspath(fname)
+        write = write_npz if path.endswith(".npz") else write_hdf5
+        write(path, flat_of(self.table, self.discrete_action, reward_convention))
+
+    @classmethod
+    def load(
+        cls,
+        fname: PathLike,
+        *,
+        reward_convention: str | None = None,
+        discrete_action: bool | None = None,
+        memory_map: bool | None = None,
+    ) -> Self:
+        """Read a dataset from a file: what `dump` wrote, HDF5 files of d3rlpy, or arrays of the same names.
+
+        Args:
+            fname: The file.
+            reward_convention: For files that do not say: "next_row" (`rewards[t + 1]` pays `actions[t]`; d3rlpy before
+                1.0) or "same_row" (D4RL).
+            discrete_action: Whether actions are indices, for files that do not say; None decides by their dtype.
+            memory_map: Leave the observations in the HDF5 file, which has to stay as it is; what is in them is then
+                looked at by `check` alone. None does it for more than 1 GiB, where they lie in one piece.
+
+        Raises:
+            CheckpointError: If the file is damaged, foreign, or holds what cannot be right.
+            MissingDependencyError: If it is HDF5 and h5py is not installed.
+        """
+        path = os.fspath(fname)
+        flat: Flat = read_hdf5(path, memory_map) if is_hdf5(path) else read_npz(path)
+        try:
+            return cls.of_table(*table_of(flat, reward_convention, discrete_action))
+        except ValueError as error:
+            raise CheckpointError(path, str(error)) from error
+
+    def dump_minari(self, directory: PathLike, dataset_id: str, *, env_spec: str | None = None) -> None:
+        """Write the dataset as `directory`/`dataset_id`/data, in the form that Minari reads.
+
+        Args:
+            directory: What `MINARI_DATASETS_PATH` names.
+            dataset_id: Its name, for instance "cartpole/mixed-v0".
+            env_spec: `env.spec.to_json()` of its environment.
+
+        Raises:
+            CheckpointError: If it cannot be written.
+        """
+        write_minari(self.table, self.discrete_action, Path(directory), dataset_id, env_spec)
+
+    @classmethod
+    def load_minari(cls, directory: PathLike) -> Self:
+        """Read a dataset of Minari with h5py alone.
+
+        Args:
+            directory: The dataset's folder, `<MINARI_DATASETS_PATH>/<dataset id>`, or its `data`.
+
+        Raises:
+            CheckpointError: If there is none, or it is damaged.
+        """
+        return cls.of_table(*read_minari(Path(directory)))
+
+    # Replay buffers
+
+    @classmethod
+    def from_buffer(cls, buffer: Buffer) -> Self:
+        """A dataset of a copy of a replay buffer's steps; further columns, action masks for instance, stay behind.
+
+        Episodes that still run are cut off. An episode is also cut where a step's next observation is not the one that
+        the step after it began with.
+
+        Raises:
+            ValueError: If the buffer is empty, or its actions are no numbers or vectors.
+        """
+        return cls.of_table(*table_from_buffer(buffer))
+
+    @classmethod
+    def from_directory(cls, directory: PathLike) -> Self:
+        """A dataset of what a run has recorded: a persistent replay buffer, or a run's `demonstrations.replay`.
+
+        Args:
+            directory: The persistent buffer's directory, which is read only and may be in use; or one that has such a
+                file in it.
+
+        Raises:
+            CheckpointError: If there is neither.
+        """
+        from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
+
+        path = Path(directory)
+        saved = path / "demonstrations.replay"
+        if saved.exists():
+            buffer = ReplayBuffer()
+            buffer.load(str(saved))
+            return cls.from_buffer(buffer)
+        if not (path / "meta.json").exists():
+            raise CheckpointError(path, "holds neither a persistent replay buffer nor demonstrations.replay")
+        with tempfile.TemporaryDirectory() as copy, PersistentReplayBuffer(copy, None, ancestor=path) as recorded:
+            return cls.from_buffer(recorded)
+
+    def to_columns(self) -> tuple[Columns, list[Indices]]:
+        """What `ReplayBuffer.from_dataset` asks for; actions become single precision, as policies' are."""
+        return self.table.to_columns(), episodes_of(self.table)

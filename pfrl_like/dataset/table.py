@@ -1,0 +1,298 @@
+"""What datasets, episodes and transitions are views of: the steps of finished episodes, side by side in one store."""
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns import Columns, Field, Indices, SharedRows, as_array, shared_field
+from pfrl_like.columns.leaves import ArrayLeaf
+from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.structure import map_structure, structure_of
+
+#: What of an episode nobody has told, as bits: its last observation, the action there, the reward before any action.
+NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
+ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Episodes of T steps, each in T + 1 rows: its steps, then the row of its last observation, which is no step.
+
+    Rows are those of the store, so they begin with 1. Nothing is changed after it was made; `replace` makes another.
+
+    Attributes:
+        obs: The observations.
+        obs_row: For each row, that of its observation in `obs`, shape [n]; a terminal state that was not told has that
+            of the state before.
+        action: Shape [n, ...]; zero in the last rows where it was not told.
+        reward: For the action of its own row, shape [n]; 0 in the last rows.
+        terminated: Whether the episodes ended in a terminal state, shape [E]; the others were cut off.
+        lengths: Their steps, shape [E]; 0 is possible.
+        lead: The reward that came with the first observation, before any action, shape [E].
+        made_up: What of them was not told, shape [E], bits.
+    """
+
+    obs: Field
+    obs_row: Indices
+    action: NDArray[Any]
+    reward: NDArray[np.float64]
+    terminated: NDArray[np.bool_]
+    lengths: Indices
+    lead: NDArray[np.float64]
+    made_up: NDArray[np.int64]
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, those of last observations included."""
+        return len(self.obs_row)
+
+    @cached_property
+    def starts(self) -> Indices:
+        """The first row of each episode, shape [E]."""
+        return 1 + np.cumsum(self.lengths + 1) - (self.lengths + 1)
+
+    @cached_property
+    def ends(self) -> Indices:
+        """The row of each episode's last observation, shape [E]."""
+        return self.starts + self.lengths
+
+    @cached_property
+    def steps(self) -> Indices:
+        """The rows that are steps, shape [sum(lengths)]."""
+        is_step = np.ones(self.n_rows, np.bool_)
+        is_step[self.ends - 1] = False
+        return np.flatnonzero(is_step) + 1
+
+    @cached_property
+    def position(self) -> Indices:
+        """For each row, how many rows of its episode come before it, shape [n + 1]; row 0 counts for none."""
+        return np.concatenate([[0], np.arange(1, self.n_rows + 1) - np.repeat(self.starts, self.lengths + 1)])
+
+    @cached_property
+    def episode(self) -> Indices:
+        """For each row, the number of its episode, shape [n + 1]."""
+        return np.concatenate([[0], np.repeat(np.arange(len(self.lengths)), self.lengths + 1)])
+
+    @cached_property
+    def terminal(self) -> NDArray[np.bool_]:
+        """For each row, whether its step ended in a terminal state, shape [n + 1]."""
+        terminal = np.zeros(self.n_rows + 1, np.bool_)
+        ends = self.ends[self.terminated & (self.lengths > 0)]
+        terminal[ends - 1] = True
+        return terminal
+
+    @cached_property
+    def shown_reward(self) -> NDArray[np.float64]:
+        """For each row, the reward that came with its observation, shape [n]: that for the action of the row before."""
+        shown = np.concatenate([[0.0], self.reward[:-1]])
+        shown[self.starts - 1] = self.lead
+        shown.setflags(write=False)  # it is a copy
+        return shown
+
+    @cached_property
+    def next_row(self) -> Indices:
+        """For each step, the row of its next observation, shape [n]; of no meaning in last rows."""
+        return np.append(self.obs_row[1:], self.obs_row[-1])
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The store; its steps are in the rows of the table."""
+        return self._columns(self.obs, self.action)
+
+    def to_columns(self) -> Columns:
+        """A store of its own for somebody who goes on appending; plain observations are shared until it does."""
+        table = self if isinstance(self.obs.rows, SharedRows) else joined([self])
+        obs = shared_field(self.obs.leaves[0].data) if table is self else table.obs
+        return table._columns(obs, single(self.action))
+
+    def _columns(self, obs: Field, action: NDArray[Any]) -> Columns:
+        columns = Columns()
+        rows = columns.steps.take(self.n_rows)
+        field = Field.like(columns.steps, action[0], strict=False)
+        field.leaves[0].data[rows] = action
+        columns.obs_rows = obs.rows
+        columns.set_fields(obs, field)
+        if isinstance(obs.rows, SharedRows):
+            obs.rows.serve(columns)
+        columns.names = set()
+        columns.reward[rows] = self.reward
+        columns.terminal[1:] = False
+        columns.terminal[: self.n_rows + 1] = self.terminal
+        columns.lookahead[rows] = ~columns.terminal[rows]
+        columns.obs_row[rows] = self.obs_row
+        columns.next_row[rows] = self.next_row
+        columns.successor[rows] = rows + 1
+        columns.successor[self.ends] = 0
+        columns.successor[(self.ends - 1)[self.lengths > 0]] = 0
+        return columns
+
+    def observations(self, rows: Indices) -> Any:
+        """The observations of some rows, stacked; a view where they lie side by side in one array."""
+        return self._observed(self.obs_row[rows - 1])
+
+    def next_observations(self, rows: Indices) -> Any:
+        """The observations after some steps, stacked."""
+        return self._observed(self.next_row[rows - 1])
+
+    def _observed(self, at: Indices) -> Any:
+        plain = self.obs.plain
+        if plain is not None and len(at) and (np.diff(at) == 1).all():
+            return plain[at[0] : at[-1] + 1]
+        return self.obs.stacked(at)
+
+    def frames(self, rows: Indices, n_frames: int, *, following: bool = False) -> NDArray[Any]:
+        """For each row the last `n_frames` observations of its episode, oldest first, joined along their first axis.
+
+        Where the episode has not had so many, zeros stand for those that are missing.
+
+        Args:
+            rows: Rows of steps, shape [B].
+            n_frames: How many.
+            following: End with the observation after the step rather than with its own.
+        """
+        back = np.arange(n_frames - 1, -1, -1)
+        position = self.position[rows] + following
+        there = position[:, None] >= back
+        at = self.obs_row[np.where(there, (rows + following)[:, None] - back, rows[:, None]) - 1]
+        stacked: NDArray[Any] = self.obs.stacked(at.ravel())
+        stacked = stacked.reshape(len(rows), n_frames, *stacked.shape[1:])
+        stacked[~there] = 0
+        return stacked.reshape(len(rows), n_frames * stacked.shape[2], *stacked.shape[3:])
+
+    def like(self, other: "Table") -> "Table":
+        """The same in the dtypes of another table.
+
+        Raises:
+            ValueError: If observations or actions are of another structure or shape, or would lose their kind.
+        """
+        table = self
+        ours, theirs = self.obs.plain, other.obs.plain
+        if ours is not None and theirs is not None and ours.shape[1:] == theirs.shape[1:]:
+            if not np.can_cast(ours.dtype, theirs.dtype, "same_kind"):
+                raise ValueError(f"observations: got {ours.dtype}, expected {theirs.dtype} as in the dataset")
+            table = dataclasses.replace(table, obs=shared_field(ours.astype(theirs.dtype, copy=False)))
+        action = self.action.astype(other.action.dtype, copy=False)
+        for name, got, expected in (
+            ("observations", table.obs_shape, other.obs_shape),
+            ("actions", action.shape[1:], other.action.shape[1:]),
+        ):
+            if got != expected:
+                raise ValueError(f"{name}: got shape {got}, expected {expected} as in the dataset")
+        if table.obs.spec() != other.obs.spec():
+            raise ValueError(f"observations: got {table.obs.spec()}, expected {other.obs.spec()} as in the dataset")
+        return dataclasses.replace(table, action=action)
+
+    def with_end_obs_unknown(self, which: NDArray[np.bool_]) -> "Table":
+        """The same, the last observation of some episodes counting as not told."""
+        return dataclasses.replace(self, made_up=self.made_up | np.where(which, NO_OBS, 0))
+
+    def with_made_up(self, made_up: Any) -> "Table":
+        """The same with other bits.
+
+        Raises:
+            ValueError: If they are no such, one for each episode.
+        """
+        array = np.asarray(made_up)
+        if array.shape != self.lengths.shape or array.dtype.kind not in "iu" or (array & ~ALL_BITS).any():
+            raise ValueError(f"made_up: expected {len(self.lengths)} numbers from 0 to {ALL_BITS}")
+        return dataclasses.replace(self, made_up=array.astype(np.int64))
+
+    def with_rewards_clipped(self, low: float | None, high: float | None) -> "Table":
+        """The same with other rewards."""
+        if low is None and high is None:
+            return self
+        reward, lead = np.clip(self.reward, low, high), np.clip(self.lead, low, high)
+        reward[self.ends - 1] = 0.0
+        lead[(self.made_up & NO_REWARD) > 0] = 0.0
+        return dataclasses.replace(self, reward=reward, lead=lead)
+
+    @property
+    def is_array(self) -> bool:
+        """Whether an observation is one array of numbers, and no nest or object."""
+        return self.obs.structure == 0 and self.obs.leaves[0].dtype != object
+
+    @property
+    def obs_shape(self) -> Any:
+        """Shape of an observation, nested as it is."""
+        return nested_shape(self.obs)
+
+
+def joined(tables: Sequence[Table]) -> Table:
+    """The episodes of several tables alike in one, one table after the other."""
+    first = tables[0]
+    kept = [distinct(table.obs_row) for table in tables]
+    if first.obs.plain is not None:
+        obs = shared_field(np.concatenate([_values(table, own) for table, (own, _) in zip(tables, kept, strict=True)]))
+        begin = 0
+    else:
+        obs, begin = fields_joined([table.obs for table in tables], [own for own, _ in kept]), 1
+    parts: dict[str, Any] = {"obs_row": []}
+    for own, place in kept:
+        parts["obs_row"].append(place + begin)
+        begin += len(own)
+    for name in ("action", "reward", "terminated", "lengths", "lead", "made_up"):
+        parts[name] = [getattr(table, name) for table in tables]
+    return Table(obs, **{name: np.concatenate(values) for name, values in parts.items()})
+
+
+def distinct(rows: Indices) -> tuple[Indices, Indices]:
+    """Different numbers in the order in which they first appear, and the place of each number among them."""
+    values, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(values), np.int64)
+    place[order] = np.arange(len(values))
+    return values[order], place[inverse]
+
+
+def _values(table: Table, rows: Indices) -> NDArray[Any]:
+    plain = table.obs.plain
+    assert plain is not None
+    return plain if np.array_equal(rows, np.arange(len(plain))) else plain.take(rows, 0)
+
+
+def fields_joined(fields: Sequence[Field], rows: Sequence[Indices]) -> Field:
+    """A field with these rows of several fields alike, from row 1 on; frames are still stored once."""
+    whole = Field.from_spec(Rows(), fields[0].spec())
+    for field, own in zip(fields, rows, strict=True):
+        at = whole.rows.take(len(own))
+        for target, leaf in zip(whole.leaves, field.leaves, strict=True):
+            target.restore(at, leaf.dump(own))
+    return whole
+
+
+def field_of(values: Any) -> tuple[Field, int]:
+    """A field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
+
+    Raises:
+        ValueError: If something is no array of numbers, or the arrays of a nest differ in length.
+    """
+    structure, leaves = structure_of(values)
+    arrays = [as_array(leaf) for leaf in leaves]
+    if not arrays or any(array is None or not array.ndim for array in arrays):
+        raise ValueError(f"observations: got {type(values).__name__}, expected arrays of numbers, shape [n, ...]")
+    plain = [array for array in arrays if array is not None]
+    if structure == 0:
+        return shared_field(plain[0]), len(plain[0])
+    if len({len(array) for array in plain}) != 1:
+        raise ValueError(f"observations: got arrays of lengths {[len(array) for array in plain]}, expected one length")
+    rows = Rows()
+    field = Field(rows, structure, [ArrayLeaf(rows, array.shape[1:], array.dtype, strict=True) for array in plain])
+    rows.reserve(len(plain[0]) - 1)
+    rows.free.clear()
+    for leaf, array in zip(field.leaves, plain, strict=True):
+        leaf.data[: len(array)] = array
+    return field, len(plain[0])
+
+
+def single(values: NDArray[Any]) -> NDArray[Any]:
+    """The values in single precision, if they are in double."""
+    return values.astype(np.float32) if values.dtype == np.float64 else values
+
+
+def nested_shape(field: Field) -> Any:
+    """Shapes of a field's leaves, nested as they are."""
+    return map_structure(lambda i: field.leaves[i].shape, field.structure)

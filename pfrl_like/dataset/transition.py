@@ -1,0 +1,332 @@
+"""Transitions, linked to their neighbours, and minibatches of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns import Indices
+from pfrl_like.dataset.table import Table
+
+
+class Transition:
+    """What lies between two time steps of an episode.
+
+    The reward of step t is the one that came with its observation; the action at t is paid with `next_reward`.
+
+    Args:
+        observation_shape: Shape of an observation.
+        action_size: Numbers of an action or, if they are discrete, how many there are.
+        observation: Observation at t.
+        action: Action at t, an integer if discrete.
+        reward: Reward at t.
+        next_observation: Observation at t+1.
+        next_action: Action at t+1.
+        next_reward: Reward at t+1.
+        terminal: 1 if the state at t+1 is terminal, else 0.
+        prev_transition: The one before it in the episode; it is linked back to this one.
+        next_transition: The one after it; it is linked back, too.
+    """
+
+    def __init__(
+        self,
+        observation_shape: tuple[int, ...],
+        action_size: int,
+        observation: Any,
+        action: Any,
+        reward: float,
+        next_observation: Any,
+        next_action: Any,
+        next_reward: float,
+        terminal: int,
+        prev_transition: "Transition | None" = None,
+        next_transition: "Transition | None" = None,
+    ) -> None:
+        self._observation_shape, self._action_size = observation_shape, action_size
+        self._observation, self._next_observation = observation, next_observation
+        self._action, self._next_action = action, next_action
+        self._reward, self._next_reward, self._terminal = float(reward), float(next_reward), int(terminal)
+        self._prev, self._next = prev_transition, next_transition
+        if prev_transition is not None and prev_transition.next_transition is None:
+            prev_transition._next = self
+        if next_transition is not None and next_transition.prev_transition is None:
+            next_transition._prev = self
+
+    def get_observation_shape(self) -> tuple[int, ...]:
+        """Shape of an observation."""
+        return self._observation_shape
+
+    def get_action_size(self) -> int:
+        """Numbers of an action, or how many discrete ones there are."""
+        return self._action_size
+
+    @property
+    def observation(self) -> Any:
+        """Observation at t."""
+        return self._observation
+
+    @property
+    def action(self) -> Any:
+        """Action at t, an integer if discrete."""
+        return self._action
+
+    @property
+    def reward(self) -> float:
+        """Reward at t, which came with the observation."""
+        return self._reward
+
+    @property
+    def next_observation(self) -> Any:
+        """Observation at t+1."""
+        return self._next_observation
+
+    @property
+    def next_action(self) -> Any:
+        """Action at t+1; zero if the episode ended there and nobody has told one."""
+        return self._next_action
+
+    @property
+    def next_reward(self) -> float:
+        """Reward at t+1, which the action at t has brought."""
+        return self._next_reward
+
+    @property
+    def terminal(self) -> int:
+        """1 if the state at t+1 is terminal, else 0."""
+        return self._terminal
+
+    @property
+    def prev_transition(self) -> "Transition | None":
+        """The transition before it, None at the episode's beginning."""
+        return self._prev
+
+    @property
+    def next_transition(self) -> "Transition | None":
+        """The transition after it, None at the episode's end."""
+        return self._next
+
+
+class StoredTransition(Transition):
+    """A transition of a table, made when it is looked at."""
+
+    def __init__(self, table: Table, row: int, action_size: int) -> None:
+        self.table, self.row, self._action_size = table, row, action_size
+
+    def get_observation_shape(self) -> Any:
+        return self.table.obs_shape
+
+    @property
+    def observation(self) -> Any:
+        return _first(self.table.observations(np.array([self.row])))
+
+    @property
+    def action(self) -> Any:
+        return _plain(self.table.action[self.row - 1])
+
+    @property
+    def reward(self) -> float:
+        return float(self.table.shown_reward[self.row - 1])
+
+    @property
+    def next_observation(self) -> Any:
+        return _first(self.table.next_observations(np.array([self.row])))
+
+    @property
+    def next_action(self) -> Any:
+        return _plain(self.table.action[self.row])
+
+    @property
+    def next_reward(self) -> float:
+        return float(self.table.reward[self.row - 1])
+
+    @property
+    def terminal(self) -> int:
+        return int(self.table.terminal[self.row])
+
+    @property
+    def prev_transition(self) -> Transition | None:
+        return self._at(self.row - 1) if self.table.position[self.row] else None
+
+    @property
+    def next_transition(self) -> Transition | None:
+        last = self.table.columns.successor[self.row] == 0
+        return None if last else self._at(self.row + 1)
+
+    def _at(self, row: int) -> Self:
+        return type(self)(self.table, row, self._action_size)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoredTransition) and self.table is other.table and self.row == other.row
+
+    def __hash__(self) -> int:
+        return hash((id(self.table), self.row))
+
+
+class Transitions(Sequence[Transition]):
+    """Transitions in some rows of a table, each made when it is looked at."""
+
+    def __init__(self, table: Table, rows: Indices, action_size: int) -> None:
+        self._table, self._rows, self._action_size = table, rows, action_size
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        chosen = self._rows[index]
+        if isinstance(index, slice):
+            return [self._made(row) for row in chosen.tolist()]
+        return self._made(int(chosen))
+
+    def _made(self, row: int) -> StoredTransition:
+        return StoredTransition(self._table, row, self._action_size)
+
+
+class TransitionMiniBatch(Sequence[Transition]):
+    """Transitions as arrays of one row each; rewards and flags have shape [B, 1], actions [B, A] or [B, 1].
+
+    Transitions of one dataset are gathered in one go, without an object for each.
+
+    Args:
+        transitions: The transitions.
+        n_frames: How many images to stack, the latest one last: 4 of shape (3, 84, 84) make (12, 84, 84). They are
+            those of the transitions before in the episode; where there are none, zeros. What is no image (three axes)
+            is not stacked.
+
+    Raises:
+        ValueError: If there are no transitions, or `n_frames` is less than 1.
+    """
+
+    def __init__(self, transitions: Sequence[Transition], n_frames: int = 1) -> None:
+        if not len(transitions):
+            raise ValueError("transitions: got none, expected at least one")
+        check_n_frames(n_frames)
+        self._transitions = transitions
+        self.n_frames = n_frames
+        stored = [transition for transition in transitions if isinstance(transition, StoredTransition)]
+        one_table = len(stored) == len(transitions) and len({id(transition.table) for transition in stored}) == 1
+        if one_table:
+            self._gather(stored[0].table, np.array([transition.row for transition in stored]))
+        else:
+            self._collect()
+
+    @classmethod
+    def of_rows(cls, transitions: Sequence[Transition], table: Table, rows: Indices, n_frames: int) -> Self:
+        """Those of some rows of a table, which `transitions` makes when they are looked at."""
+        batch = cls.__new__(cls)
+        batch._transitions, batch.n_frames = transitions, n_frames
+        batch._gather(table, rows)
+        return batch
+
+    def _gather(self, table: Table, rows: Indices) -> None:
+        stacked = self.n_frames > 1 and is_image(table)
+        self._observations = table.frames(rows, self.n_frames) if stacked else table.observations(rows)
+        self._next_observations = (
+            table.frames(rows, self.n_frames, following=True) if stacked else table.next_observations(rows)
+        )
+        self._actions, self._next_actions = _columns(table.action[rows - 1]), _columns(table.action[rows])
+        self._rewards, self._next_rewards = _column(table.shown_reward[rows - 1]), _column(table.reward[rows - 1])
+        self._terminals = _column(table.terminal[rows])
+
+    def _collect(self) -> None:
+        pairs = [_frames(transition, self.n_frames) for transition in self._transitions]
+        self._observations, self._next_observations = (np.stack(side) for side in zip(*pairs, strict=True))
+        self._actions = _columns(np.stack([transition.action for transition in self._transitions]))
+        self._next_actions = _columns(np.stack([transition.next_action for transition in self._transitions]))
+        self._rewards = _column([transition.reward for transition in self._transitions])
+        self._next_rewards = _column([transition.next_reward for transition in self._transitions])
+        self._terminals = _column([transition.terminal for transition in self._transitions])
+
+    def __len__(self) -> int:
+        return len(self._transitions)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._transitions[index]
+
+    def __iter__(self) -> Iterator[Transition]:
+        return iter(self._transitions)
+
+    def size(self) -> int:
+        """Number of transitions."""
+        return len(self)
+
+    @property
+    def observations(self) -> Any:
+        """Observations at t, [B, ...], stacked if asked for."""
+        return self._observations
+
+    @property
+    def actions(self) -> NDArray[Any]:
+        """Actions at t, [B, A], or [B, 1] if discrete."""
+        return self._actions
+
+    @property
+    def rewards(self) -> NDArray[np.float32]:
+        """Rewards at t, which came with the observations, [B, 1]."""
+        return self._rewards
+
+    @property
+    def next_observations(self) -> Any:
+        """Observations at t+1, [B, ...], stacked if asked for."""
+        return self._next_observations
+
+    @property
+    def next_actions(self) -> NDArray[Any]:
+        """Actions at t+1, like `actions`."""
+        return self._next_actions
+
+    @property
+    def next_rewards(self) -> NDArray[np.float32]:
+        """Rewards at t+1, which the actions have brought, [B, 1]."""
+        return self._next_rewards
+
+    @property
+    def terminals(self) -> NDArray[np.float32]:
+        """1 where the state at t+1 is terminal, [B, 1]."""
+        return self._terminals
+
+    @property
+    def transitions(self) -> Sequence[Transition]:
+        """The transitions."""
+        return self._transitions
+
+
+def check_n_frames(n_frames: int) -> None:
+    """Refuse what is no number of frames."""
+    if not (isinstance(n_frames, int | np.integer) and n_frames >= 1):
+        raise ValueError(f"n_frames: got {n_frames!r}, expected an integer of at least 1")
+
+
+def is_image(table: Table) -> bool:
+    """Whether observations are arrays of three axes."""
+    return table.is_array and len(table.obs_shape) == 3
+
+
+def _frames(transition: Transition, n_frames: int) -> tuple[Any, Any]:
+    """The stacks that end at t and at t+1."""
+    if n_frames == 1 or np.ndim(transition.observation) != 3:
+        return transition.observation, transition.next_observation
+    frames, at = [transition.next_observation, transition.observation], transition.prev_transition
+    while at is not None and len(frames) <= n_frames:
+        frames.append(at.observation)
+        at = at.prev_transition
+    frames += [np.zeros_like(frames[0])] * (n_frames + 1 - len(frames))
+    return np.concatenate(frames[:0:-1]), np.concatenate(frames[-2::-1])
+
+
+def _first(stacked: Any) -> Any:
+    if isinstance(stacked, dict):
+        return {key: _first(part) for key, part in stacked.items()}
+    return tuple(_first(part) for part in stacked) if isinstance(stacked, tuple) else stacked[0]
+
+
+def _plain(action: Any) -> Any:
+    return int(action) if np.ndim(action) == 0 else action
+
+
+def _column(values: Any) -> NDArray[np.float32]:
+    return np.asarray(values, np.float32).reshape(-1, 1)
+
+
+def _columns(values: NDArray[Any]) -> NDArray[Any]:
+    return values.reshape(len(values), -1)

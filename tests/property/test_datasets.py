@@ -1,0 +1,116 @@
+"""Datasets against a slow reference: lists of steps, made with one Python loop over the rows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
+from pfrl_like.replay_buffers import ReplayBuffer
+
+GAMMA = 0.7
+
+
+def random_rows(seed: int, n: int) -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(seed)
+    ends = rng.integers(0, 4, n)
+    values = rng.normal(size=(n, 3, 2, 2)).astype(np.float32), rng.normal(size=(n, 2)).astype(np.float32)
+    return *values, rng.normal(size=n), ends == 1, ends == 2
+
+
+def reference_steps(obs, actions, rewards, terminals, timeouts) -> list[list[dict]]:
+    """Steps of each episode; the reward of row t + 1 is for the action of row t."""
+    episodes, start = [], 0
+    for row in range(len(obs)):
+        if terminals[row] or timeouts[row] or row == len(obs) - 1:
+            episodes.append(
+                [
+                    dict(
+                        row=t, obs=obs[t], action=actions[t], reward=rewards[t + 1], next_obs=obs[t + 1],
+                        terminal=bool(terminals[t + 1]), start=start,
+                    )
+                    for t in range(start, row)
+                ]
+            )  # fmt: skip
+            start = row + 1
+    return episodes
+
+
+def n_step(episode: list[dict], i: int, n: int) -> tuple[float, float, np.ndarray]:
+    window = episode[i : i + n]
+    reward = sum(GAMMA**k * step["reward"] for k, step in enumerate(window))
+    return reward, 0.0 if window[-1]["terminal"] else GAMMA ** len(window), window[-1]["next_obs"]
+
+
+def stack(obs: np.ndarray, start: int, row: int, k: int) -> np.ndarray:
+    return np.concatenate([obs[r] if r >= start else np.zeros_like(obs[0]) for r in range(row - k + 1, row + 1)])
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 4), st.integers(1, 3))
+def test_batches_are_those_of_the_reference(seed: int, n: int, num_steps: int, n_frames: int) -> None:
+    rows = random_rows(seed, n)
+    dataset = MDPDataset(*rows[:4], timeouts=rows[4])
+    episodes = reference_steps(*rows)
+    assert [len(episode) for episode in dataset] == [len(episode) for episode in episodes]
+    steps = [(episode, i) for episode in episodes for i in range(len(episode))]
+    if not steps:
+        return
+    batch = dataset.batch(np.arange(len(steps)), GAMMA, num_steps=num_steps, n_frames=n_frames)
+    minibatch = TransitionMiniBatch([t for e in dataset for t in e], n_frames)
+    for k, (episode, i) in enumerate(steps):
+        step, (reward, discount, _) = episode[i], n_step(episode, i, num_steps)
+        last = episode[min(i + num_steps, len(episode)) - 1]["row"]
+        own = stack(rows[0], step["start"], step["row"], n_frames)
+        assert np.array_equal(batch.obs[k], own) and np.array_equal(minibatch.observations[k], own)
+        assert np.array_equal(batch.next_obs[k], stack(rows[0], step["start"], last + 1, n_frames))
+        assert np.array_equal(minibatch.next_observations[k], stack(rows[0], step["start"], step["row"] + 1, n_frames))
+        assert np.array_equal(batch.action[k], step["action"])
+        assert (batch.reward[k].item(), batch.discount[k].item()) == pytest.approx((reward, discount), abs=1e-5)
+        assert minibatch.next_rewards[k] == np.float32(step["reward"]) and minibatch.terminals[k] == step["terminal"]
+
+
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 12), min_size=2, max_size=4))
+def test_appending_is_joining(seed: int, lengths: list[int]) -> None:
+    rows = random_rows(seed, sum(lengths))
+    ends = np.cumsum(lengths)
+    rows[4][ends - 1] = ~rows[3][ends - 1]  # parts end with an episode
+    whole = MDPDataset(*rows[:4], timeouts=rows[4])
+    pieces = [[array[end - length : end] for array in rows] for end, length in zip(ends, lengths, strict=True)]
+    grown = MDPDataset(*pieces[0][:4], timeouts=pieces[0][4])
+    for piece in pieces[1:]:
+        grown.append(*piece)
+    for name in ("observations", "actions", "rewards", "terminals", "timeouts"):
+        assert np.array_equal(getattr(grown, name), getattr(whole, name)), name
+    assert [e.compute_return() for e in grown] == pytest.approx([e.compute_return() for e in whole])
+
+
+@given(st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 3))
+def test_a_buffer_and_back_changes_no_step(seed: int, n: int, num_steps: int) -> None:
+    rows = random_rows(seed, n)
+    dataset = MDPDataset(*rows[:4], timeouts=rows[4])
+    if not dataset.n_steps:
+        return
+    buffer = ReplayBuffer.from_dataset(dataset, num_steps=num_steps)
+    again = MDPDataset.from_buffer(buffer).to_arrays()
+    for name, values in dataset.to_arrays().items():
+        assert np.array_equal(again[name], values), name
+    items = buffer.memory
+    steps = [(episode, i) for episode in reference_steps(*rows) for i in range(len(episode))]
+    assert [sum(GAMMA**k * s["reward"] for k, s in enumerate(item)) for item in items] == pytest.approx(
+        [n_step(episode, i, num_steps)[0] for episode, i in steps]
+    )
+
+
+@given(st.integers(0, 10**6), st.integers(1, 30))
+def test_the_same_row_gives_the_same_steps(seed: int, n: int) -> None:
+    rows = random_rows(seed, n)
+    arrays = MDPDataset.from_arrays(*rows).to_arrays()
+    expected = []
+    for t in range(n):
+        cut = not rows[3][t] and (rows[4][t] or t == n - 1)
+        if not cut:  # nobody has told what came of it
+            expected.append(t)
+    assert np.array_equal(arrays["observations"], rows[0][expected])
+    assert np.array_equal(arrays["rewards"], rows[2][expected]) and np.array_equal(
+        arrays["terminals"], rows[3][expected]
+    )

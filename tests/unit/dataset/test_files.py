@@ -1,0 +1,259 @@
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.errors import CheckpointError
+
+h5py = pytest.importorskip("h5py")
+DATA = Path(__file__).parents[2] / "data"
+NAMES = ["data.h5", "data.npz"]
+
+
+def numbered(n: int = 5, **options) -> MDPDataset:
+    row = np.arange(n, dtype=np.float32)
+    flags = row == 2
+    return MDPDataset(np.stack([row, -row], 1), 10 * row[:, None], row + 0.5, flags, **options)
+
+
+def flat(**changes) -> dict:
+    arrays = {name: getattr(numbered(), name) for name in ("observations", "actions", "rewards", "terminals")}
+    return arrays | changes
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_gives_back_what_was_dumped(name: str, tmp_path) -> None:
+    numbered().dump(tmp_path / name)
+    loaded = MDPDataset.load(tmp_path / name)
+    for array in ("observations", "actions", "rewards", "terminals", "timeouts"):
+        assert np.array_equal(getattr(loaded, array), getattr(numbered(), array)), array
+    assert loaded.observations.dtype == np.float32 and not loaded.is_action_discrete()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_was_not_told_is_not_told_after_loading(name: str, tmp_path) -> None:
+    MDPDataset.from_arrays(np.ones((2, 1)), np.array([2, 3]), np.ones(2), np.array([0, 1])).dump(tmp_path / name)
+    loaded = MDPDataset.load(tmp_path / name)
+    assert loaded.is_action_discrete() and loaded.get_action_size() == 4
+    assert loaded.compute_stats()["reward"]["mean"] == 1 and loaded.n_steps == 2
+
+
+def test_other_tools_find_the_arrays_and_the_convention(tmp_path) -> None:
+    numbered().dump(tmp_path / "data.h5")
+    with h5py.File(tmp_path / "data.h5") as file:
+        assert file["rewards"][()].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
+        assert file.attrs["reward_convention"] == "next_row" and file["episode_terminals"][()].tolist() == [
+            0,
+            0,
+            1,
+            0,
+            1,
+        ]
+
+
+def test_nested_observations_and_images_are_kept(tmp_path) -> None:
+    nested = {"a": np.arange(3.0), "b": (np.arange(6, dtype=np.uint8).reshape(3, 2),)}
+    MDPDataset(nested, np.zeros((3, 1)), np.zeros(3), np.zeros(3)).dump(tmp_path / "nested.h5")
+    loaded = MDPDataset.load(tmp_path / "nested.h5")
+    assert loaded[0][1].next_observation["b"][0].tolist() == [4, 5]
+    assert loaded.observations["b"][0].dtype == np.uint8
+    with pytest.raises(CheckpointError, match="HDF5"):
+        loaded.dump(tmp_path / "nested.npz")
+
+
+def test_observations_stay_in_the_file_if_asked_for(tmp_path) -> None:
+    numbered().dump(tmp_path / "data.h5")
+    loaded = MDPDataset.load(tmp_path / "data.h5", memory_map=True)
+    assert isinstance(loaded.table.obs.plain.base, np.memmap) and not loaded.observations.flags.writeable
+    assert loaded.batch(np.arange(3)).next_obs[:, 0].tolist() == [1, 2, 4]
+    assert loaded.compute_stats()["observation"]["mean"].tolist() == [2, -2]
+    loaded.append(np.zeros((2, 2)), np.zeros((2, 1)), np.zeros(2), np.zeros(2))
+    assert len(loaded) == 3
+    with h5py.File(tmp_path / "packed.h5", "w") as file:
+        file.create_dataset("observations", data=np.zeros((5, 2)), compression="gzip")
+    with pytest.raises(CheckpointError, match="compressed"):
+        MDPDataset.load(tmp_path / "packed.h5", memory_map=True)
+
+
+def test_files_of_d3rlpy_2_pay_in_the_same_row() -> None:
+    dataset = MDPDataset.load(DATA / "d3rlpy_2_8.h5")
+    assert [episode.terminated for episode in dataset] == [True, False]
+    arrays = dataset.to_arrays()  # of the episode that was cut off, d3rlpy too has the last row as an observation only
+    assert arrays["rewards"].tolist() == [1, 2, 3, 4] and arrays["actions"].ravel().tolist() == [0, 10, 20, 30]
+    assert arrays["next_observations"][[0, 1, 3], 0].tolist() == [1, 2, 4]
+
+
+def test_files_of_d3rlpy_0_pay_in_the_next_row() -> None:
+    with pytest.raises(CheckpointError, match="reward_convention"):
+        MDPDataset.load(DATA / "d3rlpy_0_23.h5")
+    arrays = MDPDataset.load(DATA / "d3rlpy_0_23.h5", reward_convention="next_row").to_arrays()
+    assert arrays["rewards"].tolist() == [1, 2, 4] and arrays["actions"].ravel().tolist() == [0, 10, 30]
+
+
+def test_files_of_d3rlpy_1_say_their_convention_by_a_version(tmp_path) -> None:
+    with h5py.File(tmp_path / "one.h5", "w") as file:
+        for name, values in flat(episode_terminals=np.array([0, 0, 1, 0, 1]), discrete_action=False).items():
+            file[name] = values
+        file["version"] = "1.0"
+    dataset = MDPDataset.load(tmp_path / "one.h5")
+    assert dataset.to_arrays()["rewards"].tolist() == [0.5, 1.5, 2.5, 3.5]
+    with pytest.raises(CheckpointError, match="the data say 'same_row'"):
+        MDPDataset.load(tmp_path / "one.h5", reward_convention="next_row")
+
+
+def test_files_of_d4rl_load_with_their_timeouts(tmp_path) -> None:
+    with h5py.File(tmp_path / "d4rl.hdf5", "w") as file:
+        for name, values in flat(timeouts=np.array([0, 0, 0, 1, 0])).items():
+            file[name] = values
+    dataset = MDPDataset.load(tmp_path / "d4rl.hdf5", reward_convention="same_row")
+    assert [len(episode) for episode in dataset] == [3, 0, 0]  # nobody has told what came after row 3, or row 4
+
+
+BAD_ARRAYS = [
+    ({"rewards": np.zeros(4)}, "rewards: got shape"),
+    ({"observations": np.full((5, 2), np.nan)}, "observations: got .*row 0"),
+    ({"terminals": np.array([0, 0, 3, 0, 0])}, "terminals: got 3 in row 2"),
+    ({"timeouts": np.array([0, 0, 1, 0, 0])}, "both are set in row 2"),
+    ({"actions": np.array([0, 1, -1, 0, 0]), "discrete_action": np.array(True)}, "actions: got -1 in row 2"),
+    ({"made_up": np.array([0, 9])}, "made_up"),
+]
+
+
+@pytest.mark.parametrize("changes, message", BAD_ARRAYS)
+@pytest.mark.parametrize("name", NAMES)
+def test_files_that_cannot_be_right_are_refused(name: str, changes: dict, message: str, tmp_path) -> None:
+    path = tmp_path / name
+    if name.endswith("npz"):
+        np.savez(path, **flat(**changes))
+    else:
+        with h5py.File(path, "w") as file:
+            for key, values in flat(**changes).items():
+                file[key] = values
+    with pytest.raises(CheckpointError, match=message):
+        MDPDataset.load(path, reward_convention="next_row")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_cut_off_anywhere_are_refused(name: str, tmp_path) -> None:
+    numbered().dump(tmp_path / name)
+    content = (tmp_path / name).read_bytes()
+    for length in range(0, len(content) - 1, max(1, len(content) // 40)):
+        (tmp_path / name).write_bytes(content[:length])
+        with pytest.raises(CheckpointError):
+            MDPDataset.load(tmp_path / name)
+
+
+def test_objects_are_not_unpickled(tmp_path) -> None:
+    np.savez(tmp_path / "evil.npz", **flat(actions=np.array([{}] * 5, object)))
+    with pytest.raises(CheckpointError, match="expected numbers"):
+        MDPDataset.load(tmp_path / "evil.npz", reward_convention="next_row")
+
+
+def test_archives_that_announce_more_than_they_hold_are_refused(tmp_path) -> None:
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("observations.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)})
+    with pytest.raises(CheckpointError, match="has not the size"):
+        MDPDataset.load(path)
+
+
+def test_files_do_not_refer_to_other_files(tmp_path) -> None:
+    numbered().dump(tmp_path / "other.h5")
+    with h5py.File(tmp_path / "link.h5", "w") as file:
+        for key, values in flat().items():
+            file[key] = values
+        del file["actions"]
+        file["actions"] = h5py.ExternalLink("other.h5", "/actions")
+    with pytest.raises(CheckpointError, match="link to elsewhere"):
+        MDPDataset.load(tmp_path / "link.h5", reward_convention="next_row")
+    with h5py.File(tmp_path / "raw.h5", "w") as file:
+        for key, values in flat().items():
+            if key != "actions":
+                file[key] = values
+        file.create_dataset("actions", (5, 1), "f4", external=[(str(tmp_path / "other.h5"), 0, 20)])
+    with pytest.raises(CheckpointError, match="in other files"):
+        MDPDataset.load(tmp_path / "raw.h5", reward_convention="next_row")
+
+
+def test_sizes_that_no_storage_explains_are_refused(tmp_path) -> None:
+    with h5py.File(tmp_path / "bomb.h5", "w") as file:
+        file.create_dataset("observations", (1 << 30, 100), "f8", chunks=(1024, 100))
+    with pytest.raises(CheckpointError, match="announces"):
+        MDPDataset.load(tmp_path / "bomb.h5", memory_map=False)
+
+
+def minari(tmp_path) -> Path:
+    numbered().dump_minari(tmp_path, "tiny/test-v0")
+    return tmp_path / "tiny/test-v0"
+
+
+def test_minari_folders_have_the_form_that_minari_reads(tmp_path) -> None:
+    with h5py.File(minari(tmp_path) / "data/main_data.hdf5") as file:
+        assert sorted(file) == ["episode_0", "episode_1"]
+        assert {name: len(file["episode_0"][name]) for name in file["episode_0"]} == dict(
+            observations=3, actions=2, rewards=2, terminations=2, truncations=2
+        )
+        assert file["episode_1/truncations"][()].tolist() == [True]
+    meta = json.loads((tmp_path / "tiny/test-v0/data/metadata.json").read_text())
+    assert (meta["total_episodes"], meta["total_steps"], meta["data_format"]) == (2, 3, "hdf5")
+    assert json.loads(meta["action_space"])["shape"] == [1]
+    with pytest.raises(CheckpointError, match="already"):
+        minari(tmp_path)
+    with pytest.raises(ValueError, match="dataset_id"):
+        numbered().dump_minari(tmp_path, "../elsewhere-v0")
+
+
+def test_images_that_minari_has_compressed_are_read(tmp_path) -> None:
+    import io
+
+    from PIL import Image
+
+    images = np.linspace(0, 250, 3, dtype=np.uint8)[:, None, None, None] * np.ones((1, 16, 16, 3), np.uint8)
+    folder = minari(tmp_path) / "data"
+    meta = json.loads((folder / "metadata.json").read_text())
+    meta |= {
+        "jpeg_encoding": True,
+        "observation_space": json.dumps({"type": "Box", "dtype": "uint8", "shape": [16, 16, 3]}),
+    }
+    (folder / "metadata.json").write_text(json.dumps(meta))
+    with h5py.File(folder / "main_data.hdf5", "a") as file:
+        del file["episode_1"], file["episode_0/observations"]
+        node = file.create_dataset("episode_0/observations", 3, h5py.vlen_dtype(np.uint8))
+        for i, image in enumerate(images):
+            stream = io.BytesIO()
+            Image.fromarray(image).save(stream, format="JPEG")
+            node[i] = np.frombuffer(stream.getvalue(), np.uint8)
+    loaded = MDPDataset.load_minari(folder)
+    assert np.abs(loaded.observations.astype(int) - images).max() <= 2
+
+
+def test_damaged_minari_folders_are_refused(tmp_path) -> None:
+    folder = minari(tmp_path)
+    with h5py.File(folder / "data/main_data.hdf5", "a") as file:
+        del file["episode_0/rewards"]
+        file["episode_0/rewards"] = np.zeros(7)
+    with pytest.raises(CheckpointError, match="arrays of steps"):
+        MDPDataset.load_minari(folder)
+    (folder / "data/main_data.hdf5").write_bytes(b"nothing")
+    with pytest.raises(CheckpointError):
+        MDPDataset.load_minari(folder)
+    with pytest.raises(CheckpointError):
+        MDPDataset.load_minari(tmp_path / "nowhere")
+
+
+def test_pandas_frames_come_back(tmp_path) -> None:
+    pytest.importorskip("pandas")
+    table = numbered().to_dataframe()
+    assert table["episode"].tolist() == [0, 0, 0, 1, 1] and table["reward"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
+    again = MDPDataset.from_dataframe(
+        table, ["observation_0", "observation_1"], ["action_0"], timeout="timeout", reward_convention="next_row"
+    )
+    assert np.array_equal(again.rewards, numbered().rewards) and len(again) == 2
+    by_episode = MDPDataset.from_dataframe(
+        table.drop(columns="timeout"), ["observation_0"], ["action_0"], episode="episode"
+    )
+    assert len(by_episode) == 2

@@ -1,0 +1,251 @@
+import numpy as np
+import pytest
+import torch
+
+from pfrl_like.dataset import Episode, MDPDataset, Transition, TransitionMiniBatch
+from pfrl_like.errors import NonFiniteError
+
+
+def numbered(lengths: list[int], terminated: list[bool] | None = None, **options) -> MDPDataset:
+    """Episodes of so many rows; the observation is the row's number, the action its negative, the reward its double."""
+    n = sum(lengths)
+    ends = np.cumsum(lengths) - 1
+    terminals, timeouts = np.zeros(n), np.zeros(n)
+    for end, terminal in zip(ends, terminated or [True] * len(lengths), strict=True):
+        (terminals if terminal else timeouts)[end] = 1
+    row = np.arange(n, dtype=np.float32)
+    return MDPDataset(row[:, None], -row[:, None], 2.0 * row, terminals, timeouts=timeouts, **options)
+
+
+def test_episodes_are_a_list() -> None:
+    dataset = numbered([3, 1, 2])
+    assert len(dataset) == dataset.size() == len(list(dataset)) == 3
+    assert [len(episode) for episode in dataset] == [2, 0, 1]
+    assert dataset[-1] is dataset.episodes[2] and len(dataset[:2]) == 2
+    assert dataset.get_observation_shape() == (1,) and dataset.get_action_size() == 1
+    assert dataset[0].observations.ravel().tolist() == [0, 1, 2] and dataset[0].rewards.tolist() == [0, 2, 4]
+    assert dataset[2].actions.ravel().tolist() == [-4, -5] and dataset[2].terminals.tolist() == [False, True]
+    with pytest.raises(IndexError):
+        dataset[3]
+
+
+def test_transitions_are_linked_within_their_episode() -> None:
+    first, last = numbered([3, 2])[0]
+    assert first.prev_transition is None and first.next_transition == last
+    assert last.prev_transition == first and last.next_transition is None
+    assert (first.terminal, last.terminal) == (0, 1)
+    assert first.next_action.tolist() == [-1] and last.next_observation.tolist() == [2]
+    assert last.get_observation_shape() == (1,) and last.get_action_size() == 1
+
+
+def test_arrays_are_not_copied() -> None:
+    observations = np.zeros((4, 2), np.float32)
+    dataset = MDPDataset(observations, np.zeros((4, 1)), np.zeros(4), np.array([0, 1, 0, 1]))
+    assert np.shares_memory(dataset.observations, observations)
+    assert np.shares_memory(dataset[1].observations, observations)
+    assert np.shares_memory(dataset[1][0].observation, observations)
+
+
+def test_one_step_episodes_and_an_open_end_load() -> None:
+    dataset = MDPDataset(np.zeros((5, 1)), np.zeros((5, 1)), np.arange(5.0), np.array([1, 1, 0, 0, 0]))
+    assert [len(episode) for episode in dataset] == [0, 0, 2]
+    assert [episode.terminated for episode in dataset] == [True, True, False]
+    assert dataset[0].compute_return() == 0 and dataset.timeouts.tolist() == [0, 0, 0, 0, 1]
+    assert dataset.sample_batch(2, 0.9).discount.tolist() == pytest.approx([0.9, 0.9])
+
+
+def test_a_timeout_is_bootstrapped_from_and_a_terminal_state_is_not() -> None:
+    batch = numbered([2, 2], [True, False]).batch(np.arange(2), gamma=0.5)
+    assert batch.discount.tolist() == [0, 0.5] and batch.next_obs.ravel().tolist() == [1, 3]
+
+
+def test_discrete_actions_are_counted_from_0() -> None:
+    dataset = MDPDataset(np.zeros((3, 1)), np.array([0, 3, 1]), np.zeros(3), np.array([0, 0, 1]), discrete_action=True)
+    assert dataset.is_action_discrete() and dataset.get_action_size() == 4
+    assert dataset[0][0].action == 0 and isinstance(dataset[0][1].action, int)
+    assert dataset.sample_batch(2).action.dtype == torch.int64
+    assert "action" not in dataset.compute_stats()
+
+
+def test_minibatches_stack_frames_of_their_episode() -> None:
+    images = np.arange(6 * 3 * 84 * 84, dtype=np.float32).reshape(6, 3, 84, 84)
+    dataset = MDPDataset(images, np.zeros((6, 1)), np.zeros(6), np.array([0, 0, 0, 1, 0, 1]))
+    transitions = [*dataset[0], *dataset[1]]
+    batch = TransitionMiniBatch(transitions, n_frames=4)
+    assert batch.observations.shape == batch.next_observations.shape == (4, 12, 84, 84)
+    zero = np.zeros((3, 84, 84))
+    assert (batch.observations[1] == np.concatenate([zero, zero, images[0], images[1]])).all()
+    assert (batch.next_observations[2] == np.concatenate([images[0], images[1], images[2], images[3]])).all()
+    assert (batch.observations[3] == np.concatenate([zero, zero, zero, images[4]])).all()
+    assert (dataset.batch(np.arange(4), n_frames=4).next_obs.numpy() == batch.next_observations).all()
+    single = TransitionMiniBatch(transitions)
+    assert single.observations.shape == (4, 3, 84, 84)
+
+
+def test_transitions_of_ones_own_make_the_same_minibatch() -> None:
+    images = np.random.default_rng(0).integers(0, 255, (4, 3, 8, 8), np.uint8)
+    dataset = MDPDataset(images, np.arange(4.0)[:, None], np.arange(4.0), np.array([0, 0, 0, 1]))
+    own: list[Transition] = []
+    for t in dataset[0]:
+        values = (t.observation, t.action, t.reward, t.next_observation, t.next_action, t.next_reward, t.terminal)
+        own.append(Transition((3, 8, 8), 1, *values, prev_transition=own[-1] if own else None))
+    assert own[0].next_transition is own[1] and own[2].prev_transition is own[1]
+    one, other = TransitionMiniBatch(dataset[0].transitions, 2), TransitionMiniBatch(own, n_frames=2)
+    for name in (
+        "observations",
+        "next_observations",
+        "actions",
+        "next_actions",
+        "rewards",
+        "next_rewards",
+        "terminals",
+    ):
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    assert other.size() == len(other) == 3 and other.rewards.shape == (3, 1) and other.transitions is own
+
+
+def test_an_episode_can_be_made_of_arrays() -> None:
+    episode = Episode((2,), 3, np.zeros((4, 2)), np.array([0, 1, 2, 0]), np.array([5.0, 1, 1, 1]))
+    assert len(episode) == episode.size() == 3 and episode.compute_return() == 3
+    assert episode[2].terminal == 1 and episode.get_action_size() == 3 and episode.get_observation_shape() == (2,)
+    assert Episode((2,), 3, np.zeros((2, 2)), np.zeros((2, 3)), np.zeros(2), np.zeros(2))[0].terminal == 0
+    with pytest.raises(ValueError, match="terminals"):
+        Episode((2,), 3, np.zeros((4, 2)), np.zeros((4, 3)), np.zeros(4), np.array([0, 1, 0, 1]))
+    with pytest.raises(ValueError, match="observations"):
+        Episode((3,), 3, np.zeros((4, 2)), np.zeros((4, 3)), np.zeros(4))
+    with pytest.raises(ValueError, match="action_size"):
+        Episode((2,), 2, np.zeros((4, 2)), np.zeros((4, 3)), np.zeros(4))
+
+
+def test_append_adds_episodes_and_leaves_views_alone() -> None:
+    dataset = numbered([2, 3])
+    before = dataset[0]
+    dataset.append(np.full((2, 1), 9.0), np.zeros((2, 1)), np.array([0.0, 5.0]), np.array([0, 1]))
+    assert len(dataset) == 3 and dataset.observations.ravel().tolist() == [0, 1, 2, 3, 4, 9, 9]
+    assert dataset.observations.dtype == np.float32 and dataset[2].compute_return() == 5
+    assert before.observations.ravel().tolist() == [0, 1]
+    dataset.extend(numbered([4]))
+    dataset.extend(dataset)
+    assert [len(episode) for episode in dataset] == [1, 2, 1, 3] * 2
+    assert dataset.rewards.tolist() == [0, 2, 4, 6, 8, 0, 5, 0, 2, 4, 6] * 2
+
+
+def test_what_does_not_fit_is_not_appended() -> None:
+    dataset = numbered([2])
+    with pytest.raises(ValueError, match=r"observations: got shape \(2,\)"):
+        dataset.append(np.zeros((2, 2)), np.zeros((2, 1)), np.zeros(2), np.zeros(2))
+    with pytest.raises(ValueError, match="actions: got shape"):
+        dataset.append(np.zeros((2, 1)), np.zeros((2, 2)), np.zeros(2), np.zeros(2))
+    with pytest.raises(ValueError, match="discrete"):
+        dataset.extend(MDPDataset(np.zeros((2, 1)), np.zeros(2), np.zeros(2), np.zeros(2), discrete_action=True))
+    assert len(dataset) == 1
+
+
+@pytest.mark.parametrize("low, high, expected", [(None, 3, [0, 2, 3]), (1, None, [1, 2, 4]), (1, 3, [1, 2, 3])])
+def test_rewards_are_clipped_with_open_ends(low, high, expected) -> None:
+    dataset = numbered([3])
+    dataset.clip_reward(low, high)
+    assert dataset.rewards.tolist() == expected
+    assert dataset[0].compute_return() == sum(expected[1:])
+
+
+def test_statistics_are_those_of_the_arrays() -> None:
+    rng = np.random.default_rng(1)
+    arrays = [rng.normal(size=(50, 3)), rng.normal(size=(50, 2)), rng.normal(size=50), rng.random(50) < 0.1]
+    dataset = MDPDataset(*arrays)
+    stats = dataset.compute_stats()
+    returns = np.array([episode.compute_return() for episode in dataset])
+    for name, values in {"observation": arrays[0], "action": arrays[1], "reward": arrays[2], "return": returns}.items():
+        for function in ("mean", "std", "min", "max"):
+            assert stats[name][function] == pytest.approx(getattr(values, function)(0)), (name, function)
+
+
+def test_what_was_not_told_does_not_count_in_statistics() -> None:
+    dataset = MDPDataset.from_arrays(np.full((2, 1), 3.0), np.full((2, 1), 4.0), np.full(2, 5.0), np.array([0, 1]))
+    stats = dataset.compute_stats()
+    assert [stats[name]["mean"] for name in ("observation", "action", "reward", "return")] == [3, 4, 5, 10]
+
+
+ROWS = [np.zeros((3, 1)), np.zeros((3, 1)), np.zeros(3), np.array([0, 0, 1])]
+BAD = [
+    (0, np.array([[0], [np.nan], [0]]), NonFiniteError, "observations: got .* in row 1"),
+    (0, np.zeros((0, 1)), ValueError, "observations: got an empty array"),
+    (0, "text", ValueError, "observations"),
+    (1, np.zeros((2, 1)), ValueError, "actions: got 2 rows, expected 3"),
+    (1, np.zeros(3), ValueError, "discrete_action=True"),
+    (2, np.array([0, 0, np.inf]), NonFiniteError, "rewards: got inf in row 2"),
+    (2, np.zeros(4), ValueError, "rewards: got shape"),
+    (3, np.array([0, 2, 1]), ValueError, "terminals: got 2 in row 1"),
+    (3, np.zeros((3, 2)), ValueError, "terminals: got shape"),
+]
+
+
+@pytest.mark.parametrize("place, value, error, message", BAD)
+def test_bad_arrays_are_refused_with_their_row(place, value, error, message) -> None:
+    arrays = [*ROWS[:place], value, *ROWS[place + 1 :]]
+    with pytest.raises(error, match=message):
+        MDPDataset(*arrays)
+
+
+@pytest.mark.parametrize("actions", [np.array([0, 1.5, 0]), np.array([0, -1, 0]), np.zeros((3, 2))])
+def test_actions_that_are_no_indices_are_refused(actions) -> None:
+    with pytest.raises(ValueError, match="actions"):
+        MDPDataset(ROWS[0], actions, ROWS[2], ROWS[3], discrete_action=True)
+
+
+def test_a_row_ends_an_episode_in_one_way() -> None:
+    with pytest.raises(ValueError, match="both are set in row 2"):
+        MDPDataset(*ROWS, timeouts=np.array([0, 0, 1]))
+
+
+def test_next_observations_have_to_go_on() -> None:
+    with pytest.raises(ValueError, match="row 0 differs from row 1"):
+        MDPDataset.from_arrays(
+            np.array([[0.0], [1.0]]), ROWS[1][:2], np.zeros(2), np.zeros(2), None, np.array([[5.0], [6.0]])
+        )
+
+
+def test_nested_observations_are_gathered() -> None:
+    observations = {"a": np.arange(4.0), "b": (np.arange(8).reshape(4, 2),)}
+    dataset = MDPDataset(observations, np.zeros((4, 1)), np.arange(4.0), np.array([0, 1, 0, 1]))
+    assert dataset.get_observation_shape() == {"a": (), "b": ((2,),)}
+    assert dataset[1][0].next_observation["b"][0].tolist() == [6, 7]
+    batch = dataset.batch(np.array([1]))
+    assert batch.obs["a"].tolist() == [2] and batch.next_obs["b"][0].tolist() == [[6, 7]]
+    dataset.extend(dataset)
+    assert dataset[3][0].observation["a"] == 2
+
+
+def test_check_names_what_looks_wrong() -> None:
+    import gymnasium
+
+    observations = np.array([[0.0, 7], [1, 7], [0, 7], [1, 7], [5, 7]])
+    dataset = MDPDataset(observations, np.array([[0.0], [2], [0], [2], [1]]), np.ones(5), np.array([0, 1, 0, 1, 1]))
+    box = gymnasium.spaces.Box(-1, 1, (1,))
+    found = {(finding.kind, finding.where): finding.places.tolist() for finding in dataset.check(action_space=box)}
+    assert found == {
+        ("constant", "observations"): [1],
+        ("outside", "actions"): [1, 3],
+        ("duplicate", "episodes"): [1],
+        ("empty", "episodes"): [2],
+    }
+    observations[3, 0] = np.nan
+    assert ("nan", [3]) in [(finding.kind, finding.places.tolist()) for finding in dataset.check()]
+    with pytest.raises(ValueError, match="discrete"):
+        dataset.check(action_space=gymnasium.spaces.Discrete(2))
+
+
+def test_sampling_is_repeatable_and_without_repetition() -> None:
+    dataset = numbered([30, 30])
+    draws = [dataset.sample_batch(20, rng=np.random.default_rng(3)).index.tolist() for _ in range(2)]
+    assert draws[0] == draws[1] and len(set(draws[0])) == 20
+    assert sorted(dataset.sample_batch(58).obs.ravel().tolist()) == [*range(29), *range(30, 59)]
+    minibatch = dataset.sample(4, rng=np.random.default_rng(3))
+    assert minibatch.observations.ravel().tolist() == [t.observation[0] for t in minibatch.transitions]
+    with pytest.raises(ValueError, match="expected 1 to 58"):
+        dataset.sample_batch(59)
+
+
+def test_double_precision_becomes_single_in_a_batch() -> None:
+    batch = MDPDataset(*ROWS).sample_batch(2)
+    assert {batch.obs.dtype, batch.action.dtype, batch.next_obs.dtype, batch.reward.dtype} == {torch.float32}

@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.errors import CheckpointError
+from pfrl_like.replay_buffers import (
+    EpisodicReplayBuffer,
+    PersistentReplayBuffer,
+    PrioritizedEpisodicReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+)
+
+
+def numbered(n: int = 12) -> MDPDataset:
+    row = np.arange(n, dtype=np.float32)
+    return MDPDataset(row[:, None], -row[:, None], row, row % 4 == 3)
+
+
+def states(buffer: ReplayBuffer) -> list[float]:
+    return [item[0]["state"][0] for item in buffer.memory]
+
+
+def test_a_buffer_shares_the_observations_until_it_stores_something() -> None:
+    dataset = numbered()
+    buffer = ReplayBuffer.from_dataset(dataset)
+    assert buffer._columns.plain is not None and np.shares_memory(buffer._columns.plain, dataset.observations)
+    assert states(buffer) == [0, 1, 2, 4, 5, 6, 8, 9, 10]
+    for t in range(3):
+        buffer.append(np.float32([100 + t]), np.float32([0]), 1.0, np.float32([101 + t]))
+    assert states(buffer)[9:] == [100, 101, 102] and states(buffer)[:3] == [0, 1, 2]
+    assert dataset.observations.ravel().tolist() == list(range(12))
+
+
+def test_a_full_buffer_reuses_rows_without_touching_the_dataset() -> None:
+    dataset = numbered()
+    buffer = ReplayBuffer.from_dataset(dataset, 5)
+    assert states(buffer) == [5, 6, 8, 9, 10]
+    for t in range(40):
+        buffer.append(np.float32([t]), np.float32([0]), 1.0, np.float32([t + 1]), is_state_terminal=t % 5 == 4)
+    assert states(buffer) == [35, 36, 37, 38, 39]
+    assert [item[0]["next_state"][0] for item in buffer.memory] == [36, 37, 38, 39, 40]
+    assert dataset.observations.ravel().tolist() == list(range(12))
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
+def test_n_steps_end_with_their_episode(kind) -> None:
+    buffer = kind.from_dataset(numbered(), num_steps=3)
+    assert [len(item) for item in buffer.memory] == [3, 2, 1] * 3
+    batch = buffer.sample_batch(9, 0.5)
+    expected = {0: 1 + 1 + 0.75, 1: 2 + 1.5, 2: 3.0}
+    for obs, reward in zip(batch.obs.ravel().tolist(), batch.reward.tolist(), strict=True):
+        if obs in expected:
+            assert reward == expected[obs]
+
+
+@pytest.mark.parametrize("kind", [EpisodicReplayBuffer, PrioritizedEpisodicReplayBuffer])
+def test_episodic_buffers_hold_whole_episodes(kind) -> None:
+    buffer = kind.from_dataset(numbered())
+    assert buffer.n_episodes == 3 and [len(episode) for episode in buffer.episodic_memory] == [3, 3, 3]
+
+
+def test_a_filled_buffer_is_saved_and_loaded(tmp_path) -> None:
+    buffer = ReplayBuffer.from_dataset(numbered())
+    buffer.save(str(tmp_path / "buffer"))
+    other = ReplayBuffer()
+    other.load(str(tmp_path / "buffer"))
+    assert states(other) == states(buffer)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_episodes_of_several_environments_are_told_apart(terminal: bool) -> None:
+    buffer = ReplayBuffer()
+    for t in range(3):
+        buffer.append_batch(
+            np.float32([[t], [10 + t]]), np.array([t, t]), np.array([t + 1.0, t + 11]), np.float32([[t + 1], [11 + t]]),
+            [False, terminal and t == 2], [False, False],
+        )  # fmt: skip
+    dataset = MDPDataset.from_buffer(buffer)
+    assert dataset.is_action_discrete()
+    assert [episode.observations.ravel().tolist() for episode in dataset] == [[0, 1, 2, 3], [10, 11, 12, 13]]
+    assert [episode.terminated for episode in dataset] == [False, terminal]
+    assert [episode.compute_return() for episode in dataset] == [6, 36]
+
+
+def test_waiting_steps_come_along_and_evicted_ones_do_not() -> None:
+    buffer = ReplayBuffer(2, num_steps=3)
+    for t in range(6):
+        buffer.append(np.float32([t]), np.float32([0]), float(t), np.float32([t + 1]))
+    assert MDPDataset.from_buffer(buffer)[0].observations.ravel().tolist() == [2, 3, 4, 5, 6]
+
+
+def test_an_episode_is_cut_where_the_next_observation_is_another() -> None:
+    buffer = ReplayBuffer()
+    for state, following in [(0, 1), (5, 6), (6, 7)]:
+        buffer.append(np.float32([state]), np.float32([0]), 1.0, np.float32([following]))
+    dataset = MDPDataset.from_buffer(buffer)
+    assert [episode.observations.ravel().tolist() for episode in dataset] == [[0, 1], [5, 6, 7]]
+
+
+def test_terminal_states_that_nobody_told_are_no_observation() -> None:
+    buffer = ReplayBuffer()
+    buffer.append(np.float32([1]), 0, 1.0, None, is_state_terminal=True)
+    dataset = MDPDataset.from_buffer(buffer)
+    assert dataset.batch(np.arange(1)).discount.tolist() == [0]
+    assert dataset.compute_stats()["observation"]["mean"] == [1] and len(dataset[0]) == 1
+
+
+def test_stacked_frames_stay_single() -> None:
+    frames = np.random.default_rng(0).integers(0, 255, (12, 20, 20), np.uint8)
+    buffer = ReplayBuffer()
+    for t in range(8):
+        buffer.append(frames[t : t + 4], 0, 1.0, frames[t + 1 : t + 5])
+    dataset = MDPDataset.from_buffer(buffer)
+    assert (dataset.batch(np.array([3])).next_obs[0].numpy() == frames[4:8]).all()
+    assert dataset.get_observation_shape() == (4, 20, 20)
+    dataset.extend(dataset)
+    assert (dataset[1][7].observation == frames[7:11]).all()
+    leaf = dataset.table.obs.leaves[0]
+    assert len(np.unique(leaf.index[1:19])) == 24  # 12 frames of each copy, of which stacks would be 36
+    again = ReplayBuffer.from_dataset(dataset)
+    assert (again.memory[10][0]["state"] == frames[2:6]).all()
+
+
+def test_what_is_no_buffer_or_empty_is_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        MDPDataset.from_buffer(ReplayBuffer())
+    with pytest.raises(TypeError, match="list"):
+        MDPDataset.from_buffer([])
+
+
+def test_a_persistent_buffer_is_filled_and_read_while_it_is_open(tmp_path) -> None:
+    with PersistentReplayBuffer.from_dataset(numbered(), tmp_path / "data", None) as buffer:
+        assert states(buffer) == [0, 1, 2, 4, 5, 6, 8, 9, 10]
+        buffer.append(np.float32([5]), np.float32([0]), 1.0, np.float32([6]))
+        buffer.sync()
+        dataset = MDPDataset.from_directory(tmp_path / "data")
+    assert [len(episode) for episode in dataset] == [3, 3, 3, 1] and dataset[3][0].next_reward == 1
+
+
+def test_demonstrations_of_a_run_are_found(tmp_path) -> None:
+    ReplayBuffer.from_dataset(numbered()).save(str(tmp_path / "demonstrations.replay"))
+    assert len(MDPDataset.from_directory(tmp_path)) == 3
+    with pytest.raises(CheckpointError, match="neither"):
+        MDPDataset.from_directory(tmp_path / "nothing")
