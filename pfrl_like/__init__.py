@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pfrl_like import action_value as action_value
     from pfrl_like import agent as agent
     from pfrl_like import agents as agents
+    from pfrl_like import augmentation as augmentation
     from pfrl_like import collections as collections
     from pfrl_like import dataset as dataset
     from pfrl_like import distributions as distributions
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pfrl_like import optimizers as optimizers
     from pfrl_like import policies as policies
     from pfrl_like import policy as policy
+    from pfrl_like import preprocessing as preprocessing
     from pfrl_like import q_function as q_function
     from pfrl_like import q_functions as q_functions
     from pfrl_like import replay_buffer as replay_buffer
@@ -39,6 +41,7 @@ _MODULES = frozenset(
         "action_value",
         "agent",
         "agents",
+        "augmentation",
         "collections",
         "dataset",
         "distributions",
@@ -55,6 +58,7 @@ _MODULES = frozenset(
         "optimizers",
         "policies",
         "policy",
+        "preprocessing",
         "q_function",
         "q_functions",
         "replay_buffer",

@@ -37,6 +37,10 @@ class NonFiniteError(PfrlLikeError, ValueError):
         super().__init__(message)
 
 
+class NotFittedError(PfrlLikeError, ValueError):
+    """Something that is fitted to data, used before it has been."""
+
+
 class EnvError(PfrlLikeError, RuntimeError):
     """An environment that breaks its contract: wrong return values, wrong shapes, a step after its end."""
 

@@ -14,6 +14,7 @@ from pfrl_like.action_value import (
     QuadraticActionValue,
     QuantileDiscreteActionValue,
 )
+from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
 from pfrl_like.nn import (
@@ -26,6 +27,7 @@ from pfrl_like.nn import (
     SmallAtariCNN,
 )
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
+from pfrl_like.preprocessing import make_scaler
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
     DistributionalDuelingDQN,
@@ -151,3 +153,21 @@ def test_rmsprop_moves_alike() -> None:
             param.grad = torch.full_like(param, gradient)
             optimizer.step()
     torch.testing.assert_close(params[1].cpu(), params[0])
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_augmentations_change_alike_with_a_generator_on_the_cpu(name: str) -> None:
+    augment: Any = make_augmentation(name)
+    x = torch.rand(4, 3, 8, 8)
+    on_cpu, on_gpu = (augment(batch, torch.Generator().manual_seed(0)) for batch in (x, x.cuda()))
+    assert augment(x.cuda()).is_cuda and augment(x.cuda(), torch.Generator("cuda")).is_cuda
+    torch.testing.assert_close(on_gpu.cpu(), on_cpu, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pixel", "min_max", "standard"])
+def test_scalers_give_the_same(name: str) -> None:
+    scaler: Any = make_scaler(name)
+    x = torch.rand(4, 3)
+    scaler.fit(x.cuda())
+    for function in (scaler.transform, scaler.reverse_transform):
+        torch.testing.assert_close(function(x.cuda()).cpu(), function(x))

@@ -1,0 +1,131 @@
+"""The interface of augmentations, what they draw, and which numbers they compute with."""
+
+import dataclasses
+import math
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.utils.described import Described
+
+#: Source of random numbers: a generator on any device; None is torch's global stream of the batch's device.
+RandomNumbers = torch.Generator | None
+
+
+class Augmentation(Described):
+    """A random change of observations that leaves their meaning: a function of (batch, rng).
+
+    Subclasses are dataclasses, whose fields are the parameters.
+    """
+
+    @abstractmethod
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        """Change each observation of a batch in its own random way.
+
+        Args:
+            x: Observations, [N, ...]; images are [N, C, H, W], uint8 or floating point.
+            rng: Where the random numbers come from; None is torch's global stream.
+
+        Returns:
+            Same shape and dtype.
+
+        Raises:
+            ValueError: If x has another number of axes.
+            TypeError: If x has a dtype that it is not made for.
+        """
+
+    def __call__(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        return self.transform(x, rng)
+
+    def _params(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def uniform(x: Tensor, low: float, high: float, rng: RandomNumbers, shape: tuple[int, ...] = ()) -> Tensor:
+    """Numbers between two bounds, [N, *shape] for a batch of N rows, on its device, in floating point."""
+    return low + (high - low) * _draw(torch.rand, x, rng, shape)
+
+
+def normal(x: Tensor, rng: RandomNumbers) -> Tensor:
+    """Numbers with mean 0 and standard deviation 1, [N]; otherwise as `uniform`."""
+    return _draw(torch.randn, x, rng)
+
+
+def _draw(draw: Callable[..., Tensor], x: Tensor, rng: RandomNumbers, shape: tuple[int, ...] = ()) -> Tensor:
+    device = x.device if rng is None else rng.device
+    return draw(len(x), *shape, generator=rng, device=device, dtype=_computing_dtype(x)).to(x.device)
+
+
+def each(values: Tensor, x: Tensor) -> Tensor:
+    """One value for each row of a batch, [N], in a shape that goes with the batch, [N, 1, ...]."""
+    return values.reshape(-1, *[1] * (x.ndim - 1))
+
+
+def in_floating_point(compute: Callable[[Tensor], Tensor], x: Tensor, white: float = 255.0) -> Tensor:
+    """A function of floating-point images, on images of any allowed dtype.
+
+    Halves are computed in float32. So are bytes, as numbers from 0 to `white`; the result is rounded and bounded.
+    """
+    if x.dtype != torch.uint8:
+        return compute(x.to(_computing_dtype(x))).to(x.dtype)
+    scale = white / 255
+    return (compute(x.float() * scale) / scale).round().clamp(0, 255).to(torch.uint8)
+
+
+def _computing_dtype(x: Tensor) -> torch.dtype:
+    return x.dtype if x.dtype in (torch.float32, torch.float64) else torch.float32
+
+
+def check_images(x: Tensor) -> None:
+    """Refuse what is no batch of images.
+
+    Raises:
+        ValueError: If there are not four axes.
+        TypeError: If the dtype is neither uint8 nor floating point.
+    """
+    if x.ndim != 4:
+        raise ValueError(f"x has shape {tuple(x.shape)}, expected images [N, C, H, W]")
+    if x.dtype != torch.uint8:
+        check_floats(x, "uint8 or floating point")
+
+
+def check_floats(x: Tensor, expected: str = "floating point") -> None:
+    """Refuse integers.
+
+    Raises:
+        TypeError: If the dtype is not floating point.
+    """
+    if not x.is_floating_point():
+        raise TypeError(f"x has dtype {x.dtype}, expected {expected}")
+
+
+def check_number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
+    """Refuse what is no finite number within bounds.
+
+    Raises:
+        TypeError: If it is no number.
+        ValueError: If it is not finite or outside.
+    """
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r} ({type(value).__name__}), expected a number")
+    if not (math.isfinite(value) and least <= value <= most):
+        raise ValueError(f"{name} is {value!r}, expected a finite number from {least} to {most}")
+
+
+def check_range(name: str, value: Any, least: float = -math.inf) -> None:
+    """Refuse what is no pair of finite numbers, the smaller one first.
+
+    Raises:
+        TypeError: If it is no pair of numbers.
+        ValueError: If they are not finite, in the wrong order, or below `least`.
+    """
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name} is {value!r}, expected a pair (low, high)")
+    for number in value:
+        check_number(name, number, least)
+    if value[1] < value[0]:
+        raise ValueError(f"{name} is {value!r}, expected the smaller number first")

@@ -1,0 +1,242 @@
+"""Augmentations of images, [N, C, H, W].
+
+Frames that are stacked along the channels are changed alike. What decides is a pure function of its draws; the classes
+draw. (Kostrikov et al. 2020, arXiv:2004.13649; Laskin et al. 2020, arXiv:2004.14990)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import grid_sample
+
+from pfrl_like.augmentation.augmentation import (
+    Augmentation,
+    RandomNumbers,
+    check_images,
+    check_number,
+    check_range,
+    each,
+    in_floating_point,
+    normal,
+    uniform,
+)
+from pfrl_like.augmentation.colors import WHITE, jitter
+from pfrl_like.utils.checks import check_counts
+
+
+def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
+    """Shift images by whole pixels; what comes in is the nearest pixel of the edge.
+
+    Args:
+        x: Images, [N, C, H, W].
+        down: Pixels by which each moves, [N], int64; negative for up.
+        right: The same to the right.
+    """
+    rows = (torch.arange(x.shape[2], device=x.device) - down[:, None]).clamp(0, x.shape[2] - 1)
+    columns = (torch.arange(x.shape[3], device=x.device) - right[:, None]).clamp(0, x.shape[3] - 1)
+    return x.gather(2, rows[:, None, :, None].expand_as(x)).gather(3, columns[:, None, None, :].expand_as(x))
+
+
+def erase(x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
+    """Put 0 into one rectangle of each image; top, left, height and width in pixels, [N]."""
+    rows = torch.arange(x.shape[2], device=x.device) - top[:, None]
+    columns = torch.arange(x.shape[3], device=x.device) - left[:, None]
+    in_rows = (rows >= 0) & (rows < height[:, None])
+    in_columns = (columns >= 0) & (columns < width[:, None])
+    return x.masked_fill((in_rows[:, :, None] & in_columns[:, None, :])[:, None], 0)
+
+
+def rotate(x: Tensor, angle: Tensor) -> Tensor:
+    """Turn images about their centre, interpolating between four pixels; what comes in is 0.
+
+    Args:
+        x: Images, [N, C, H, W], float32 or float64.
+        angle: Radians, counter-clockwise as seen with the first row on top, [N].
+    """
+    height, width = x.shape[2:]
+    cos, sin = angle.cos()[:, None, None], angle.sin()[:, None, None]
+    down = (torch.arange(height, dtype=x.dtype, device=x.device) - (height - 1) / 2)[:, None]
+    right = torch.arange(width, dtype=x.dtype, device=x.device) - (width - 1) / 2
+    source = [(cos * right - sin * down) * (2 / width), (sin * right + cos * down) * (2 / height)]
+    return grid_sample(x, torch.stack(source, 3), align_corners=False)
+
+
+@dataclass(frozen=True)
+class RandomShift(Augmentation):
+    """Shifts each image by some whole pixels in both directions, repeating its edge (arXiv:2004.13649, section 3).
+
+    Args:
+        shift_size: Largest shift in pixels.
+
+    Raises:
+        ValueError, TypeError: If it is no integer from 0 on.
+    """
+
+    type_name = "random_shift"
+    shift_size: int = 4
+
+    def __post_init__(self) -> None:
+        check_counts(0, shift_size=self.shift_size)
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        check_images(x)
+        size = self.shift_size
+        return shift(x, *uniform(x, -size, size + 1, rng, (2,)).floor().long().clamp(max=size).unbind(1))
+
+
+@dataclass(frozen=True)
+class Cutout(Augmentation):
+    """Puts 0 into a random rectangle of some images (Zhong et al. 2017, arXiv:1708.04896, Algorithm 1).
+
+    The rectangle has 2 to 33 % of the image's area, and its height is 0.3 to 3.3 times its width, both uniformly; a
+    side that would be longer than the image is cut. It lies anywhere inside.
+
+    Args:
+        probability: Share of images that are changed.
+
+    Raises:
+        ValueError: If it is not between 0 and 1.
+    """
+
+    type_name = "cutout"
+    probability: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_number("probability", self.probability, 0, 1)
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        check_images(x)
+        rows, columns = x.shape[2:]
+        chosen, area, ratio, down, right = uniform(x, 0, 1, rng, (5,)).unbind(1)
+        area = rows * columns * (0.02 + 0.31 * area)
+        ratio = 0.3 + 3.0 * ratio
+        height = (area * ratio).sqrt().round().clamp(1, rows)
+        width = (area / ratio).sqrt().round().clamp(1, columns)
+        top, left = (down * (rows - height + 1)).floor(), (right * (columns - width + 1)).floor()
+        return erase(x, top, left, height * (chosen < self.probability), width)
+
+
+@dataclass(frozen=True)
+class HorizontalFlip(Augmentation):
+    """Swaps left and right of some images.
+
+    Args:
+        probability: Share of images that are changed.
+
+    Raises:
+        ValueError: If it is not between 0 and 1.
+    """
+
+    type_name = "horizontal_flip"
+    axis: ClassVar[int] = 3
+    probability: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_number("probability", self.probability, 0, 1)
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        check_images(x)
+        chosen = each(uniform(x, 0, 1, rng) < self.probability, x)
+        return torch.where(chosen, x.flip(self.axis), x)
+
+
+@dataclass(frozen=True)
+class VerticalFlip(HorizontalFlip):
+    """Swaps top and bottom of some images; parameters and errors as its base class."""
+
+    type_name = "vertical_flip"
+    axis = 2
+
+
+@dataclass(frozen=True)
+class RandomRotation(Augmentation):
+    """Turns each image about its centre; corners that come in are 0.
+
+    Args:
+        degree: Largest angle in degrees, in both directions; every angle up to it is equally likely.
+
+    Raises:
+        ValueError: If it is negative or not finite.
+    """
+
+    type_name = "random_rotation"
+    degree: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_number("degree", self.degree, 0)
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        check_images(x)
+        angle = uniform(x, -math.radians(self.degree), math.radians(self.degree), rng)
+        return in_floating_point(lambda images: rotate(images, angle), x)
+
+
+@dataclass(frozen=True)
+class Intensity(Augmentation):
+    """Multiplies each image by its own number 1 + scale * n, with n from a normal distribution, cut at -2 and 2.
+
+    That is the augmentation of arXiv:2004.13649, appendix. Bytes are rounded and stay within 0 and 255.
+
+    Args:
+        scale: Standard deviation of the multiplier (before the cut).
+
+    Raises:
+        ValueError: If it is negative or not finite.
+    """
+
+    type_name = "intensity"
+    scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_number("scale", self.scale, 0)
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        check_images(x)
+        multiplier = each(1 + self.scale * normal(x, rng).clamp(-2, 2), x)
+        return in_floating_point(lambda images: images * multiplier, x)
+
+
+@dataclass(frozen=True)
+class ColorJitter(Augmentation):
+    """Changes contrast, hue, saturation and brightness of each colour image (arXiv:2004.14990, section 4.1).
+
+    Contrast stretches the distances from the mean of each channel; then, as hue, saturation and value, the hue is moved
+    and the others are multiplied. Floating-point images have to lie in [0, 1], and so does the result; bytes in 0 to
+    255. Numbers are drawn uniformly from the ranges.
+
+    Args:
+        brightness: Range (low, high) of the factor of the value.
+        contrast: Range of the factor of the distance from the mean.
+        saturation: Range of the factor of the saturation.
+        hue: Range of the movement of the hue, 1 being the whole circle.
+
+    Raises:
+        ValueError: On a range that is none, or a negative factor.
+    """
+
+    type_name = "color_jitter"
+    brightness: tuple[float, float] = (0.6, 1.4)
+    contrast: tuple[float, float] = (0.6, 1.4)
+    saturation: tuple[float, float] = (0.6, 1.4)
+    hue: tuple[float, float] = (-0.5, 0.5)
+
+    def __post_init__(self) -> None:
+        for name, value in self.get_params().items():
+            check_range(name, value, -math.inf if name == "hue" else 0)
+            object.__setattr__(self, name, tuple(value))  # JSON has lists only
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        """Change each image in its own random way; as other augmentations.
+
+        Raises:
+            ValueError: If the channels are not those of colour frames, three for each.
+        """
+        check_images(x)
+        if x.shape[1] % 3:
+            raise ValueError(f"x has shape {tuple(x.shape)}, expected three channels for each colour frame")
+        ranges = (self.brightness, self.contrast, self.saturation, self.hue)
+        draws = [uniform(x, low, high, rng) for low, high in ranges]
+        return in_floating_point(lambda images: jitter(images, *draws), x, WHITE)

@@ -1,0 +1,49 @@
+"""Augmentations of vectors, [N, ...], by random factors (Laskin et al. 2020, arXiv:2004.14990, section 4.2)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pfrl_like.augmentation.augmentation import (
+    Augmentation,
+    RandomNumbers,
+    check_floats,
+    check_range,
+    each,
+    uniform,
+)
+
+
+@dataclass(frozen=True)
+class SingleAmplitudeScaling(Augmentation):
+    """Multiplies each observation by one factor, drawn uniformly.
+
+    Args:
+        minimum: Smallest factor.
+        maximum: Largest factor.
+
+    Raises:
+        ValueError: If they are not finite, or the maximum is the smaller one.
+    """
+
+    type_name = "single_amplitude_scaling"
+    minimum: float = 0.8
+    maximum: float = 1.2
+
+    def __post_init__(self) -> None:
+        check_range("(minimum, maximum)", (self.minimum, self.maximum))
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        check_floats(x)
+        return x * each(uniform(x, self.minimum, self.maximum, rng), x).to(x.dtype)
+
+
+@dataclass(frozen=True)
+class MultipleAmplitudeScaling(SingleAmplitudeScaling):
+    """Multiplies each entry of each observation by a factor of its own; parameters and errors as its base class."""
+
+    type_name = "multiple_amplitude_scaling"
+
+    def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
+        check_floats(x)
+        return x * uniform(x, self.minimum, self.maximum, rng, x.shape[1:]).to(x.dtype)

@@ -1,0 +1,165 @@
+"""The interface of scalers, and the scalers that shift and divide."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pfrl_like.errors import NotFittedError
+from pfrl_like.utils.checks import check_finite
+from pfrl_like.utils.described import Described
+
+Array = NDArray[np.float64]
+
+
+class Scaler(Described):
+    """An invertible map of observations, actions or rewards, made of torch operations.
+
+    It can be traced, compiled and exported as a part of a policy. `column` names the array of an episode that it is
+    fitted to.
+    """
+
+    column: ClassVar[str] = "observations"
+
+    @property
+    @abstractmethod
+    def fitted(self) -> bool:
+        """Whether it can transform yet."""
+
+    @abstractmethod
+    def fit(self, episodes: Any) -> Self:
+        """Take the statistics of data.
+
+        Args:
+            episodes: Episodes, a dataset, or an array of rows [N, ...].
+
+        Returns:
+            The scaler itself.
+
+        Raises:
+            TypeError: On data that is none of these, or no numbers.
+            ValueError: On data without rows, or with rows of different shapes.
+            NonFiniteError: On NaN and infinity.
+        """
+
+    @abstractmethod
+    def transform(self, x: Tensor) -> Tensor:
+        """Scale a batch.
+
+        Args:
+            x: Values with any axes before those of one row; integers become the default floating-point dtype. Images
+                may have several frames stacked along their channels.
+
+        Returns:
+            Same shape, floating point.
+
+        Raises:
+            NotFittedError: If there are no statistics yet.
+            ValueError: If the rows have another shape.
+        """
+
+    @abstractmethod
+    def reverse_transform(self, x: Tensor) -> Tensor:
+        """Undo `transform`; arguments, result and errors as there."""
+
+
+class AffineScaler(Scaler):
+    """A scaler by x' = (x - offset) / width in each entry; where the width is 0, it counts as 1.
+
+    The statistics are kept in float64 and used in the dtype of what is scaled.
+
+    Args:
+        dataset: What to fit to; see `fit`.
+        **statistics: Arrays in its place, all of one shape; None for those that are not given.
+
+    Raises:
+        ValueError: If both or only some statistics are given, or these cannot be right.
+        NonFiniteError: On NaN and infinity.
+    """
+
+    def __init__(self, dataset: Any = None, **statistics: Any) -> None:
+        names = " and ".join(statistics)
+        missing = [name for name, value in statistics.items() if value is None]
+        self._statistics: dict[str, Array | None] = dict.fromkeys(statistics)
+        self._constants: tuple[Tensor, Tensor] | None = None
+        self._converted: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = {}
+        if dataset is not None:
+            if len(missing) < len(statistics):
+                raise ValueError(f"{type(self).__name__} takes either a dataset or {names}, not both")
+            self.fit(dataset)
+        elif not missing:
+            self._keep(**statistics)
+        elif len(missing) < len(statistics):
+            raise ValueError(f"{type(self).__name__} needs {names}; not given: {', '.join(missing)}")
+
+    @property
+    def fitted(self) -> bool:
+        return self._constants is not None
+
+    def transform(self, x: Tensor) -> Tensor:
+        rows, offset, width = self._operands(x)
+        return ((rows - offset) / width).reshape_as(x)
+
+    def reverse_transform(self, x: Tensor) -> Tensor:
+        rows, offset, width = self._operands(x)
+        return (rows * width + offset).reshape_as(x)
+
+    @abstractmethod
+    def _offset_and_width(self, *_: Any, **statistics: Any) -> tuple[Array, Array]:
+        """What to subtract and what to divide by.
+
+        Raises:
+            ValueError: If the statistics contradict each other.
+        """
+
+    def _keep(self, **statistics: Any) -> Self:
+        arrays = {name: np.asarray(value, np.float64) for name, value in statistics.items()}
+        for name, array in arrays.items():
+            check_finite(name, array)
+        if len({array.shape for array in arrays.values()}) > 1:
+            shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+            raise ValueError(f"the statistics have different shapes: {shapes}")
+        offset, width = self._offset_and_width(**arrays)
+        self._constants = torch.tensor(offset), torch.tensor(width)
+        self._statistics = {**arrays}
+        self._converted = {}
+        return self
+
+    def _params(self) -> dict[str, Any]:
+        return dict(self._statistics)
+
+    def _operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The batch with the frames of stacked images apart, the offset and the width, in the dtype of the result."""
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        offset, width = self._converted.get((x.device, dtype)) or self._convert(x.device, dtype)
+        shape = offset.shape
+        if not _is_traced() and not _is_batch_of(shape, x.shape):  # a trace would keep one batch's answer
+            raise ValueError(f"x has shape {tuple(x.shape)}, but {self.get_type()} is fitted to rows of {tuple(shape)}")
+        return torch.unflatten(x, -3, (-1, shape[0])) if len(shape) == 3 else x, offset, width
+
+    def _convert(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        if self._constants is None:
+            raise NotFittedError(f"{self!r} has no statistics yet: call fit, or give them to the constructor")
+        with torch.inference_mode(False):  # they outlive the mode that they are first asked for in
+            offset, width = [constant.to(dtype).to(device) for constant in self._constants]
+            width = torch.where(width == 0, 1, width)
+        if type(width) is Tensor and not _is_traced():  # not what an exporter puts in a tensor's place
+            self._converted[device, dtype] = offset, width
+        return offset, width
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_converted": {}}
+
+
+def _is_batch_of(row: torch.Size, batch: torch.Size) -> bool:
+    """Whether a batch's last axes are those of a row, or of images with more frames."""
+    if len(row) == 3 and len(batch) >= 3 and row[0]:
+        return batch[-2:] == row[1:] and batch[-3] % row[0] == 0
+    return batch[max(0, len(batch) - len(row)) :] == row
+
+
+def _is_traced() -> bool:
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]

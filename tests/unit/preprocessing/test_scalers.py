@@ -1,0 +1,275 @@
+import copy
+import io
+import json
+import pickle
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.errors import NonFiniteError, NotFittedError
+from pfrl_like.preprocessing import MinMaxActionScaler, MinMaxScaler, PixelScaler, Scaler, StandardScaler, make_scaler
+from pfrl_like.preprocessing.scalers import SCALERS
+
+ROWS = np.array([[1.0, 10.0], [3.0, 30.0]])
+EPISODE = SimpleNamespace(observations=ROWS, actions=ROWS / 10, rewards=ROWS[:, 0])
+ALL = [(column, name) for column, names in SCALERS.items() for name in names]
+IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
+
+
+def made(name: str, column: str = "observations") -> Any:
+    return make_scaler(name, column)
+
+
+@pytest.mark.parametrize(("column", "name"), ALL)
+def test_a_scaler_reads_its_own_column(column: str, name: str) -> None:
+    scaler = made(name, column).fit([EPISODE])
+    assert (scaler.get_type(), scaler.fitted) == (name, True)
+    for value in scaler.get_params().values():
+        assert value.shape == getattr(EPISODE, column).shape[1:]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [EPISODE],
+        EPISODE,
+        SimpleNamespace(episodes=[EPISODE]),
+        ROWS,
+        torch.from_numpy(ROWS),
+        (row[None] for row in ROWS),
+        [torch.from_numpy(ROWS)],
+        ROWS.astype(np.int32),
+    ],
+    ids=["episodes", "episode", "dataset", "array", "tensor", "arrays", "tensors", "integers"],
+)
+def test_every_form_of_data_gives_the_same(data: Any) -> None:
+    mean = StandardScaler().fit(data).mean
+    assert mean is not None and mean.tolist() == [2.0, 20.0]
+
+
+def test_a_mapped_file_is_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "rows.npy", ROWS)
+    scaler = MinMaxScaler(np.load(tmp_path / "rows.npy", mmap_mode="r"))
+    assert scaler.maximum is not None and scaler.maximum.tolist() == [3.0, 30.0]
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        ([], ValueError, "no observations"),
+        (np.zeros((0, 2)), ValueError, "no observations"),
+        ([ROWS, ROWS[:, :1]], ValueError, r"observations of episode 1 have shape \(2, 1\)"),
+        (np.float64(1), ValueError, "shape"),
+        ([ROWS, np.array([[1.0, np.nan]])], NonFiniteError, r"observations of episode 1 has nan at index \(0, 1\)"),
+        (np.array([[np.inf]]), NonFiniteError, "inf"),
+        (np.array([["a"]]), TypeError, "dtype <U1"),
+        (np.array([[None]]), TypeError, "dtype object"),
+        ("rows", TypeError, "str"),
+        (3, TypeError, "int"),
+        ({"observations": ROWS}, TypeError, "dict"),
+        ([[1.0, 2.0]], TypeError, "episode 0"),
+    ],
+)
+@pytest.mark.parametrize("name", ["min_max", "standard"])
+def test_bad_data_is_refused(name: str, data: Any, error: type[Exception], message: str) -> None:
+    scaler = made(name)
+    with pytest.raises(error, match=message):
+        scaler.fit(data)
+    assert not scaler.fitted
+
+
+def test_nan_is_found_in_a_later_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfrl_like.preprocessing.statistics.PIECE", 2)
+    with pytest.raises(NonFiniteError, match=r"from row 2 on has nan at index \(0, 1\)"):
+        StandardScaler(np.array([[0.0, 0.0], [0.0, 0.0], [0.0, np.nan]]))
+
+
+def test_indices_of_discrete_actions_are_refused() -> None:
+    with pytest.raises(TypeError, match="discrete actions have no scale"):
+        MinMaxActionScaler(SimpleNamespace(actions=np.array([0, 1])))
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: StandardScaler(mean=[1.0]), ValueError, "not given: std"),
+        (lambda: MinMaxScaler(ROWS, minimum=[0.0]), ValueError, "not both"),
+        (lambda: MinMaxScaler(minimum=[2.0], maximum=[1.0]), ValueError, "no less than minimum"),
+        (lambda: StandardScaler(mean=[1.0], std=[-1.0]), ValueError, "negative"),
+        (lambda: StandardScaler(mean=[1.0], std=[1.0, 2.0]), ValueError, "different shapes"),
+        (lambda: StandardScaler(mean=[1.0], std=[np.nan]), NonFiniteError, "std"),
+    ],
+)
+def test_statistics_that_cannot_be_right_are_refused(make: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_an_unknown_name_is_told_the_nearest() -> None:
+    with pytest.raises(ValueError, match="'standrd'.*nearest is 'standard'"):
+        make_scaler("standrd")
+    with pytest.raises(ValueError, match="scaler of actions is 'minmax'.*nearest is 'min_max'"):
+        make_scaler("minmax", "actions")
+
+
+@pytest.mark.parametrize(
+    ("scaler", "error"), [(3, TypeError), (MinMaxScaler, TypeError), ({"type": "pixel"}, ValueError), ({}, ValueError)]
+)
+def test_what_names_no_scaler_is_refused(scaler: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="the scaler of observations is"):
+        make_scaler(scaler)
+
+
+def test_a_scaler_of_another_column_is_refused() -> None:
+    with pytest.raises(ValueError, match="a scaler of observations, not of actions"):
+        make_scaler(MinMaxScaler(), "actions")
+
+
+def test_objects_and_none_are_taken_as_they_are() -> None:
+    class Own(MinMaxScaler):
+        type_name = "own"
+
+    scaler = Own(ROWS)
+    assert make_scaler(scaler) is scaler
+    assert make_scaler(None) is None
+
+
+@pytest.mark.parametrize("name", ["min_max", "standard"])
+def test_a_scaler_without_statistics_says_so(name: str) -> None:
+    scaler = made(name)
+    assert list(scaler.get_params().values()) == [None, None]
+    for use in (scaler.transform, scaler.reverse_transform):
+        with pytest.raises(NotFittedError, match="call fit"):
+            use(torch.zeros(1, 2))
+
+
+def test_pixels_need_no_fit() -> None:
+    scaler = PixelScaler()
+    assert scaler.fitted and scaler.get_params() == {}
+    assert scaler.fit([]) is scaler
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_floating_point_keeps_its_dtype(dtype: torch.dtype) -> None:
+    x = torch.tensor([[1.0, 30.0]], dtype=dtype)
+    scaler = MinMaxScaler(ROWS)
+    assert scaler.transform(x).dtype == scaler.reverse_transform(x).dtype == dtype
+    assert scaler.transform(x).tolist() == [[0.0, 1.0]]
+
+
+@pytest.mark.parametrize("name", ["pixel", "min_max", "standard"])
+def test_bytes_become_floating_point(name: str) -> None:
+    scaler, x = made(name).fit(IMAGES), torch.from_numpy(IMAGES)
+    assert scaler.transform(x).dtype == torch.float32
+    assert torch.equal(scaler.transform(x), scaler.transform(x.float()))
+    torch.testing.assert_close(scaler.reverse_transform(scaler.transform(x)), x.float())
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 3), (2, 4), ()])
+def test_rows_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"fitted to rows of \(2,\)"):
+        MinMaxScaler(ROWS).transform(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 2, 2), (2, 3, 2, 1), (3, 2)])
+def test_images_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"fitted to rows of \(3, 2, 2\)"):
+        MinMaxScaler(IMAGES).transform(torch.zeros(shape))
+
+
+@pytest.mark.parametrize("shape", [(2,), (5, 2), (0, 2), (3, 5, 2)])
+def test_any_axes_may_come_before_those_of_a_row(shape: tuple[int, ...]) -> None:
+    x = torch.rand(shape)
+    torch.testing.assert_close(
+        StandardScaler(ROWS).transform(x), (x - torch.tensor([2.0, 20.0])) / torch.tensor([1.0, 10.0])
+    )
+
+
+def test_gradients_pass_even_if_first_used_in_inference_mode() -> None:
+    scaler, x = MinMaxScaler(ROWS), torch.zeros(1, 2, requires_grad=True)
+    with torch.inference_mode():
+        scaler.transform(torch.zeros(1, 2))
+    scaler.transform(x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[0.5, pytest.approx(0.05)]]
+
+
+def test_a_new_fit_replaces_the_statistics() -> None:
+    scaler = MinMaxScaler(ROWS)
+    scaler.transform(torch.zeros(1, 2))
+    assert scaler.fit(ROWS * 2).transform(torch.tensor([[6.0, 60.0]])).tolist() == [[1.0, 1.0]]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda scaler: pickle.loads(pickle.dumps(scaler))])
+def test_copies_scale_alike(copied: Any) -> None:
+    scaler, x = StandardScaler(ROWS), torch.rand(3, 2)
+    expected = scaler.transform(x)
+    assert torch.equal(copied(scaler).transform(x), expected)
+
+
+def test_parameters_are_handed_on_as_they_are() -> None:
+    params = StandardScaler(ROWS).get_params()
+    again = StandardScaler(**params).get_params()
+    assert all(again[name] is params[name] for name in params)  # what scikit-learn's clone asks for
+    assert StandardScaler(**params).get_params(deep=True)["mean"] is not params["mean"]
+
+
+def test_the_repr_makes_the_same() -> None:
+    assert repr(PixelScaler()) == "PixelScaler()"
+    assert repr(StandardScaler(mean=[1], std=[2])) == "StandardScaler(mean=array([1.]), std=array([2.]))"
+
+
+class Policy(nn.Module):
+    """A layer between a scaler of observations and one of actions, as an exported policy has it."""
+
+    def __init__(self, observations: Scaler, actions: Scaler, size: int) -> None:
+        super().__init__()
+        self.observations, self.actions, self.layer = observations, actions, nn.Linear(size, 2)
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        features = self.observations.transform(obs).flatten(1)
+        return self.actions.reverse_transform(torch.tanh(self.layer(features)))
+
+
+POLICIES = pytest.mark.parametrize(
+    ("name", "rows"), [("standard", ROWS), ("min_max", ROWS), ("pixel", IMAGES), ("standard", IMAGES)]
+)
+
+
+def policy_and_inputs(name: str, rows: Any) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+    policy = Policy(made(name).fit(rows), MinMaxActionScaler(ROWS), rows[0].size)
+    few = torch.from_numpy(rows) if rows.dtype == np.uint8 else torch.from_numpy(rows).float()
+    return policy, few, few.repeat(5, *[1] * (few.ndim - 1))
+
+
+@POLICIES
+def test_a_traced_policy_scales(name: str, rows: Any) -> None:
+    policy, few, many = policy_and_inputs(name, rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        traced: Any = torch.jit.trace(policy, few)
+    file = io.BytesIO()
+    torch.jit.save(traced, file)
+    file.seek(0)
+    loaded = torch.jit.load(file)
+    assert torch.equal(loaded(many), policy(many))
+
+
+@POLICIES
+def test_an_exported_policy_scales(name: str, rows: Any) -> None:
+    policy, few, many = policy_and_inputs(name, rows)
+    exported = torch.export.export(policy, (few,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False)
+    torch.testing.assert_close(exported.module()(many), policy(many))
+    assert torch.equal(policy(few), policy(few))  # no part of the exporter stays behind
+
+
+def test_a_description_is_json() -> None:
+    assert json.loads(json.dumps(MinMaxScaler(ROWS).describe())) == {
+        "type": "min_max",
+        "params": {"maximum": [3.0, 30.0], "minimum": [1.0, 10.0]},
+    }
