@@ -18,3 +18,4 @@ from pfrl_like.experiments.train_agent_batch import train_agent_batch as train_a
 from pfrl_like.experiments.train_agent_batch import (
     train_agent_batch_with_evaluation as train_agent_batch_with_evaluation,
 )
+from pfrl_like.experiments.train_agent_offline import train_agent_offline as train_agent_offline

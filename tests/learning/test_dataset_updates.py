@@ -25,18 +25,22 @@ def recorded() -> MDPDataset:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("num_steps", [1, 2])
-def test_dqn_learns_the_values_of_recorded_steps(num_steps: int) -> None:
+def dqn(replay_buffer: ReplayBuffer) -> DQN:
     torch.manual_seed(0)
     q_function = SingleModelStateQFunctionWithDiscreteAction(torch.nn.Linear(3, 2, bias=False))
-    agent = DQN(
-        q_function, torch.optim.SGD(q_function.parameters(), 0.5), ReplayBuffer(), GAMMA, Greedy(),
+    return DQN(
+        q_function, torch.optim.SGD(q_function.parameters(), 0.5), replay_buffer, GAMMA, Greedy(),
         target_update_interval=5, minibatch_size=5, replay_start_size=5,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("num_steps", [1, 2])
+def test_dqn_learns_the_values_of_recorded_steps(num_steps: int) -> None:
+    agent = dqn(ReplayBuffer())
     dataset, rng = recorded(), np.random.default_rng(0)
     for _ in range(200):
         agent.update(dataset.sample_batch(5, GAMMA, num_steps=num_steps, rng=rng))
-    values = q_function(torch.eye(3)[:2]).q_values.tolist()
+    values = agent.model(torch.eye(3)[:2]).q_values.tolist()
     if num_steps == 2:  # the mean of what followed action 1 in state 0: 0 (it went on with 0) and 0.5
         assert values == [pytest.approx([0.25, 0.25], abs=0.05), pytest.approx(EXPECTED[1], abs=0.02)]
     else:

@@ -1,0 +1,148 @@
+"""Training from recorded data, without an environment but to evaluate in."""
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from pfrl_like.experiments.callbacks import statistics_of
+from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.loop import Callback, Clock, Episode
+from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
+from pfrl_like.experiments.training import check_run, train
+from pfrl_like.loggers import MetricsLogger
+from pfrl_like.utils.checks import check_counts
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class DatasetSource:
+    """An agent that updates from recorded data; every update is a step of the clock.
+
+    Args:
+        agent: Anything with `update(batch)`, `gamma` and `device`.
+        dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer.
+        minibatch_size: Items of a minibatch.
+        options: Further arguments of `sample_batch`.
+    """
+
+    def __init__(self, agent: Any, dataset: Any, minibatch_size: int, **options: Any) -> None:
+        check_counts(minibatch_size=minibatch_size)
+        for name, part, method in (("agent", agent, "update"), ("dataset", dataset, "sample_batch")):
+            if not hasattr(part, method):
+                raise TypeError(f"{name}: got a {type(part).__name__}, expected something with {method}")
+        self.agent, self.dataset, self.minibatch_size, self.options = agent, dataset, minibatch_size, options
+
+    def tick(self, clock: Clock) -> Sequence[Episode]:
+        """One update."""
+        agent = self.agent
+        batch = self.dataset.sample_batch(self.minibatch_size, agent.gamma, agent.device, **self.options)
+        td_error, _ = agent.update(batch)
+        if batch.weight is not None:
+            self.dataset.update_priorities(batch.index, td_error)
+        clock.t += 1
+        clock.between_episodes = True
+        return ()
+
+
+class UpdateLog:
+    """Writes the agent's statistics to the loggers every `interval` updates."""
+
+    def __init__(self, agent: Any, loggers: Sequence[MetricsLogger], interval: int) -> None:
+        self.agent, self.loggers, self.interval = agent, loggers, interval
+
+    def __call__(self, clock: Clock) -> None:
+        if clock.t % self.interval == 0:
+            metrics = dict(statistics_of(self.agent))
+            for logger in self.loggers:
+                logger.log(clock.t, metrics)
+
+
+def train_agent_offline(
+    agent: Any,
+    dataset: Any,
+    steps: int,
+    outdir: str | os.PathLike[str],
+    checkpoint_freq: int | None = None,
+    step_offset: int = 0,
+    *,
+    eval_env: Any = None,
+    eval_n_steps: int | None = None,
+    eval_n_episodes: int | None = None,
+    eval_interval: int | None = None,
+    eval_max_episode_len: int | None = None,
+    successful_score: float | None = None,
+    step_hooks: Sequence[StepHookLike] = (),
+    evaluation_hooks: Sequence[Any] = (),
+    save_best_so_far_agent: bool = True,
+    use_tensorboard: bool = False,
+    minibatch_size: int | None = None,
+    log_interval: int = 1000,
+    logger: logging.Logger | None = None,
+    progress: bool | None = None,
+    hooks: Sequence[Callback] = (),
+    loggers: Sequence[MetricsLogger] = (),
+    **sampling: Any,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Train an agent from recorded data; the run directory is that of `train_agent`.
+
+    The agent can go on in an environment afterwards, with any other runner.
+
+    Args:
+        agent: Anything with `update`, `gamma`, `device`, `save` and `get_statistics`.
+        dataset: An `MDPDataset`, or a replay buffer.
+        steps: Number of updates at which training ends.
+        outdir: Run directory; made if it is missing.
+        checkpoint_freq: Updates between checkpoints `<t>_checkpoint`; None for none.
+        step_offset: Number of updates at which training starts; see `train_agent`.
+        eval_env: Environment to evaluate in; None for no evaluation.
+        eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
+        eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
+        eval_interval: Updates between evaluations.
+        eval_max_episode_len: Steps after which an evaluation episode is cut off.
+        successful_score: Mean return in evaluation that ends training.
+        step_hooks: Called as (eval_env, agent, t) after every update.
+        evaluation_hooks: `EvaluationHook`s, called after every evaluation.
+        save_best_so_far_agent: Whether to save the agent as `best` whenever the score is the best so far.
+        use_tensorboard: Whether to log evaluations to TensorBoard, too.
+        minibatch_size: Items of a minibatch; None takes the agent's.
+        log_interval: Updates between lines of `metrics.csv`.
+        logger: Logger of this run.
+        progress: Whether to show progress; None shows it on a terminal.
+        hooks: Called with the `Clock` of the loop after every update.
+        loggers: Further loggers of the metrics; closed at the end.
+        sampling: Further arguments of `dataset.sample_batch`: `num_steps`, `n_frames`, `rng`.
+
+    Returns:
+        The agent, and its statistics and "eval_score" at every evaluation.
+
+    Raises:
+        NonFiniteError: On NaN or infinity in a loss or a gradient.
+        ValueError: On numbers out of range, or if `eval_env` and `eval_interval` are not given together.
+    """
+    logger = logger or _LOGGER
+    check_run(steps, step_offset, checkpoint_freq=checkpoint_freq, eval_max_episode_len=eval_max_episode_len)
+    check_counts(log_interval=log_interval)
+    if (eval_env is None) != (eval_interval is None):
+        raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
+    check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
+    source = DatasetSource(
+        agent, dataset, agent.minibatch_size if minibatch_size is None else minibatch_size, **sampling
+    )
+    evaluator = None
+    if eval_interval is not None:
+        evaluator = Evaluator(
+            agent=agent, env=eval_env, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
+            outdir=check_directory(outdir), max_episode_len=eval_max_episode_len, step_offset=step_offset,
+            evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
+            use_tensorboard=use_tensorboard, logger=logger,
+        )  # fmt: skip
+    history = train(
+        agent, eval_env, source, steps, outdir,
+        make_logs=lambda sinks: [UpdateLog(agent, sinks, log_interval)],
+        checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
+        successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True,
+        logger=logger, progress=progress, hooks=hooks, loggers=loggers,
+    )  # fmt: skip
+    return agent, history
