@@ -228,7 +228,7 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path, options, error):
         {"global_step_hooks": [print, 3]}, {"stop_event": True}, {"exception_event": 1}, {"random_seeds": 3},
         {"random_seeds": ["a", "b"]}, {"max_episode_len": 1.5},
     ],
-    ids=str,
+    ids=lambda options: next(iter(options)),
 )  # fmt: skip
 def test_what_is_no_such_part_is_refused_before_a_process_starts(tmp_path, options):
     with pytest.raises(TypeError, match=rf"^{next(iter(options))}\S* is "):
