@@ -278,8 +278,8 @@ def actor_critic_misfits(case: Case) -> Iterator[str]:
         yield "q_func"
     if case.get("explorer") in ONLY_DISCRETE:
         yield "explorer"
-    if name == "CrossQ" and case["recurrent"]:
-        yield "recurrent"
+    if name == "CrossQ" and case["recurrent"] and kind in RECURRENT_CRITICS:
+        yield "q_func"
     if misfit_in_buffer(case):
         yield "replay_buffer"
 

@@ -34,6 +34,8 @@ RUNNERS: dict[str, Run] = {
 }
 #: Runners whose processes race each other.
 ASYNCHRONOUS = {"train_agent_async", "train_agent_actor_learner"}
+#: Without an environment; tests/unit/experiments/test_train_agent_offline.py trains twice from one seed.
+OFFLINE = {"train_agent_offline"}
 
 
 def exemplar(agent: str, recurrent: bool = False) -> Case:

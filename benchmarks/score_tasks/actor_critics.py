@@ -54,17 +54,21 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     "lunarlander-continuous": {
         "hidden": 256,
-        "lr": 7e-4,
+        "lr": 1e-3,
         "gamma": 0.99,
         "capacity": 200_000,
-        "agent": {"replay_start_size": 5_000, "minibatch_size": 256, "compile": True},
+        "layer_norm": True,
+        "agent": {"replay_start_size": 5_000, "minibatch_size": 128, "compile": True},
     },
     "halfcheetah": {
         **_MUJOCO,
         "layer_norm": True,
         "agent": {**_MUJOCO["agent"], "n_times_update": 2, "compile": True},
     },
-    "hopper": {**_MUJOCO, "layer_norm": True, "agent": {**_MUJOCO["agent"], "compile": True}},
+    "hopper": {
+        **_MUJOCO,
+        "agent": {"replay_start_size": 10_000, "minibatch_size": 128, "compile": True},
+    },
 }
 
 _SAC = {"agent": {"entropy_target": -1.0, "temperature_optimizer_lr": 1e-3, "soft_update_tau": 0.01}}
@@ -78,7 +82,7 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
     },
     ("pendulum", "TQC"): {"n_quantiles": 25, **_SAC},
     ("lunarlander-continuous", "SoftActorCritic"): {
-        "agent": {"entropy_target": -2.0, "temperature_optimizer_lr": 7e-4, "soft_update_tau": 0.01}
+        "agent": {"entropy_target": -2.0, "temperature_optimizer_lr": 1e-3}
     },
     ("halfcheetah", "SoftActorCritic"): {
         "agent": {"entropy_target": -6.0, "temperature_optimizer_lr": 1e-3, "minibatch_size": 128}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from pair_parts import FAMILIES, FAMILY
-from seed_parts import ASYNCHRONOUS, RUNNERS, course, digest, exemplar
+from seed_parts import ASYNCHRONOUS, OFFLINE, RUNNERS, course, digest, exemplar
 
 from pfrl_like import experiments
 from pfrl_like.testing.requirement import difference
@@ -58,7 +58,7 @@ def test_every_runner_is_in_the_tables() -> None:
     public: set[str] = {
         name for name in vars(experiments) if name.startswith("train_") and callable(vars(experiments)[name])
     }
-    assert public == {*RUNNERS} | ASYNCHRONOUS
+    assert public == {*RUNNERS} | ASYNCHRONOUS | OFFLINE
 
 
 def test_exemplars_explore() -> None:

@@ -25,6 +25,7 @@ from pfrl_like.experiments import (
     train_agent_async,
     train_agent_batch,
     train_agent_batch_with_evaluation,
+    train_agent_offline,
     train_agent_with_evaluation,
 )
 
@@ -33,6 +34,7 @@ RUNS = HERE + "test_train_agent.py::test_"
 BATCH = HERE + "test_train_agent_batch.py::test_"
 ASYNC = HERE + "test_train_agent_async.py::test_"
 TOLD = HERE + "test_async_arguments.py::test_"
+OFFLINE = HERE + "test_train_agent_offline.py::test_"
 DIRECTORY = HERE + "test_output_dir.py::test_"
 
 
@@ -269,6 +271,41 @@ HELD = {
             TOLD + "actors_and_learner_are_told_how_to_keep_step",
         ),
         **dict.fromkeys(("agent", "steps"), ASYNC + "the_agent_that_learnt_is_the_one_that_was_saved_last"),
+    },
+    train_agent_offline: {
+        **dict.fromkeys(
+            (
+                "agent",
+                "dataset",
+                "steps",
+                "outdir",
+                "checkpoint_freq",
+                "eval_env",
+                "eval_n_episodes",
+                "eval_interval",
+                "eval_max_episode_len",
+                "step_hooks",
+            ),
+            OFFLINE + "a_run_leaves_what_other_runs_leave",
+        ),
+        **dict.fromkeys(
+            (
+                "step_offset",
+                "eval_n_steps",
+                "successful_score",
+                "evaluation_hooks",
+                "save_best_so_far_agent",
+                "use_tensorboard",
+                "minibatch_size",
+                "log_interval",
+                "logger",
+                "progress",
+                "hooks",
+                "loggers",
+            ),
+            OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
+        ),
+        "sampling": OFFLINE + "the_same_seed_gives_the_same_numbers",
     },
     generate_exp_id: dict.fromkeys(("prefix", "argv"), DIRECTORY + "id_follows_commit_changes_arguments_and_prefix"),
     prepare_output_dir: {

@@ -1,5 +1,6 @@
 import csv
 import json
+import logging
 from pathlib import Path
 
 import gymnasium
@@ -82,3 +83,52 @@ def test_bad_arguments_are_refused_before_anything_is_written(options: dict, mes
     assert not (tmp_path / "run").exists()
     with pytest.raises(TypeError, match="dataset: got a list"):
         train_agent_offline(agent(), [], 5, tmp_path / "run")
+
+
+def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
+    def after(seed: int, folder: str) -> list[float]:
+        return weights(
+            train_agent_offline(agent(), recorded(), 20, tmp_path / folder, rng=np.random.default_rng(seed))[0]
+        )
+
+    assert after(1, "a") == after(1, "b") != after(2, "c")
+
+
+class Told:
+    """Keeps what a logger, a hook or an evaluation hook is told."""
+
+    support_train_agent = support_train_agent_offline = True
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def log(self, t: int, metrics: dict) -> None:
+        self.steps.append(t)
+
+    def close(self) -> None:
+        pass
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        self.steps.append(len(args) + len(kwargs))
+
+
+def test_what_is_told_of_a_run_reaches_whom_it_is_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tensorboard")
+    hook, logger, evaluation_hook, sizes = Told(), Told(), Told(), []
+    trained = agent()
+    update = trained.update
+    trained.update = lambda batch: sizes.append(len(batch)) or update(batch)  # type: ignore[method-assign]
+    caplog.set_level(logging.INFO, "mine")
+    _, history = train_agent_offline(
+        trained, recorded(), 40, tmp_path, step_offset=10, eval_env=gymnasium.make("CartPole-v1"), eval_n_steps=20,
+        eval_interval=10, successful_score=1.0, evaluation_hooks=[evaluation_hook], save_best_so_far_agent=False,
+        use_tensorboard=True, minibatch_size=5, log_interval=2, logger=logging.getLogger("mine"), progress=True,
+        hooks=[hook], loggers=[logger],
+    )  # fmt: skip
+    assert len(history) == 1 and sizes == [5] * 10  # ended by the first evaluation, at step 20
+    assert hook.steps and evaluation_hook.steps and {12, 14, 16, 18, 20} <= {*logger.steps}
+    assert not (tmp_path / "best").exists() and [*tmp_path.rglob("events.out.tfevents*")]
+    assert any(record.name == "mine" for record in caplog.records)
+    assert "step 20" in capsys.readouterr().err
