@@ -111,19 +111,21 @@ def log_file(outdir: str, logger: logging.Logger, *, append: bool) -> Iterator[N
     """Keep in `run.log` what is logged in a run: by this library, and to the logger of the run.
 
     Levels are the user's business: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and
-    errors come by.
+    errors come by. These also go to stderr then, where they would go if there were no file.
     """
     handler = logging.FileHandler(os.path.join(outdir, "run.log"), "a" if append else "w", encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     package = logging.getLogger("pfrl_like")
     heard = [package] if _is_below(logger, package) else [package, logger]
-    for each in heard:
-        each.addHandler(handler)
+    last_resort = [logging.lastResort] if logging.lastResort is not None else []
+    added = [(each, one) for each in heard for one in [handler, *([] if each.hasHandlers() else last_resort)]]
+    for each, one in added:
+        each.addHandler(one)
     try:
         yield
     finally:
-        for each in heard:
-            each.removeHandler(handler)
+        for each, one in added:
+            each.removeHandler(one)
         handler.close()
 
 

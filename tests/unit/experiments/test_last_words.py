@@ -1,5 +1,7 @@
 """What a run says when it ends."""
 
+import logging
+
 import pytest
 import torch
 from experiment_fakes import Counting
@@ -31,6 +33,13 @@ class TestARunWithoutUpdates:
         text = "no update was made: the buffer holds 10 transitions, replay_start_size is 5,000"
         assert text in caplog.text and text in (tmp_path / "run.log").read_text()
         assert capsys.readouterr().err.endswith(f"finished at step 10\n{text}\n")
+
+    @pytest.mark.parametrize("configured", [False, True])
+    def test_on_stderr_too_unless_the_user_has_handlers(self, tmp_path, capsys, monkeypatch, configured):
+        monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()] * configured)  # pytest has its own
+        train_agent(dqn(5000), Counting(), 10, tmp_path)
+        assert capsys.readouterr().err.count("no update was made") == (not configured)
+        assert not logging.getLogger("pfrl_like").handlers
 
     def test_a_recurrent_agent_may_lack_episodes(self, tmp_path, caplog):
         train_agent(dqn(4, 4, recurrent=True), Counting(5), 15, tmp_path)
