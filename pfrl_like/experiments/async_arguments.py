@@ -5,6 +5,13 @@ from typing import Any
 
 from pfrl_like.utils.checks import check_counts
 
+#: What trains an agent that has a method.
+_RUNNERS = {
+    "setup_actor_learner_training": "train_agent_actor_learner",
+    "batch_act": "train_agent_batch",
+    "act": "train_agent",
+}
+
 
 def check_async_parts(
     agent: Any, make_agent: Any, make_env: Any, global_step_hooks: Any, stop_event: Any, exception_event: Any
@@ -32,6 +39,27 @@ def check_async_parts(
             raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
     if (agent is None) == (make_agent is None):
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
+
+
+def check_shares(agent: Any, name: str) -> None:
+    """Refuse an agent of which the processes would share nothing, so that none would learn from the others.
+
+    Args:
+        agent: The agent.
+        name: What it comes from, as the error calls it.
+
+    Raises:
+        TypeError: If it does not name what it shares; what trains it is told.
+    """
+    if hasattr(agent, "shared_attributes"):
+        return
+    runners = [runner for method, runner in _RUNNERS.items() if hasattr(agent, method)]
+    raise TypeError(
+        f"{name} is a {type(agent).__name__}, which has no shared_attributes: each process would train a copy of its "
+        "own. Agents that processes train together are A3C, ACER, and those that name what they share "
+        f"(AsyncAgent.shared_attributes). Train this one with {' or '.join(runners)}; use_shared_memory=False trains "
+        "the copies by themselves, and saves that of process 0"
+    )
 
 
 def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pfrl_like.experiments.async_agents import AgentOfProcess0, SharedAgent
-from pfrl_like.experiments.async_arguments import check_async_parts, seeds_of_processes
+from pfrl_like.experiments.async_arguments import check_async_parts, check_shares, seeds_of_processes
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
@@ -82,7 +82,7 @@ def train_agent_async(
         max_episode_len: Steps after which an episode is cut off, in training and in evaluation.
         step_offset: Step at which training starts; see `train_agent`.
         successful_score: Mean return in evaluation that ends training.
-        agent: Agent of which each process gets a copy; not with `make_agent`.
+        agent: Agent of which each process gets a copy, such as `A3C` or `ACER`; not with `make_agent`.
         make_agent: Called in each process with its index.
         global_step_hooks: Called as (env, agent, t) after every step, in the process that made it; every t comes once.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation, in process 0.
@@ -111,7 +111,8 @@ def train_agent_async(
         AsyncTrainingError: If a process raised or died, or `exception_event` was set: with all tracebacks, after the
             agent has been saved as `<t>_except` and all processes have ended.
         ValueError: If not exactly one of `agent` and `make_agent` is given, or a number is out of range.
-        TypeError: If a number is no integer, a part is none, or something cannot be sent to another process.
+        TypeError: If a number is no integer, a part is none, the agent does not name what its copies share although
+            they are to, or something cannot be sent to another process.
     """
     logger = logger or _LOGGER
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
@@ -129,6 +130,8 @@ def train_agent_async(
         if agent is None and use_shared_memory:
             agent = make_agent(0)
     represented = hasattr(agent, "starting")  # by a learner of its own, here
+    if use_shared_memory and not represented:
+        check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
     alone = not use_shared_memory and not represented
     if alone and checkpoint_freq is not None:
         raise ValueError(

@@ -7,6 +7,7 @@ import cloudpickle
 import pytest
 from agent_parts import make_agent
 from async_parts import make_a3c
+from on_policy_parts import make_on_policy
 
 from pfrl_like.experiments import EvaluationHook, train_agent_actor_learner, train_agent_async
 from pfrl_like.testing import Chain
@@ -90,6 +91,31 @@ def test_processes_start_as_they_are_told(tmp_path):
         )  # fmt: skip
         assert len(list(tmp_path.glob("process-*"))) == processes
     assert (tmp_path / "process-0").read_text() == "ForkProcess"
+
+
+@pytest.mark.parametrize("kind", ["PPO", "TRPO", "A2C", "REINFORCE"])
+@pytest.mark.parametrize("given", ["agent", "make_agent"])
+@pytest.mark.parametrize("start_method", ["fork", None])
+def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, kind, given, start_method):
+    agent = make_on_policy(kind)
+    part, name = (agent, "agent") if given == "agent" else (lambda index: agent, r"make_agent\(0\)")
+    with pytest.raises(TypeError, match=rf"^{name} is a {kind}, which has no shared_attributes.*A3C, ACER") as caught:
+        train_agent_async(tmp_path, 2, make_env, eval_interval=None, start_method=start_method, **{given: part})
+    assert "Train this one with train_agent_batch or train_agent;" in str(caught.value)
+
+
+def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
+    with pytest.raises(TypeError, match="Train this one with train_agent_actor_learner or"):
+        train_agent_async(tmp_path, 2, make_env, agent=make_agent(), start_method="fork")
+
+
+def test_without_shared_memory_any_agent_trains(tmp_path):
+    agent = make_on_policy("PPO", update_interval=20)
+    train_agent_async(
+        tmp_path, 1, make_env, steps=60, eval_interval=None, agent=agent, start_method="fork", use_shared_memory=False
+    )
+    agent.load(tmp_path / "60_finish")
+    assert dict(agent.get_statistics())["n_updates"] > 0
 
 
 def test_actors_and_learner_are_told_how_to_keep_step(tmp_path):
