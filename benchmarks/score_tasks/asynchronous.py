@@ -29,7 +29,7 @@ SETTINGS: dict[str, dict[str, Any]] = dict.fromkeys(
 
 #: What single agents have in place of that, or beside it.
 OWN: dict[tuple[str, str], dict[str, Any]] = {
-    # Old episodes are short; drawn by their number they would fill the replay with what the first policies did.
+    # Early episodes are short: drawn by number and not by length, their steps would come up more often than others.
     ("cartpole-async-100k", "ACER"): {
         "lr": 5e-4,
         "buffer": {"capacity": 50_000, "by_length": True},
