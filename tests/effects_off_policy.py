@@ -63,6 +63,11 @@ def window(name: str) -> Effect:
     return Effect(1, "statistics", held_by=ON_POLICY + name)
 
 
+def small(kind: Callable[[int], Any]) -> Effect:
+    """A buffer of twelve transitions."""
+    return Effect(Made(lambda _: kind(12)), "parameters stored")
+
+
 def no_effect(value: Any) -> Effect:
     """As it is documented."""
     return Effect(value, "nothing")
@@ -100,7 +105,7 @@ COMMON: Table = {
 
 REPLAY: Table = {
     **COMMON,
-    "replay_buffer": Effect(Made(lambda _: ReplayBuffer(12)), "parameters stored"),
+    "replay_buffer": small(ReplayBuffer),
     "replay_start_size": Effect(20, "updates parameters", held_by=DQN + "replay_start_size_is_when_learning_begins"),
     "minibatch_size": Effect(7, "parameters", held_by=DQN + "minibatch_size_is_the_number_of_transitions"),
     "update_interval": Effect(5, "updates parameters", held_by=DQN + "update_interval_is_the_steps_between_updates"),

@@ -16,6 +16,7 @@ from effects_off_policy import (
     begun_anew,
     of_other_features,
     slower,
+    small,
     window,
 )
 
@@ -137,7 +138,7 @@ OF_A3C: Table = {
 
 OF_ACER: Table = {
     **OF_A3C,
-    "replay_buffer": Effect(Made(lambda _: EpisodicReplayBuffer(12)), "parameters stored"),
+    "replay_buffer": small(EpisodicReplayBuffer),
     "beta": Effect(1.0, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),
     "pi_loss_coef": Effect(0.1, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),
     "Q_loss_coef": Effect(5.0, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),

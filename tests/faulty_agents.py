@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.vector import AutoresetMode
 
 from pfrl_like.agents.rollout import Episodes
 
@@ -76,3 +77,18 @@ class GammaForDiscount:
 def kind_of(fault: type, base: type[Any]) -> type[Any]:
     """The class of agents with a fault."""
     return type(fault.__name__, (fault, base), {})
+
+
+def with_fault(fault: type, agent: Any) -> Any:
+    """The agent, which now has a fault."""
+    agent.__class__ = kind_of(fault, type(agent))
+    return agent
+
+
+#: What is wrong with the end of an episode, each with a mode in which it shows.
+FAULTY_ENDS: list[tuple[type, AutoresetMode]] = [
+    (CutsOffAsTerminal, AutoresetMode.SAME_STEP),
+    (NeverTerminal, AutoresetMode.DISABLED),
+    (WaitsForTheNextObservation, AutoresetMode.SAME_STEP),
+    (ForgetsWhoIsActive, AutoresetMode.NEXT_STEP),
+]

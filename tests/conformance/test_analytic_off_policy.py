@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import analytic_tables as known
 import numpy as np
 import pytest
 import torch
@@ -21,28 +22,7 @@ from analytic_parts import (
     softmax,
     state_of,
 )
-from analytic_tables import (
-    CRITICS,
-    POLICY,
-    SCHEDULE,
-    TARGET_CRITICS,
-    TARGET_POLICY,
-    TEMPERATURE,
-    buffer_of,
-    check_rows,
-    critic_value,
-    least,
-    put,
-    soft,
-)
-from faulty_agents import (
-    CutsOffAsTerminal,
-    ForgetsWhoIsActive,
-    GammaForDiscount,
-    NeverTerminal,
-    WaitsForTheNextObservation,
-    kind_of,
-)
+from faulty_agents import FAULTY_ENDS, GammaForDiscount, with_fault
 from gymnasium.vector import AutoresetMode
 from torch import nn
 
@@ -216,9 +196,9 @@ DISCRETE: dict[str, tuple[type[Any], dict[str, Any], Callable[[list[Step]], floa
 }
 
 CONTINUOUS: dict[str, tuple[int, Callable[[Any], float]]] = {
-    "DDPG": (1, lambda obs: least(obs, TARGET_POLICY, 1)),
-    "TD3": (2, lambda obs: least(obs, TARGET_POLICY, 2)),
-    "SoftActorCritic": (2, soft),
+    "DDPG": (1, lambda obs: known.least(obs, known.TARGET_POLICY, 1)),
+    "TD3": (2, lambda obs: known.least(obs, known.TARGET_POLICY, 2)),
+    "SoftActorCritic": (2, known.soft),
 }
 
 
@@ -226,35 +206,37 @@ def make_discrete(name: str, n: int, **options: Any) -> Any:
     kind, own, _ = DISCRETE[name]
     network = q_network(kind, ONLINE)
     agent = kind(
-        network, torch.optim.SGD(network.parameters(), lr=0.0), buffer_of(n), GAMMA,
+        network, torch.optim.SGD(network.parameters(), lr=0.0), known.buffer_of(n), GAMMA,
         ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)), target_update_interval=10_000,
-        **{**SCHEDULE, **own, **options},
+        **{**known.SCHEDULE, **own, **options},
     )  # fmt: skip
-    put(agent.target_model, TARGET)
+    known.put(agent.target_model, TARGET)
     return agent
 
 
 def make_continuous(name: str, n: int, **options: Any) -> Any:
     n_critics, _ = CONTINUOUS[name]
     soft_agent = name == "SoftActorCritic"
-    policy: nn.Module = KnownPolicy(POLICY)
+    policy: nn.Module = KnownPolicy(known.POLICY)
     if not soft_agent:
-        policy = nn.Sequential(Table([row[:1] for row in POLICY]), DeterministicHead())
-    parts = [policy, *map(QuadraticCritic, CRITICS[:n_critics])]
+        policy = nn.Sequential(Table([row[:1] for row in known.POLICY]), DeterministicHead())
+    parts = [policy, *map(QuadraticCritic, known.CRITICS[:n_critics])]
     optimizers = [torch.optim.SGD(part.parameters(), lr=0.0) for part in parts]
     own: dict[str, Any] = {
         "DDPG": {"target_update_interval": 10_000, "explorer": Uniform()},
         "TD3": {"target_policy_smoothing_func": lambda action: action, "explorer": Uniform(), "soft_update_tau": 1e-30},
         "SoftActorCritic": {
-            "initial_temperature": TEMPERATURE, "soft_update_tau": 1e-30,
+            "initial_temperature": known.TEMPERATURE, "soft_update_tau": 1e-30,
             "burnin_action_func": lambda: np.random.uniform(-1, 1, 1).astype(np.float32),
         },
     }[name]  # fmt: skip
-    agent = getattr(agents, name)(*parts, *optimizers, buffer_of(n), gamma=GAMMA, **{**SCHEDULE, **own, **options})
-    for target, rows in zip(agent.target_critics, TARGET_CRITICS, strict=False):
-        put(target, rows)
+    agent = getattr(agents, name)(
+        *parts, *optimizers, known.buffer_of(n), gamma=GAMMA, **{**known.SCHEDULE, **own, **options}
+    )
+    for target, rows in zip(agent.target_critics, known.TARGET_CRITICS, strict=False):
+        known.put(target, rows)
     if not soft_agent:
-        put(agent.target_policy, [row[:1] for row in TARGET_POLICY])
+        known.put(agent.target_policy, [row[:1] for row in known.TARGET_POLICY])
     return agent
 
 
@@ -268,15 +250,15 @@ class Uniform(Greedy):
 def check_agent_of(name: str, n: int, trial: Trial) -> None:
     """The agent of a trial, which is one of these with n-step returns, learns what follows from its tables."""
     if name in DISCRETE:
-        return check_rows(trial, functools.partial(ERRORS.get(name, plain_error), target=DISCRETE[name][2]), n)
+        return known.check_rows(trial, functools.partial(ERRORS.get(name, plain_error), target=DISCRETE[name][2]), n)
     n_critics, next_value = CONTINUOUS[name]
 
     def error(steps: list[Step]) -> float:
         target, first = n_step_return(steps, next_value), steps[0]
-        errors = [target - critic_value(rows, first.obs, first.action) for rows in CRITICS[:n_critics]]
+        errors = [target - known.critic_value(rows, first.obs, first.action) for rows in known.CRITICS[:n_critics]]
         return errors[0] if n_critics == 1 else sum(map(abs, errors)) / n_critics
 
-    return check_rows(trial, error, n)
+    return known.check_rows(trial, error, n)
 
 
 def make(name: str, n: int) -> Any:
@@ -293,11 +275,11 @@ def check_sequences(name: str, n: int, ending: str, mode: AutoresetMode | None, 
     kind, own, target = DISCRETE[name]
     network = RecurrentSequential(*q_network(kind, ONLINE))
     agent = kind(
-        network, torch.optim.SGD(network.parameters(), lr=0.0), buffer_of(1, "episodic"), GAMMA,
+        network, torch.optim.SGD(network.parameters(), lr=0.0), known.buffer_of(1, "episodic"), GAMMA,
         ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)), target_update_interval=10_000, recurrent=True,
         episodic_update_len=4, num_steps=n, replay_start_size=6, minibatch_size=3, **own,
     )  # fmt: skip
-    put(agent.target_model, TARGET)
+    known.put(agent.target_model, TARGET)
     trial, seen = Trial(agent, ending, mode, n_envs), set()
 
     def see(batch: Any, result: Any) -> None:
@@ -343,15 +325,7 @@ def test_td_errors_follow_from_the_tables(
 
 
 @pytest.mark.parametrize("name", ["DQN", "TD3"])
-@pytest.mark.parametrize(
-    ("fault", "mode"),
-    [
-        (CutsOffAsTerminal, AutoresetMode.SAME_STEP),
-        (NeverTerminal, AutoresetMode.DISABLED),
-        (WaitsForTheNextObservation, AutoresetMode.SAME_STEP),
-        (ForgetsWhoIsActive, AutoresetMode.NEXT_STEP),
-    ],
-)
+@pytest.mark.parametrize(("fault", "mode"), FAULTY_ENDS)
 def test_a_wrong_end_of_an_episode_shows(name: str, fault: type, mode: AutoresetMode) -> None:
     with pytest.raises(AssertionError):
         check_faulty(name, fault, mode)
@@ -363,6 +337,5 @@ def test_gamma_in_place_of_the_discount_shows() -> None:
 
 
 def check_faulty(name: str, fault: type, mode: AutoresetMode) -> None:
-    agent = make(name, 3)
-    agent.__class__ = kind_of(fault, type(agent))
+    agent = with_fault(fault, make(name, 3))
     check_agent_of(name, 3, Trial(agent, "every", mode, 2, continuous=name in CONTINUOUS))

@@ -5,22 +5,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import analytic_tables as known
 import pytest
 import torch
 from analytic_parts import ENDINGS, MODES, KnownPolicy, QuadraticCritic, Table, Trial, n_step_return, softmax, state_of
-from analytic_tables import (
-    CRITICS,
-    POLICY,
-    SCHEDULE,
-    TARGET_CRITICS,
-    TEMPERATURE,
-    buffer_of,
-    check_rows,
-    critic_value,
-    least,
-    put,
-    soft,
-)
 from gymnasium.vector import AutoresetMode
 from torch import nn
 
@@ -61,9 +49,11 @@ def make(kind: Any, policy: nn.Module, critics: list[nn.Module], n: int, targets
     if kind is agents.REDQ:
         parts = policy, critics, policy_optimizer, optimizers
     still = {"soft_update_tau": 1e-30} if targets else {}
-    agent = kind(*parts, buffer_of(n), 0.9, initial_temperature=TEMPERATURE, **{**SCHEDULE, **still, **options})
+    agent = kind(
+        *parts, known.buffer_of(n), 0.9, initial_temperature=known.TEMPERATURE, **{**known.SCHEDULE, **still, **options}
+    )
     for target, rows in zip(agent.target_critics if targets else [], targets, strict=True):
-        put(target, rows)
+        known.put(target, rows)
     return agent
 
 
@@ -77,39 +67,41 @@ def mean_error(target: float, values: list[float]) -> float:
 
 def of_kept_quantiles(obs: Any) -> float:
     """Mean of the quantiles of both targets without the two largest (arXiv:2005.04269, eq. 10 and 11)."""
-    action = POLICY[state_of(obs)][:1]
-    pairs = zip(TARGET_CRITICS, SHIFTS, strict=True)
-    quantiles = sorted(critic_value(rows, obs, action) + shift for rows, shifts in pairs for shift in shifts)
+    action = known.POLICY[state_of(obs)][:1]
+    pairs = zip(known.TARGET_CRITICS, SHIFTS, strict=True)
+    quantiles = sorted(known.critic_value(rows, obs, action) + shift for rows, shifts in pairs for shift in shifts)
     return sum(quantiles[:4]) / 4
 
 
 def check_tqc(n: int, make_trial: Callable[[Any], Trial]) -> None:
     critics: list[nn.Module] = [
-        nn.Sequential(QuadraticCritic(rows), Around(shifts)) for rows, shifts in zip(CRITICS, SHIFTS, strict=True)
+        nn.Sequential(QuadraticCritic(rows), Around(shifts)) for rows, shifts in zip(known.CRITICS, SHIFTS, strict=True)
     ]
-    agent = make(agents.TQC, KnownPolicy(POLICY), critics, n, TARGET_CRITICS, n_dropped=1)
+    agent = make(agents.TQC, KnownPolicy(known.POLICY), critics, n, known.TARGET_CRITICS, n_dropped=1)
 
     def error(steps: list[Step]) -> float:
-        target, first = n_step_return(steps, lambda obs: soft(obs, of_kept_quantiles)), steps[0]
-        pairs = zip(CRITICS, SHIFTS, strict=True)
+        target, first = n_step_return(steps, lambda obs: known.soft(obs, of_kept_quantiles)), steps[0]
+        pairs = zip(known.CRITICS, SHIFTS, strict=True)
         return mean_error(
-            target, [critic_value(rows, first.obs, first.action) + sum(shifts) / 3 for rows, shifts in pairs]
+            target, [known.critic_value(rows, first.obs, first.action) + sum(shifts) / 3 for rows, shifts in pairs]
         )
 
-    check_rows(make_trial(agent), error, n)
+    known.check_rows(make_trial(agent), error, n)
 
 
 # CrossQ
 
 
 def check_crossq(n: int, make_trial: Callable[[Any], Trial]) -> None:
-    agent = make(agents.CrossQ, KnownPolicy(POLICY), [*map(QuadraticCritic, CRITICS)], n, ())
+    agent = make(agents.CrossQ, KnownPolicy(known.POLICY), [*map(QuadraticCritic, known.CRITICS)], n, ())
 
     def error(steps: list[Step]) -> float:
-        own = n_step_return(steps, lambda obs: soft(obs, lambda obs: least(obs, POLICY, 2, CRITICS)))  # no targets
-        return mean_error(own, [critic_value(rows, steps[0].obs, steps[0].action) for rows in CRITICS])
+        own = n_step_return(  # there are no targets
+            steps, lambda obs: known.soft(obs, lambda obs: known.least(obs, known.POLICY, 2, known.CRITICS))
+        )
+        return mean_error(own, [known.critic_value(rows, steps[0].obs, steps[0].action) for rows in known.CRITICS])
 
-    check_rows(make_trial(agent), error, n)
+    known.check_rows(make_trial(agent), error, n)
 
 
 # Discrete SAC
@@ -119,7 +111,7 @@ def soft_mean(obs: Any) -> float:
     """The mean of min Q' - temperature * log pi over the actions (arXiv:1910.07207, eq. 10)."""
     state = state_of(obs)
     values = [min(rows[state][action] for rows in TARGET_VALUES) for action in range(2)]
-    return sum(p * (q - TEMPERATURE * math.log(p)) for p, q in zip(softmax(LOGITS[state]), values, strict=True))
+    return sum(p * (q - known.TEMPERATURE * math.log(p)) for p, q in zip(softmax(LOGITS[state]), values, strict=True))
 
 
 def check_discrete(n: int, make_trial: Callable[[Any], Trial]) -> None:
@@ -131,23 +123,23 @@ def check_discrete(n: int, make_trial: Callable[[Any], Trial]) -> None:
         state, action = state_of(steps[0].obs), int(steps[0].action)
         return mean_error(n_step_return(steps, soft_mean), [rows[state][action] for rows in VALUES])
 
-    check_rows(make_trial(agent), error, n)
+    known.check_rows(make_trial(agent), error, n)
 
 
 # REDQ: every update has two of three critics in its targets, the same two in all rows
 
 
 def check_redq(n: int, make_trial: Callable[[Any], Trial]) -> None:
-    tables, targets = (*CRITICS, THIRD), (*TARGET_CRITICS, TARGET_THIRD)
+    tables, targets = (*known.CRITICS, THIRD), (*known.TARGET_CRITICS, TARGET_THIRD)
     critics = [*map(QuadraticCritic, tables)]
-    agent = make(agents.REDQ, KnownPolicy(POLICY), critics, n, targets, subset_size=2, n_times_update=2)
+    agent = make(agents.REDQ, KnownPolicy(known.POLICY), critics, n, targets, subset_size=2, n_times_update=2)
     trial = make_trial(agent)
     pairs = [*itertools.combinations(targets, 2)]
     drawn: list[int] = []
 
     def error(steps: list[Step], pair: Any) -> float:
-        target = n_step_return(steps, lambda obs: soft(obs, lambda obs: least(obs, POLICY, 2, pair)))
-        return mean_error(target, [critic_value(rows, steps[0].obs, steps[0].action) for rows in tables])
+        target = n_step_return(steps, lambda obs: known.soft(obs, lambda obs: known.least(obs, known.POLICY, 2, pair)))
+        return mean_error(target, [known.critic_value(rows, steps[0].obs, steps[0].action) for rows in tables])
 
     def see(batch: Any, result: Any) -> None:
         rows = [trial.steps(obs, n) for obs in batch.obs]
