@@ -7,6 +7,7 @@ from typing import Any
 
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.callbacks import statistics_of
+from pfrl_like.experiments.sources import stop_episode
 
 
 class SharedAgent:
@@ -21,7 +22,13 @@ class SharedAgent:
         self.agent, self.source = agent, source
 
     def save(self, dirname: str) -> None:
-        """Save the agent with what the processes have learnt up to now, at the step that they have come to."""
+        """Save the agent with what the processes have learnt up to now, at the step that they have come to.
+
+        What they do not share, such as running means, becomes that of process 0 at the end of its last episode.
+        """
+        if self.source.state is not None:
+            self.agent.restore_state(self.source.state)
+            stop_episode(self.agent)  # which is process 0's, too
         getattr(self.agent, "sync_parameters", lambda: None)()
         if hasattr(self.agent, "t"):
             self.agent.t = self.source.counters.steps_begun

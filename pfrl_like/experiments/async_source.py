@@ -26,6 +26,10 @@ class AsyncWorkers:
         exception_event: Ends training with an error when it is set; its `error`, if any, is told. None for none.
         logger: Gets a line for every score.
         start_method: How processes start.
+
+    Attributes:
+        statistics: Of process 0's agent, as last told; None before.
+        state: What that agent saves beside the attributes that are shared; None before, or if it has none.
     """
 
     def __init__(
@@ -40,7 +44,8 @@ class AsyncWorkers:
     ) -> None:
         self.counters, self.logger = counters, logger
         self.stop_event, self.exception_event = stop_event, exception_event
-        self.statistics: list[tuple[str, Any]] | None = None  # of process 0's agent
+        self.statistics: list[tuple[str, Any]] | None = None
+        self.state: dict[str, Any] | None = None
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
         arguments = [(job, counters)] * processes
@@ -81,8 +86,8 @@ class AsyncWorkers:
                 kind, t, content = message
                 if kind == "episode":
                     ended.append(content)
-                elif kind == "statistics":
-                    self.statistics = content
+                elif kind == "agent":
+                    self.statistics, self.state = content
                 elif kind == "score":
                     self.logger.info("step:%s evaluation score:%s", t, content)
                 else:

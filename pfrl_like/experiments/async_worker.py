@@ -123,7 +123,8 @@ class AsyncSource(SerialSource):
 def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
     """Train until the steps are used up or all are to end; ("episode", t, episode), ("score", t, score) are reported.
 
-    Process 0 also tells its agent's statistics, ("statistics", t, pairs), whenever one of its episodes has ended.
+    Process 0 also tells of its agent, whenever one of its episodes has ended and at the end: ("agent", t, (statistics,
+    what its agent saves beside the shared attributes, None without such)).
 
     Args:
         channel: Where.
@@ -142,9 +143,14 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
         clock.count_episodes()
         for episode in clock.ended:
             channel.send(("episode", clock.t, episode))
-        if index == 0 and clock.ended:
+        if clock.ended:
+            tell_of_agent()
+
+    def tell_of_agent() -> None:
+        if index == 0:
             numbers_only = [pair for pair in statistics_of(agent) if isinstance(pair[1], int | float)]
-            channel.send(("statistics", clock.t, numbers_only))
+            own = agent.saved_state() if job.shared and hasattr(agent, "saved_state") else None
+            channel.send(("agent", clock.t, (numbers_only, own)))
 
     with _closing(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
@@ -161,6 +167,7 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
         with _saved_in(job.outcome if index == 0 else "", agent), _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
+            tell_of_agent()
 
 
 def _evaluation(evaluation: Evaluation, channel: Connection) -> Callback:

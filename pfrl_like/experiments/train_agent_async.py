@@ -104,8 +104,9 @@ def train_agent_async(
         loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
 
     Returns:
-        The agent: that given, the first one made or, if `make_agent` is that of actors, the one that learns. Without
-        shared memory it has not learnt (load what was saved), and is None if none was given.
+        The agent: that given, the first one made or, if `make_agent` is that of actors, the one that learns. What the
+        processes do not share, such as the running means of its statistics, is that of process 0. Without shared memory
+        it has not learnt (load what was saved), and is None if none was given.
 
     Raises:
         AsyncTrainingError: If a process raised or died, or `exception_event` was set: with all tracebacks, after the

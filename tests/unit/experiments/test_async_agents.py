@@ -6,6 +6,7 @@ import multiprocessing
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import cloudpickle
@@ -45,6 +46,17 @@ class Note:
         (self.folder / f"process-{agent.process_idx}").write_text(
             f"{next(agent.model.parameters()).is_shared()} {next(agent.shared_model.parameters()).is_shared()}"
         )
+
+
+class Told:
+    """A hook that writes down the statistics of process 0 after each of its steps, from its first update on."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __call__(self, env, agent, step):
+        if agent.process_idx == 0 and agent.optim_t:
+            self.path.write_text(str(agent.get_statistics()))
 
 
 def check_run(tmp_path, start_method, make):
@@ -139,6 +151,37 @@ def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
     run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
     told = [record.message for record in caplog.records if record.message.startswith("statistics")]
     assert any("'average_value', 0.0" not in message for message in told)
+
+
+@pytest.mark.parametrize("start_method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("make", [make_a3c, functools.partial(make_a3c, recurrent=True), make_acer])
+def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, start_method):
+    hook = Told(tmp_path / "statistics")
+    agent = make(average_value_decay=0.5, average_entropy_decay=0.5)
+
+    def make_late(process_idx, test):
+        while process_idx == 1 and not hook.path.exists():
+            time.sleep(0.01)
+        return make_env(process_idx, test)
+
+    result = run(tmp_path, agent, make_env=make_late, global_step_hooks=[hook], steps=61, start_method=start_method)
+    statistics = result.get_statistics()
+    assert str(statistics) == hook.path.read_text()
+    assert 0 < dict(statistics)["average_entropy"] < 0.7
+    other = make()
+    other.load(tmp_path / "61_finish")
+    assert other.get_statistics() == statistics
+    assert (result.t, result.optim_t > 0) == (61, True)
+
+
+def test_an_error_keeps_the_statistics_that_were_told_last(tmp_path):
+    def make(process_idx, test):
+        return Failing(4, time_limit=7) if process_idx == 0 else make_env(process_idx, test)
+
+    agent = make_a3c()
+    with pytest.raises(AsyncTrainingError):
+        run(tmp_path, agent, steps=10**8, make_env=make)
+    assert dict(agent.get_statistics())["average_entropy"] > 0
 
 
 class Failing(Chain):
