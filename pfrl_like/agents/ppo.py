@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.minibatches import shuffled
@@ -54,10 +55,10 @@ def ppo_loss(
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     surrogate = weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
-    value_error = (value - returns).square()
+    value_error = mse_loss(value, returns, reduction="none")
     if clip_eps_vf is not None:
         near = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
-        value_error = torch.maximum(value_error, (near - returns).square())
+        value_error = torch.maximum(value_error, mse_loss(near, returns, reduction="none"))
     value_loss = weighted_mean(value_error, batch.weight)
     loss = value_func_coef * value_loss - surrogate
     if entropy is not None:

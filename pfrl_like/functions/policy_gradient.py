@@ -44,11 +44,8 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tens
     Returns:
         [N].
     """
-    gain = ratio * advantage
-    with torch.no_grad():  # where the clipped one is the lesser, it does not depend on the ratio
-        clipped = ratio.clamp(1 - clip_eps, 1 + clip_eps) * advantage
-        is_less = clipped < gain
-    return torch.where(is_less, clipped, gain)
+    # The clipped gain is at most (1 + eps) A where A is positive and (1 - eps) A where it is negative.
+    return (ratio * advantage).clamp(max=torch.add(advantage, advantage.abs(), alpha=clip_eps))
 
 
 def estimated_kl(log_ratio: Tensor) -> Tensor:

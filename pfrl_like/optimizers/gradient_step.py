@@ -24,7 +24,11 @@ CHECK_INTERVAL = 100
 #: What `loss.backward()` ends up calling; what it checks before costs as much as the gradient of a small network.
 _run_backward = torch.autograd.Variable._execution_engine.run_backward
 
-Kernel = Callable[[list[Tensor]], None]
+#: Steps along gradients, which it first divides by a scalar, if there is one.
+Kernel = Callable[[list[Tensor], Tensor | None], None]
+
+#: Gradients of at most this many numbers are measured as one vector: copying them costs less than a call for each.
+FEW = 100_000
 
 
 class GradientStep:
@@ -89,20 +93,26 @@ class GradientStep:
             self._step_on_gpu(loss, grads)
             return
         present = [grad for grad in grads if grad is not None]
+        excess = 0.0
         if self.max_grad_norm is not None:
-            finite = math.isfinite(_clip(present, self.max_grad_norm))
+            norm = self._norm(present)
+            finite = math.isfinite(norm)
+            excess = (norm + 1e-6) / self.max_grad_norm
         else:
             torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
             finite = self.found_inf.item() == 0
         if not finite or not math.isfinite(loss.item()):
             self.found_inf.zero_()
             raise _refusal(loss.item())
+        divisor = self.divisor.fill_(excess) if excess > 1 else None
         torch.set_flush_denormal(True)
         try:
-            if self.kernel is None or len(present) < len(grads):
-                self._slow_step()
+            if self.kernel is not None and len(present) == len(grads):
+                self.kernel(present, divisor)
             else:
-                self.kernel(present)
+                if divisor is not None:
+                    torch._foreach_div_(present, divisor)
+                self._slow_step()
         finally:
             torch.set_flush_denormal(self._flushes)
 
@@ -114,7 +124,7 @@ class GradientStep:
         torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
         self.skipped.add_(self.found_inf)
         if self.kernel is not None and len(present) == len(grads):
-            self.kernel(present)
+            self.kernel(present, None)
         elif self.found_inf.item() == 0:
             self._slow_step()
         self._calls += 1
@@ -122,6 +132,12 @@ class GradientStep:
             count = int(self.skipped.item())
             self.skipped.zero_()
             raise NonFiniteError("gradient", f"{count} of {CHECK_INTERVAL} updates were not finite and were skipped")
+
+    def _norm(self, grads: list[Tensor]) -> float:
+        """L2 norm of all of them together."""
+        all_together = torch._utils._flatten_dense_tensors if self._are_few else _norms
+        norm: float = torch.linalg.vector_norm(all_together(grads)).item()
+        return norm
 
     def _slow_step(self) -> None:
         if self.copies is not None:
@@ -147,6 +163,8 @@ class GradientStep:
             self.found_inf = torch.zeros((), device=device)
             self.skipped = torch.zeros((), device=device)
             self.one = torch.ones((), device=device)
+            self.divisor = torch.ones((), device=device)
+        self._are_few = sum(p.numel() for p in self.params) <= FEW and len({p.dtype for p in self.params}) == 1
         self.kernel = self._fused_kernel()
 
     def _fused_kernel(self) -> Kernel | None:
@@ -164,22 +182,17 @@ class GradientStep:
         if len(group_kernels) == 1:
             return group_kernels[0][1]
 
-        def all_groups(grads: list[Tensor]) -> None:
+        def all_groups(grads: list[Tensor], divisor: Tensor | None) -> None:
             start = 0
             for count, kernel in group_kernels:
-                kernel(grads[start : start + count])
+                kernel(grads[start : start + count], divisor)
                 start += count
 
         return all_groups
 
 
-def _clip(grads: list[Tensor], max_norm: float) -> float:
-    """What `torch.nn.utils.clip_grad_norm_` does, at a quarter of the price for small networks; returns the norm."""
-    norm: float = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads))).item()
-    scale = max_norm / (norm + 1e-6)
-    if scale < 1:
-        torch._foreach_mul_(grads, scale)
-    return norm
+def _norms(grads: list[Tensor]) -> Tensor:
+    return torch.stack(torch._foreach_norm(grads))
 
 
 def _refusal(loss: float) -> NonFiniteError:
@@ -224,7 +237,7 @@ def _adam_kernel(
     decoupled = isinstance(optimizer, AdamW) or group.get("decoupled_weight_decay", False)
     fused = torch._fused_adamw_ if decoupled else torch._fused_adam_
 
-    def kernel(grads: list[Tensor]) -> None:
+    def kernel(grads: list[Tensor], divisor: Tensor | None) -> None:
         beta1, beta2 = group["betas"]
         if on_host is None:
             torch._foreach_add_(steps, 1)
@@ -234,7 +247,7 @@ def _adam_kernel(
         fused(
             params, grads, exp_avgs, exp_avg_sqs, maxima, steps,
             lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"],
-            amsgrad=group["amsgrad"], maximize=group["maximize"], grad_scale=None, found_inf=found_inf,
+            amsgrad=group["amsgrad"], maximize=group["maximize"], grad_scale=divisor, found_inf=found_inf,
         )  # fmt: skip
         if found_inf is not None:
             torch._foreach_sub_(steps, [found_inf] * len(steps))
@@ -253,12 +266,12 @@ def _sgd_kernel(
     if not _is_fusable(group, params) or (group["momentum"] and len(buffers) < len(params)):
         return None
 
-    def kernel(grads: list[Tensor]) -> None:
+    def kernel(grads: list[Tensor], divisor: Tensor | None) -> None:
         torch._fused_sgd_(
             params, grads, buffers,
             weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"],
             dampening=group["dampening"], nesterov=group["nesterov"], maximize=group["maximize"],
-            is_first_step=False, grad_scale=None, found_inf=found_inf,
+            is_first_step=False, grad_scale=divisor, found_inf=found_inf,
         )  # fmt: skip
         optimizer._opt_called = True  # type: ignore[attr-defined]
 
@@ -272,7 +285,9 @@ def _rmsprop_kernel(
     if found_inf is not None or not all(optimizer.state.get(param) for param in params):
         return None
 
-    def kernel(grads: list[Tensor]) -> None:
+    def kernel(grads: list[Tensor], divisor: Tensor | None) -> None:
+        if divisor is not None:
+            torch._foreach_div_(grads, divisor)
         optimizer.move(params, grads, group)
         optimizer._opt_called = True  # type: ignore[attr-defined]
 
