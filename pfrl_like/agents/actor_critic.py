@@ -20,6 +20,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian
 from pfrl_like.functions.losses import half_square
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
@@ -153,7 +154,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             batch = batch.replace(action=batch.action.float())
         with_policy = (self.optim_t + 1) % self.policy_update_delay == 0
         if self._compiled is None:
-            td_error, stats = self.improve(batch, self._descend, with_policy)
+            td_error, stats = self.improve(batch, StepsOfUpdate(self.gradient_steps), with_policy)
         else:
             td_error, stats = self._compiled(batch, with_policy)
         if with_policy:
@@ -182,9 +183,6 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         # How wrong a row is: by its only critic, or on the average of several.
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats
-
-    def _descend(self, optimizer: str, loss: Tensor) -> None:
-        self.gradient_steps[optimizer](loss)
 
     @property
     def critics(self) -> list[Any]:

@@ -274,8 +274,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             ValueError: If rewards, discounts or weights are not one number for each row.
             NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
                 Learning goes on as if it had never come; only steps on losses before the bad one stay, such as those
-                of critics before their policy's. On a GPU it comes up to 100 updates later and without the minibatch;
-                the updates that were skipped have been counted.
+                of critics before their policy's, and the error names them. On a GPU it comes up to 100 updates later
+                and without the minibatch; the updates that were skipped have been counted.
         """
         order = None
         if not isinstance(batch, Batch):

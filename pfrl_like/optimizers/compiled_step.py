@@ -5,10 +5,9 @@ is written as tensor mathematics (`descent.py`), since a compiled region breaks 
 """
 
 import dataclasses
-import math
 import operator
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from pfrl_like.optimizers.compiled_region import CompiledRegion, form, holders_o
 from pfrl_like.optimizers.denormals import flushes_denormals
 from pfrl_like.optimizers.descent import DESCENTS, Descent
 from pfrl_like.optimizers.gradient_step import GradientStep
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate, others_were
 
 #: Descends on a loss with the optimiser of this name.
 Step = Callable[[str, Tensor], None]
@@ -47,7 +47,7 @@ class CompiledStep:
     Raises:
         TypeError: If an optimiser is another one.
         NonFiniteError: When called with a batch that gives a loss or gradient that is NaN or infinite; neither this
-            descent nor a later one was made.
+            descent nor a later one was made, and of several optimisers it says which one's it was and what was made.
     """
 
     def __init__(self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None) -> None:
@@ -60,6 +60,7 @@ class CompiledStep:
         self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
         self._used: dict[Any, list[_Trained]] = {}  # the optimisers that descend, for each choice
+        self._made: dict[Any, list[str]] = {}  # their steps, in order
 
     def __getstate__(self) -> dict[str, Any]:
         return {"learn": self.learn, "optimizers": self.optimizers, "max_grad_norm": self.max_grad_norm}
@@ -72,10 +73,7 @@ class CompiledStep:
         used = self._used.get(choice)
         if used is None:
             return self._learn_as_it_is(batch, choice)
-        for trained in used:
-            if trained.has_changed():
-                trained.look()
-                self._regions.clear()
+        self._look_again(used)
         if any([trained.new for trained in used]):
             return self._learn_as_it_is(batch, choice)
         for trained in used:
@@ -88,44 +86,43 @@ class CompiledStep:
             region = self._regions[key] = self._compile(names, choice, used)
         torch.set_flush_denormal(True)
         try:
-            td_error, stats, finite = region(*tensors)
+            td_error, stats, n_bad = region(*tensors)
         finally:
             torch.set_flush_denormal(self._flushes)
-        if not finite.item():
-            loss_value = stats["loss"].item()
-            name = "gradient" if math.isfinite(loss_value) else "loss"
-            raise NonFiniteError(name, f"the {name} is not finite (loss {loss_value}); the update was not applied")
+        if n_bad.item():
+            raise _refusal(self._made[choice], int(n_bad.item()), len(self.optimizers) > 1)
         return td_error, stats
 
     def _learn_as_it_is(self, batch: Batch, choice: tuple[Any, ...]) -> tuple[Tensor, dict[str, Tensor]]:
-        used: dict[str, _Trained] = {}
+        self._look_again(self._trained.values())
+        steps = StepsOfUpdate(self._eager)
+        td_error, stats = self.learn(batch, steps, *choice)
+        self._made[choice] = steps.made
+        used = self._used[choice] = [self._trained[name] for name in dict.fromkeys(steps.made)]
+        for trained in used:
+            trained.begin()
+        return td_error, stats
 
-        def step(name: str, loss: Tensor) -> None:
-            trained = used[name] = self._trained[name]
+    def _look_again(self, some: "Iterable[_Trained]") -> None:
+        for trained in some:
             if trained.has_changed():
                 trained.look()
-            self._eager[name](loss)
-
-        td_error, stats = self.learn(batch, step, *choice)
-        for trained in used.values():
-            trained.begin()
-        self._used[choice] = [*used.values()]
-        return td_error, stats
+                self._regions.clear()
 
     def _compile(self, names: Sequence[str], choice: tuple[Any, ...], used: "Sequence[_Trained]") -> Callable[..., Any]:
         learn, max_norm = self.learn, self.max_grad_norm
         rows = {name: trained.rows() for name, trained in self._trained.items() if trained in used}
 
         def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-            so_far: list[Tensor] = []  # whether everything was finite, after each descent
+            finite: list[Tensor] = []  # whether everything was, after each loss and after each gradient
 
             def step(name: str, loss: Tensor) -> None:
                 grads = torch.autograd.grad(loss, [row[0] for row in rows[name]])
                 with torch.no_grad():
-                    so_far.append(_descend(rows[name], loss, grads, max_norm, so_far))
+                    finite.extend(_descend(rows[name], loss, grads, max_norm, finite))
 
             td_error, stats = learn(Batch(**{**_ABSENT, **dict(zip(names, tensors, strict=True))}), step, *choice)
-            return td_error, stats, so_far[-1]
+            return td_error, stats, sum((~each for each in finite), torch.tensor(0))
 
         own = [holder for trained in used for holder in trained.holders()]
         owner = getattr(learn, "__self__", _NOBODY)
@@ -135,14 +132,21 @@ class CompiledStep:
 Row = tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any], Descent]
 
 
+def _refusal(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
+    """The error of an update whose last `n_bad` losses and gradients, in turn, come after one that is not finite."""
+    first, is_gradient = divmod(2 * len(made) - n_bad, 2)
+    name = "gradient" if is_gradient else "loss"
+    whose, others = (f"{made[first]}: ", others_were(made[:first])) if several else ("", "")
+    return NonFiniteError(name, f"{whose}the {name} is not finite; this step was not made{others}")
+
+
 def _descend(
     rows: Sequence[Row], loss: Tensor, grads: Sequence[Tensor], max_norm: float | None, so_far: Sequence[Tensor]
-) -> Tensor:
-    """Move parameters and optimiser state if all is finite, and has been so far; returns whether."""
+) -> tuple[Tensor, Tensor]:
+    """Move parameters and optimiser state if all is finite, and has been so far; returns both for loss and gradient."""
     norm = torch.stack([(grad * grad).sum() for grad in grads]).sum().sqrt()
-    finite = torch.isfinite(loss) & torch.isfinite(norm)
-    if so_far:
-        finite = finite & so_far[-1]
+    loss_finite = torch.isfinite(loss) & so_far[-1] if so_far else torch.isfinite(loss)
+    finite = loss_finite & torch.isfinite(norm)
     if max_norm is not None:
         scale = torch.clamp(max_norm / (norm + 1e-6), max=1.0)
         grads = tuple(grad * scale for grad in grads)
@@ -151,7 +155,7 @@ def _descend(
         param.copy_(torch.where(finite, new_param, param))
         for name, new in new_state.items():
             state[name].copy_(torch.where(finite, new, state[name]))
-    return finite
+    return loss_finite, finite
 
 
 class _Trained:

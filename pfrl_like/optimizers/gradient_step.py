@@ -131,7 +131,7 @@ class GradientStep:
         if self._calls % CHECK_INTERVAL == 0 and self.skipped.item():
             count = int(self.skipped.item())
             self.skipped.zero_()
-            raise NonFiniteError("gradient", f"{count} of {CHECK_INTERVAL} updates were not finite and were skipped")
+            raise NonFiniteError("gradient", f"{count} of {CHECK_INTERVAL} steps were not finite and were skipped")
 
     def _norm(self, grads: list[Tensor]) -> float:
         """L2 norm of all of them together."""
@@ -197,7 +197,7 @@ def _norms(grads: list[Tensor]) -> Tensor:
 
 def _refusal(loss: float) -> NonFiniteError:
     name, came = ("gradient", "holds NaN or infinity") if math.isfinite(loss) else ("loss", f"is {loss}")
-    return NonFiniteError(name, f"the {name} {came} (loss {loss}), expected finite numbers; the update was not applied")
+    return NonFiniteError(name, f"the {name} {came} (loss {loss}), expected finite numbers; this step was not made")
 
 
 def _is_plain(optimizer: Optimizer) -> bool:

@@ -329,7 +329,7 @@ class TestWithoutWaiting:
         optimizer, other = OPTIMIZERS[name](model), OPTIMIZERS[name](expected)
         step, plain = AsOnGPU(optimizer, max_grad_norm), plain_step(other, max_grad_norm)
         losses_of, others = 5 * losses(model), 5 * losses(expected)
-        with pytest.raises(NonFiniteError, match="34 of 100 updates were not finite and were skipped"):
+        with pytest.raises(NonFiniteError, match="34 of 100 steps were not finite and were skipped"):
             for i in range(CHECK_INTERVAL):
                 bad = i % 3 == 0  # the first and the last one among them
                 step(losses_of[i]() * (torch.nan if bad else 1.0))

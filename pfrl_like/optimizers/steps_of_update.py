@@ -1,0 +1,40 @@
+"""The steps of one update on several losses: if one of them is refused, the error says which were made."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.optimizers.gradient_step import GradientStep
+
+
+class StepsOfUpdate:
+    """Descends on one loss after the other.
+
+    Args:
+        gradient_steps: By the name of the optimiser.
+
+    Raises:
+        NonFiniteError: When called with a loss that a `GradientStep` refuses; of several optimisers it says which one
+            made no step, and which ones had made theirs.
+    """
+
+    def __init__(self, gradient_steps: Mapping[str, GradientStep]) -> None:
+        self.gradient_steps = gradient_steps
+        self.made: list[str] = []  # names of the optimisers, in order
+
+    def __call__(self, optimizer: str, loss: Tensor) -> None:
+        step = self.gradient_steps[optimizer]
+        try:
+            step(loss)
+        except NonFiniteError as error:
+            if len(self.gradient_steps) > 1:  # on a GPU it is not this step alone, and it is not known what was made
+                others = "" if step.on_gpu else others_were(self.made)
+                error.args = (f"{optimizer}: {error}{others}",)
+            raise
+        self.made.append(optimizer)
+
+
+def others_were(made: Sequence[str]) -> str:
+    """What is said, after a step that was not made, of the steps before it."""
+    return f"; those of {' and '.join(made)} before it were" if made else ", nor was any other"
