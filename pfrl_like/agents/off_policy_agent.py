@@ -14,6 +14,7 @@ from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.actor_learner import ActorLearnerMixin
 from pfrl_like.agents.memory import RecurrentMemory
+from pfrl_like.agents.observing import check_observed
 from pfrl_like.agents.progress import ProgressMixin
 from pfrl_like.agents.replay_arguments import check_arguments, check_parts
 from pfrl_like.agents.storing import store_step
@@ -194,14 +195,15 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             RuntimeError: In training, if no action was asked for before.
             ValueError: If the arguments have different lengths.
         """
-        if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
-            raise _unequal(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
+        k = len(batch_obs)
+        if (
+            not k == len(batch_reward) == len(batch_done) == len(batch_reset)
+            or (active is not None and len(active) != k)
+            or (self.training and (self.batch_last_obs is None or len(self.batch_last_action) != k))
+        ):  # the usual step is spared the call
+            check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
         if self.training:
-            if self.batch_last_obs is None:
-                raise RuntimeError("observe was called in training before act")
-            if len(self.batch_last_action) != len(batch_obs):
-                raise _unequal(obs=batch_obs, last_action=self.batch_last_action)
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
             if self.memory is None and self._last_mask is None and action_mask is None and active is None:
                 self.replay_buffer.append_batch(*step)
@@ -211,7 +213,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             self.memory.episodes_ended(self.training, ended)
         if not self.training:
             return
-        for _ in range(len(batch_obs) if active is None else int(np.count_nonzero(active))):
+        for _ in range(k if active is None else int(np.count_nonzero(active))):
             self.t += 1
             self._cumulative_steps += 1
             if self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
@@ -379,8 +381,3 @@ def _not_in_rows(batch: Batch) -> ValueError:
     columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
     came = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
     return ValueError(f"batch has columns of the shapes {came}, expected one number for each row, [N]")
-
-
-def _unequal(**columns: Any) -> ValueError:
-    lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
-    return ValueError(f"one of each is needed for every environment, but the lengths are: {lengths}")

@@ -92,6 +92,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
             raise ValueError(f"{name} holds no parameter that requires a gradient: thaw some with requires_grad_(True)")
         if strangers := len(set(map(id, params)) - learning):
             agent.logger.warning(
-                "%s holds %d tensors that belong to none of %s, and which nothing here trains; %s",
+                "%s holds %d tensors that belong to none of %s, and which nothing here trains; %s, after layers are "
+                "replaced, as to_factorized_noisy does",
                 name, strangers, ", ".join(modules), way_out,
             )  # fmt: skip

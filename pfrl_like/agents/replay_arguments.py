@@ -1,11 +1,11 @@
 """What an agent with a replay buffer is made of: which parts and arguments fit, and what is said of the others."""
 
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from pfrl_like.agents.parts import check_kinds, check_lengths, check_max_grad_norm, check_numbers_in, check_optimizers
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
@@ -19,35 +19,15 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
         modules: The modules that learn, by argument.
         optimizers: Their optimisers, likewise.
     """
-    parts = [
-        *((name, module, isinstance(module, torch.nn.Module), "a torch.nn.Module") for name, module in modules.items()),
-        *((name, optimizer, isinstance(optimizer, torch.optim.Optimizer), "a torch.optim.Optimizer")
-          for name, optimizer in optimizers.items()),
-        ("replay_buffer", agent.replay_buffer,
-         _has(agent.replay_buffer, "capacity", "append_batch", "sample_batch", "__len__"),
+    buffer, explorer = agent.replay_buffer, agent.explorer
+    check_kinds(
+        agent, modules, optimizers,
+        ("replay_buffer", buffer, _has(buffer, "capacity", "append_batch", "sample_batch", "__len__"),
          "one of pfrl_like.replay_buffers"),
-        ("explorer", agent.explorer, _has(agent.explorer, "select_action"), "one of pfrl_like.explorers"),
-        ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
-        ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
-    ]  # fmt: skip
-    for name, part, fits, expected in parts:
-        if not fits:
-            raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
+        ("explorer", explorer, _has(explorer, "select_action"), "one of pfrl_like.explorers"),
+    )  # fmt: skip
     _check_recurrence(agent, modules)
-    learning = {id(param) for module in modules.values() for param in module.parameters()}
-    way_out = f"make it of {' or '.join(f'{module}.parameters()' for module in modules)}"
-    for name, optimizer in optimizers.items():
-        held = [id(param) for group in optimizer.param_groups for param in group["params"]]
-        if learning.isdisjoint(held):
-            raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {way_out}")
-        if not any(param.requires_grad for group in optimizer.param_groups for param in group["params"]):
-            raise ValueError(f"{name} holds no parameter that requires a gradient: thaw some with requires_grad_(True)")
-        if strangers := len(set(held) - learning):
-            agent.logger.warning(
-                "%s holds %d tensors that belong to none of %s, and which nothing here trains; %s, after layers are "
-                "replaced, as to_factorized_noisy does",
-                name, strangers, ", ".join(modules), way_out,
-            )  # fmt: skip
+    check_optimizers(agent, modules, optimizers)
 
 
 def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
@@ -94,27 +74,22 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
 def check_arguments(agent: Any) -> None:
     """Refuse numbers and words outside what `DQN` says of them; the parts have been checked."""
     counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
-    check_counts(**{name: getattr(agent, name) for name in counts})
+    check_lengths(agent, *counts, optional=("episodic_update_len",))
     check_counts(least=0, burn_in=agent.burn_in)
-    check_counts(optional=True, episodic_update_len=agent.episodic_update_len)
-    interval = None if agent.moves_its_targets else agent.target_update_interval
-    for name in ("gamma", "replay_start_size", "target_update_interval", "soft_update_tau", "max_grad_norm"):
-        value = getattr(agent, name)
-        may_be_none = name == "max_grad_norm" or (name == "target_update_interval" and agent.moves_its_targets)
-        if not isinstance(value, numbers.Real) and (value is not None or not may_be_none):
-            raise TypeError(f"{name} is {value!r}, expected a number")
+    check_numbers_in(agent, gamma=(0, 1), replay_start_size=(0, None), soft_update_tau=(0, None))
+    check_max_grad_norm(agent)
+    interval = agent.target_update_interval
+    if not (interval is None and agent.moves_its_targets):
+        check_numbers_in(agent, target_update_interval=(1, None))
     start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
     needs = [
-        ("gamma", 0 <= agent.gamma <= 1, "a number from 0 to 1"),
         ("replay_start_size", start >= agent.minibatch_size, "at least minibatch_size"),
         ("replay_start_size", capacity is None or start <= capacity, "at most the capacity of replay_buffer"),
         ("target_update_interval",
-         interval is None or (interval >= 1 and interval % agent.update_interval == 0),
-         "at least 1, and a multiple of update_interval"),
+         interval is None or interval % agent.update_interval == 0, "at least 1, and a multiple of update_interval"),
         ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
         ("soft_update_tau", 0 < agent.soft_update_tau <= 1, "a number above 0, at most 1"),
         ("batch_accumulator", agent.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
-        ("max_grad_norm", agent.max_grad_norm is None or agent.max_grad_norm > 0, "a positive number or None"),
         ("num_steps", agent.num_steps == 1 or agent.recurrent,
          "1, or more with recurrent=True; otherwise the replay buffer has num_steps"),
         ("burn_in", agent.burn_in == 0 or agent.recurrent, "0, or more with recurrent=True"),

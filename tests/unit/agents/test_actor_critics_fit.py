@@ -71,6 +71,13 @@ def test_a_network_that_is_frozen_whole_is_refused() -> None:
         make_sac(policy, critics)
 
 
+def test_an_optimiser_whose_step_asks_for_the_loss_again_is_refused() -> None:
+    policy, critics = make_policy(), [make_critic(), make_critic()]
+    optimizers = [torch.optim.LBFGS(policy.parameters()), *(adam(critic.parameters()) for critic in critics)]
+    with pytest.raises(TypeError, match="policy_optimizer is a LBFGS, whose step needs a closure, expected one wit"):
+        make_sac(policy, critics, optimizers=optimizers)
+
+
 def test_one_critic_in_two_places_is_refused() -> None:
     critic = make_critic()
     with pytest.raises(ValueError, match="two of the critics are the same module"):
@@ -232,6 +239,13 @@ def test_arguments_that_are_no_functions_or_numbers_are_named() -> None:
     ):
         with pytest.raises(error, match=f"{next(iter(changes))} is"):
             make_agent(agent, **changes)
+
+
+def test_who_was_active_is_said_of_every_environment() -> None:
+    agent, obs = make_agent("TD3"), [np.zeros(OBS, np.float32)] * 2
+    agent.batch_act(obs)
+    with pytest.raises(ValueError, match="the lengths are: obs 2, active 1"):
+        agent.batch_observe(obs, [0.0, 0.0], [False, False], [False, False], active=[True])
 
 
 @pytest.mark.parametrize("name", ["reward", "discount", "weight"])
