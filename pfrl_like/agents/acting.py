@@ -38,6 +38,11 @@ _GIVEN_BY = {
     "Distribution": "one that ends in a head of pfrl_like.policies",
     "tuple": "a pfrl_like.nn.Branched of a policy and a value function, which gives (distribution, values [B, 1])",
 }
+#: What gives one of each class of state and action.
+_CRITICS_GIVING = {
+    "DiscreteActionValue": "an FCSAQFunction",
+    "QuantileDiscreteActionValue": "a QuantileFCSAQFunction",
+}
 
 
 class ActingMixin:
@@ -174,6 +179,16 @@ def wrong_type(given: type, value_type: type, argument: str, example: str | None
         f"{argument} gives {_with_article(came)}, expected one that gives {_with_article(needed)}"
         f"{example and f', such as {example}' or ''}"
     )
+
+
+def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> TypeError:
+    """`wrong_type` of a critic of state and action."""
+    return wrong_type(given, value_type, argument, critic_giving(value_type))
+
+
+def critic_giving(value_type: type) -> str:
+    """A critic of state and action that gives this, in words."""
+    return _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
 
 
 def _with_article(name: str) -> str:

@@ -1,6 +1,6 @@
 """What agents with a replay buffer, a policy and critics of state and action have in common."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -252,23 +252,6 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         check_policy_fits(distribution, action_space)
         if isinstance(distribution, SquashedGaussian):
             warn_of_bounds(self.logger, "policy gives actions", action_space)
-
-
-def numbered(
-    q_funcs: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]
-) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Critics and their optimisers under the names q_func1, q_func1_optimizer, ...
-
-    Raises:
-        ValueError: If there are not as many of these as of those, or none, or one critic comes twice.
-    """
-    if len(q_funcs) != len(optimizers) or not q_funcs:
-        raise ValueError(f"there are {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one for each")
-    if len(set(map(id, q_funcs))) < len(q_funcs):
-        raise ValueError("two of the critics are the same module, expected one of its own for each")
-    names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
-    named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers, strict=True)}
-    return dict(zip(names, q_funcs, strict=True)), named
 
 
 class Count(nn.Module):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.acting import wrong_critic
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
@@ -147,7 +147,7 @@ def _checked(output: Any, n: int) -> Any:
     """What a critic gave for n rows, as an action value."""
     if not isinstance(output, Tensor):
         if not isinstance(output, DiscreteActionValue):
-            raise wrong_value(output, DiscreteActionValue, "a critic", "an FCSAQFunction")
+            raise wrong_critic(type(output), DiscreteActionValue)
         return output
     if output.shape not in {(n, 1), (n,)}:
         raise ValueError(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import DiscreteActionValue, QuadraticActionValue
-from pfrl_like.agents.acting import wrong_type
+from pfrl_like.agents.acting import critic_giving, wrong_type
 from pfrl_like.distributions import ProductOfCategoricals
 from pfrl_like.explorer import Explorer
 from pfrl_like.q_function import StateActionQFunction
@@ -24,15 +24,15 @@ _KINDS: dict[type, str] = {
 }  # fmt: skip
 
 
-def check_output(argument: str, module: nn.Module, wanted: type) -> Any:
-    """Refuse a module that gives something else; returns what it is declared to give.
+def check_output(argument: str, module: nn.Module, wanted: type, example: str | None = None) -> Any:
+    """Refuse a module that gives something else, naming an example of what fits; returns what it is declared to give.
 
     Raises:
         TypeError: Naming the argument.
     """
     given = output_of(module)
     if not may_be(given, wanted):
-        raise wrong_type(tuple if isinstance(given, tuple) else given, wanted, argument)
+        raise wrong_type(tuple if isinstance(given, tuple) else given, wanted, argument, example)
     return given
 
 
@@ -96,12 +96,12 @@ def check_critics(critics: Mapping[str, nn.Module], wanted: type = DiscreteActio
         if isinstance(takes, type) and issubclass(takes, Tensor):
             raise TypeError(
                 f"{name} is a {type(critic).__name__}, which takes a tensor, but critics are called with a pair of "
-                "observation and action: use one such as FCSAQFunction, or begin it with ConcatObsAndAction"
+                f"observation and action: use {critic_giving(wanted)}, or begin it with ConcatObsAndAction"
             )
         if wanted is DiscreteActionValue and may_be(output_of(critic), Tensor):
             forms[name] = output_of(critic)  # numbers, one for each row
         else:
-            forms[name] = check_output(name, critic, wanted)
+            forms[name] = check_output(name, critic, wanted, critic_giving(wanted))
     check_one_form(forms)
 
 

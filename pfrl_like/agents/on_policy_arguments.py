@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pfrl_like.agents.parts import check_kinds, check_max_grad_norm, check_numbers_in, check_optimizers
+from pfrl_like.agents.parts import check_kinds, check_max_grad_norm, check_numbers_in, check_optimizers, functions_of
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.utils.recurrent import is_recurrent
 
@@ -19,7 +19,7 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
     normalizer = agent.obs_normalizer
     fits = normalizer is None or isinstance(normalizer, EmpiricalNormalization)
     expected = "a pfrl_like.nn.EmpiricalNormalization or None"
-    check_kinds(agent, modules, optimizers, ("obs_normalizer", normalizer, fits, expected))
+    check_kinds(modules, optimizers, ("obs_normalizer", normalizer, fits, expected), *functions_of(agent))
     for name, module in modules.items():
         if is_recurrent(module) != bool(agent.recurrent):
             keeps = "keeps a" if is_recurrent(module) else "keeps no"

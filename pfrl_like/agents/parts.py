@@ -13,11 +13,18 @@ from pfrl_like.utils.checks import check_counts
 Part = tuple[str, Any, bool, str]
 
 
-def check_kinds(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any], *others: Part) -> None:
+def functions_of(agent: Any) -> list[Part]:
+    """The functions that an agent is made of."""
+    return [
+        ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
+        ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
+    ]
+
+
+def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *others: Part) -> None:
     """Refuse what is no such part.
 
     Args:
-        agent: The agent, with its `phi` and `batch_states`.
         modules: The modules that learn, by argument.
         optimizers: Their optimisers, likewise.
         *others: Further parts.
@@ -30,12 +37,11 @@ def check_kinds(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
         *((name, module, isinstance(module, torch.nn.Module), "a torch.nn.Module") for name, module in modules.items()),
         *((name, each, isinstance(each, is_optimizer), "a torch.optim.Optimizer") for name, each in optimizers.items()),
         *others,
-        ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
-        ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
     ]
     for name, part, fits, expected in parts:
         if not fits:
-            raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
+            came = " ".join(repr(part).split())  # in one line
+            raise TypeError(f"{name} is {came:.80} ({type(part).__name__}), expected {expected}")
 
 
 def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
@@ -73,7 +79,7 @@ def check_lengths(agent: Any, *names: str, optional: tuple[str, ...] = ()) -> No
 
 
 def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Refuse optimisers that would train nothing, and warn of those that hold more; arguments as of `check_kinds`.
+    """Refuse optimisers that would train nothing, and warn of those that hold more; the others as of `check_kinds`.
 
     Raises:
         TypeError: If the step of one needs a closure.

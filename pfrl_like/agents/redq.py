@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pfrl_like.agents.actor_critic import numbered
+from pfrl_like.agents.critic_arguments import listed, numbered
 from pfrl_like.agents.critics import average
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -54,12 +54,12 @@ class REDQ(SoftActorCritic):
         **kwargs: Any,
     ) -> None:
         check_counts(subset_size=subset_size)
-        q_funcs, q_func_optimizers = [*q_funcs], [*q_func_optimizers]
-        if len(q_funcs) < 2 or subset_size > len(q_funcs):
-            raise ValueError(f"there are {len(q_funcs)} q_funcs, expected at least 2 and subset_size, {subset_size}")
+        critics, optimizers = listed("q_funcs", q_funcs), listed("q_func_optimizers", q_func_optimizers)
+        if len(critics) < 2 or subset_size > len(critics):
+            raise ValueError(f"there are {len(critics)} q_funcs, expected at least 2 and subset_size, {subset_size}")
         if kwargs.get("compile"):
             raise ValueError("compile is True, but every update of REDQ has other critics in its targets: leave it out")
-        numbered(q_funcs, q_func_optimizers)  # one for each
+        q_funcs, q_func_optimizers = ([*named.values()] for named in numbered(critics, optimizers))
         self.subset_size = subset_size
         delay = n_times_update if policy_update_delay is None else policy_update_delay
         super().__init__(

@@ -5,7 +5,14 @@ from typing import Any
 
 import torch
 
-from pfrl_like.agents.parts import check_kinds, check_lengths, check_max_grad_norm, check_numbers_in, check_optimizers
+from pfrl_like.agents.parts import (
+    check_kinds,
+    check_lengths,
+    check_max_grad_norm,
+    check_numbers_in,
+    check_optimizers,
+    functions_of,
+)
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
@@ -21,10 +28,11 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
     """
     buffer, explorer = agent.replay_buffer, agent.explorer
     check_kinds(
-        agent, modules, optimizers,
+        modules, optimizers,
         ("replay_buffer", buffer, _has(buffer, "capacity", "append_batch", "sample_batch", "__len__"),
          "one of pfrl_like.replay_buffers"),
         ("explorer", explorer, _has(explorer, "select_action"), "one of pfrl_like.explorers"),
+        *functions_of(agent),
     )  # fmt: skip
     _check_recurrence(agent, modules)
     check_optimizers(agent, modules, optimizers)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import least_of
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic, numbered
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic
+from pfrl_like.agents.critic_arguments import listed, numbered
 from pfrl_like.agents.critics import distribution_of, least, mean_value, value_of
 from pfrl_like.agents.temperature import TemperatureHolder as TemperatureHolder
 from pfrl_like.agents.temperature import make_temperature, temperature_loss
@@ -202,7 +203,12 @@ class SoftActorCritic(OffPolicyActorCritic):
         compile: bool = False,
     ) -> None:
         critics, optimizers = numbered(
-            [q_func1, q_func2, *further_q_funcs], [q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers]
+            {"q_func1": q_func1, "q_func2": q_func2, **listed("further_q_funcs", further_q_funcs)},
+            {
+                "q_func1_optimizer": q_func1_optimizer,
+                "q_func2_optimizer": q_func2_optimizer,
+                **listed("further_q_func_optimizers", further_q_func_optimizers),
+            },
         )
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         holder, temperature_optimizer = make_temperature(initial_temperature, entropy_target, temperature_optimizer_lr)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import least_of
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic, numbered
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic
+from pfrl_like.agents.critic_arguments import listed, numbered
 from pfrl_like.agents.critics import distribution_of, value_of
 from pfrl_like.agents.ddpg import ddpg_policy_loss
 from pfrl_like.agents.policy_spaces import warn_of_bounds
@@ -147,7 +148,12 @@ class TD3(OffPolicyActorCritic):
     ) -> None:
         check_function(target_policy_smoothing_func=target_policy_smoothing_func)
         critics, optimizers = numbered(
-            [q_func1, q_func2, *further_q_funcs], [q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers]
+            {"q_func1": q_func1, "q_func2": q_func2, **listed("further_q_funcs", further_q_funcs)},
+            {
+                "q_func1_optimizer": q_func1_optimizer,
+                "q_func2_optimizer": q_func2_optimizer,
+                **listed("further_q_func_optimizers", further_q_func_optimizers),
+            },
         )
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, explorer,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
-from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.acting import wrong_critic
 from pfrl_like.agents.critics import average
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.functions.truncation import truncated_mixture
@@ -39,7 +39,7 @@ class TQC(SoftActorCritic):
     def pool(self, values: Sequence[Any]) -> QuantileDiscreteActionValue:
         """`truncated_mixture` of the critics' quantiles."""
         for value in values:
-            if not isinstance(value, QuantileDiscreteActionValue):
-                raise wrong_value(value, QuantileDiscreteActionValue, "a critic", "a QuantileFCSAQFunction")
+            if not isinstance(value, self.critic_type):
+                raise wrong_critic(type(value), self.critic_type)
         mixture = truncated_mixture([value.quantiles.squeeze(2) for value in values], self.n_dropped)
         return QuantileDiscreteActionValue(mixture.unsqueeze(2))

@@ -10,14 +10,15 @@ from actor_critic_parts import ACTION, OBS, make_agent, make_batch, make_critic,
 from gymnasium import spaces
 from torch import nn
 
-from pfrl_like.agents import TQC, DiscreteSAC, SoftActorCritic
+from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC, SoftActorCritic
 from pfrl_like.nn import ConcatObsAndAction, EmpiricalNormalization
-from pfrl_like.policies import GaussianHeadWithDiagonalCovariance, SoftmaxCategoricalHead
+from pfrl_like.policies import GaussianHeadWithDiagonalCovariance, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.q_functions import (
     DistributionalFCSAQFunction,
     FCSAQFunction,
     FCStateQFunctionWithDiscreteAction,
     QuantileFCSAQFunction,
+    QuantileFCStateQFunctionWithDiscreteAction,
 )
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing.requirement import difference
@@ -139,6 +140,51 @@ def test_critics_that_cannot_be_learnt_from_are_refused_before_they_learn(
 ) -> None:
     with pytest.raises(error, match=message):
         make_sac(make_policy(), critics()).check_spaces(SPACE, ACTIONS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "critic", "message"),
+    [
+        (TQC, make_critic, "q_func1 gives a Tensor, .* QuantileDiscreteActionValue, such as a QuantileFCSAQFunction$"),
+        (TQC, lambda: QuantileFCStateQFunctionWithDiscreteAction(OBS, 2, 5, 8, 1), "use a QuantileFCSAQFunction, or b"),
+        (CrossQ, lambda: FCStateQFunctionWithDiscreteAction(OBS, 2, 8, 1), "use an FCSAQFunction, or begin it with"),
+        (
+            CrossQ,
+            lambda: nn.Sequential(ConcatObsAndAction(), nn.Linear(OBS + ACTION, 2), SquashedGaussianHead()),
+            "q_func1 gives a SquashedGaussian, .* DiscreteActionValue, such as an FCSAQFunction$",
+        ),
+    ],
+)
+def test_the_critic_that_would_fit_is_one_of_state_and_action(kind: Any, critic: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make_sac(make_policy(), twice(critic), kind)
+
+
+def make_redq(critics: Any, optimizers: Any) -> Any:
+    policy = make_policy()
+    return REDQ(policy, critics, adam(policy.parameters()), optimizers, ReplayBuffer(100), 0.9, replay_start_size=100)
+
+
+def test_lists_of_critics_are_called_as_they_are_given() -> None:
+    critics = [make_critic() for _ in range(3)]
+    one, *others = (adam(critic.parameters()) for critic in critics)
+    for wrong, error, message in (
+        ((critics, one), TypeError, "q_func_optimizers is a single Adam, expected a list with one for each critic"),
+        ((critics[0], [one]), TypeError, "q_funcs is a single Sequential, expected a list"),
+        (([critics[0], None], [one, one]), TypeError, r"q_funcs\[1\] is None .* expected a torch.nn.Module"),
+        (
+            (critics, [one, [one], one]),
+            TypeError,
+            r"q_func_optimizers\[1\] is \[Adam \( Parameter Group 0 .* expected a",
+        ),
+        ((critics, [one, *others[::-1]]), ValueError, r"q_func_optimizers\[1\] holds .* make it of q_funcs\[1\].param"),
+    ):
+        with pytest.raises(error, match=message):
+            make_redq(*wrong)
+    for further in ({"further_q_funcs": critics[2]}, {"further_q_funcs": [], "further_q_func_optimizers": others[1]}):
+        with pytest.raises(TypeError, match="further_q_.* is a single .*, expected a list with one for each critic"):
+            make_agent("TD3", **further)
+    assert make_redq(nn.ModuleList(critics), (one, *others)).critics == critics
 
 
 def test_tqc_without_a_quantile_left_is_refused_when_a_run_begins() -> None:
