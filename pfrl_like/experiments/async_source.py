@@ -4,15 +4,16 @@ import logging
 import time
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments.async_worker import Counters, Job, work
 from pfrl_like.experiments.loop import Clock, Episode
 from pfrl_like.processes import Failure, Finished, Workers
 
-#: Seconds between two looks at the events, and that processes get to end after one of them has failed.
-GLANCE, GRACE = 0.1, 5.0
+#: Seconds between two looks at the events; that processes get at most to end after an error or Ctrl-C; and that those
+#: which are ended by force get for saying where they were.
+GLANCE, GRACE, LAST_WORDS = 0.1, 5.0, 2.0
 
 
 class AsyncWorkers:
@@ -26,6 +27,7 @@ class AsyncWorkers:
         exception_event: Ends training with an error when it is set; its `error`, if any, is told. None for none.
         logger: Gets a line for every score.
         start_method: How processes start.
+        grace: Seconds that they get to end once training is over, or after the last step of an evaluation.
 
     Attributes:
         statistics: Of process 0's agent, as last told; None before.
@@ -41,13 +43,16 @@ class AsyncWorkers:
         exception_event: Any,
         logger: logging.Logger,
         start_method: str | None,
+        grace: float,
     ) -> None:
-        self.counters, self.logger = counters, logger
+        self.counters, self.logger, self.grace = counters, logger, grace
         self.stop_event, self.exception_event = stop_event, exception_event
         self.statistics: list[tuple[str, Any]] | None = None
         self.state: dict[str, Any] | None = None
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
+        self._sign: tuple[Any, ...] = ()  # of life, seen last
+        self._seen_at = 0.0
         arguments = [(job, counters)] * processes
         self.workers = Workers(work, arguments, start_method=start_method, name="actor")
 
@@ -57,7 +62,9 @@ class AsyncWorkers:
         if self.exception_event is not None and self.exception_event.is_set():
             self._note_exception()
         if self._failures:
-            self._fail()
+            self._fail(self._end(min(GRACE, self.grace)))
+        if self._hang(clock.steps):
+            self._fail(self._end(0.0))
         if self.stop_event is not None and self.stop_event.is_set():
             self._reason = self._reason or "stop_event was set"
             self.stop()
@@ -74,8 +81,13 @@ class AsyncWorkers:
         self.counters.stop.value = 1
 
     def close(self) -> None:
-        """End all processes, by force after 3 s."""
-        self.workers.close(ask=self.stop)
+        """End all processes, by force those that do not end when they are asked to, of which the log tells."""
+        try:
+            if not self.workers.closed:
+                for index, failure in self._end(min(GRACE, self.grace)).items():
+                    self.logger.warning("process %s %s\n%s", index, failure.reason, failure.traceback_text)
+        finally:
+            self.workers.close()
 
     def _listen(self, timeout: float) -> list[Episode]:
         ended = []
@@ -100,13 +112,35 @@ class AsyncWorkers:
         lines = "" if error is None else "".join(traceback.format_exception(error))
         self._failures.setdefault("learner", Failure(text, lines))
 
-    def _fail(self) -> None:
-        """Let the other processes end, and tell what they said meanwhile."""
+    def _hang(self, steps: int) -> bool:
+        """Whether processes that have nothing left to do have shown no sign of life for too long."""
+        over = self.counters.stop.value or self.counters.steps_begun >= steps
+        sign = over, self.counters.evaluated.value, self.workers.running
+        if sign != self._sign:
+            self._sign, self._seen_at = sign, time.monotonic()
+        return bool(over and self.workers.running) and time.monotonic() - self._seen_at > self.grace
+
+    def _end(self, seconds: float) -> dict[int | str, Failure]:
+        """Ask all processes to end, by force after some seconds; those that were ended so, and where they were."""
         self.stop()
-        deadline = time.monotonic() + GRACE
+        self._listen_for(seconds)
+        late = sorted(self.workers.running)
+        for index in late:
+            self.workers.processes[index].terminate()
+        self._listen_for(LAST_WORDS)
+        reason, silent = "did not end when training was over: it was ended by force", Failure("")
+        return {index: Failure(reason, self._failures.pop(index, silent).traceback_text) for index in late}
+
+    def _listen_for(self, seconds: float) -> None:
+        """Listen until all processes have ended, for some seconds at most."""
+        deadline = time.monotonic() + seconds
         while self.workers.running and time.monotonic() < deadline:
             self._listen(GLANCE)
-        self.close()
-        reasons = {who: failure.reason for who, failure in self._failures.items()}
-        tracebacks = {who: failure.traceback_text for who, failure in self._failures.items()}
+
+    def _fail(self, late: dict[int | str, Failure]) -> NoReturn:
+        """Tell what has ended training, and of processes that did not end with it."""
+        self.workers.close()
+        failures = self._failures | late
+        reasons = {who: failure.reason for who, failure in failures.items()}
+        tracebacks = {who: failure.traceback_text for who, failure in failures.items()}
         raise AsyncTrainingError(reasons, tracebacks) from getattr(self.exception_event, "error", None)

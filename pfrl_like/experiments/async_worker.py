@@ -4,6 +4,7 @@ import contextlib
 import cProfile
 import logging
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -26,15 +27,21 @@ class Counters:
     Attributes:
         totals: Steps that have been begun, and episodes that have ended; a `multiprocessing.Array`.
         stop: 1 when all are to end; a raw `multiprocessing.Value`.
+        evaluated: Steps of evaluation that process 0 has made; likewise.
     """
 
     totals: Any
     stop: Any
+    evaluated: Any
 
     @property
     def steps_begun(self) -> int:
         """The first of `totals`, read without its lock, which a process that was killed may have kept."""
         return int(self.totals.get_obj()[0])
+
+    def count_evaluated(self, clock: Clock) -> None:
+        """Say that an evaluation goes on."""
+        self.evaluated.value += 1
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,7 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
         job: What it is told.
         counters: Shared with the other processes.
     """
+    signal.signal(signal.SIGTERM, _give_up)
     torch.set_num_threads(1)
     set_random_seed(job.seeds[index])
     env = job.make_env(index, test=False)
@@ -162,12 +170,18 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
         callbacks: list[Callback] = [StepHooks(job.global_step_hooks(), env, agent), report]
         if job.evaluator is not None and index == 0:
             opened.append(job.make_env(index, test=True))
-            evaluator = Evaluator(agent, opened[-1], logger=logging.getLogger(__name__), **job.evaluator())
+            told: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [counters.count_evaluated]}
+            evaluator = Evaluator(agent, opened[-1], **job.evaluator(), **told)
             opened.append(evaluator)
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
         with _saved_in(job.outcome if index == 0 else "", agent), _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             tell_of_agent()
+
+
+def _give_up(*_: object) -> None:
+    """End, so that the environment is closed and it is told where the process was; it may have been waiting."""
+    raise SystemExit("ended from outside")
 
 
 def _evaluation(evaluation: Evaluation, channel: Connection) -> Callback:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
-from pfrl_like.experiments.loop import Clock, run
+from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.report import two_columns
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import SerialSource, VectorSource
@@ -35,6 +35,7 @@ def run_evaluation_episodes(
     n_episodes: int | None,
     max_episode_len: int | None = None,
     logger: logging.Logger | None = None,
+    hooks: Sequence[Callback] = (),
 ) -> tuple[list[float], list[float]]:
     """Run an agent in evaluation mode in one environment.
 
@@ -45,6 +46,7 @@ def run_evaluation_episodes(
         n_episodes: Episodes to run for; None with `n_steps`.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         logger: Gets a line for every episode.
+        hooks: Called with the `Clock` of the evaluation after every step.
 
     Returns:
         Returns and lengths of the episodes.
@@ -67,7 +69,7 @@ def run_evaluation_episodes(
             clock.stop()
 
     with agent.eval_mode():  # the last step leaves no state behind
-        run(SerialSource(agent, env, max_episode_len, cuts_off_at_end=True), Clock(n_steps), [count])
+        run(SerialSource(agent, env, max_episode_len, cuts_off_at_end=True), Clock(n_steps), [count, *hooks])
     return scores, lengths
 
 
@@ -78,6 +80,7 @@ def batch_run_evaluation_episodes(
     n_episodes: int | None,
     max_episode_len: int | None = None,
     logger: logging.Logger | None = None,
+    hooks: Sequence[Callback] = (),
 ) -> tuple[list[float], list[float]]:
     """The same in a vector environment.
 
@@ -101,6 +104,8 @@ def batch_run_evaluation_episodes(
                 number[i] = number.max() + 1
             counted = _counted(finished, number, source.total_reward, source.length, n_steps, n_episodes)
             source.observe(step, reset if counted is None else np.ones_like(reset))
+            for hook in hooks:
+                hook(clock)
     for index, (score, steps) in enumerate(counted):
         _log_episode(logger, index, steps, score)
     return [score for score, _ in counted], [float(steps) for _, steps in counted]
@@ -204,6 +209,7 @@ class Evaluator:
         success_threshold: Return from which an episode counts as a success; adds "success_rate" to the statistics.
         env_choice: How `env` was chosen, for `run.json`. One made anew is seeded from the global NumPy stream, which
             is left as it was.
+        hooks: Called with the `Clock` of an evaluation after each of its steps.
 
     Attributes:
         max_score: Best mean return so far.
@@ -231,6 +237,7 @@ class Evaluator:
         *,
         success_threshold: float | None = None,
         env_choice: str = "eval_env given",
+        hooks: Sequence[Callback] = (),
     ) -> None:
         check_extent(n_steps, n_episodes)
         check_counts(eval_interval=eval_interval)
@@ -243,7 +250,7 @@ class Evaluator:
         self.evaluation_hooks = evaluation_hooks
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
-        self.success_threshold, self.env_choice = success_threshold, env_choice
+        self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
         os.makedirs(self.outdir, exist_ok=True)
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
         set_aside(self.outdir, step_offset, self.logger, training=False)
@@ -280,7 +287,7 @@ class Evaluator:
         with isolated_rng(self.env), _own_stream_kept(self.env if self.env_choice.startswith("the training") else None):
             set_random_seed((self._seed + t) % 2**32)  # scores depend neither on training's streams nor on earlier ones
             returns, lengths = _run(
-                self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger
+                self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
             )
         stats = _statistics(returns, lengths)
         if self.success_threshold is not None:

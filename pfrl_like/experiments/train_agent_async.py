@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pfrl_like.experiments.async_agents import AgentOfProcess0, SharedAgent
-from pfrl_like.experiments.async_arguments import check_async_parts, check_shares, seeds_of_processes
+from pfrl_like.experiments.async_arguments import check_async_parts, check_grace, check_shares, seeds_of_processes
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
@@ -57,6 +57,7 @@ def train_agent_async(
     use_shared_memory: bool = True,
     *,
     start_method: str | None = None,
+    grace: float = 60.0,
     checkpoint_freq: int | None = None,
     progress: bool | None = None,
     hooks: Sequence[Callback] = (),
@@ -98,6 +99,9 @@ def train_agent_async(
             at the end.
         start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
             spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
+        grace: Seconds that processes get to end once training is over, an evaluation that goes on not counted; longer
+            than any step, reset or hook takes, and `make_env`. One that hangs is then ended by force, and named in the
+            error. After another process has failed, or Ctrl-C, it is 5 s at most.
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none. It needs shared memory.
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of this process's loop several times a second.
@@ -109,8 +113,8 @@ def train_agent_async(
         it has not learnt (load what was saved), and is None if none was given.
 
     Raises:
-        AsyncTrainingError: If a process raised or died, or `exception_event` was set: with all tracebacks, after the
-            agent has been saved as `<t>_except` and all processes have ended.
+        AsyncTrainingError: If a process raised, died or did not end, or `exception_event` was set: with all tracebacks,
+            after the agent has been saved as `<t>_except` and all processes have ended.
         ValueError: If not exactly one of `agent` and `make_agent` is given, or a number is out of range.
         TypeError: If a number is no integer, a part is none, the agent does not name what its copies share although
             they are to, or something cannot be sent to another process.
@@ -122,6 +126,7 @@ def train_agent_async(
     check_counts(processes=processes)
     check_counts(optional=True, max_episode_len=max_episode_len)
     check_async_parts(agent, make_agent, make_env, global_step_hooks, stop_event, exception_event)
+    check_grace(grace)
     if eval_interval is not None:
         check_extent(eval_n_steps, eval_n_episodes)
     seeds = seeds_of_processes(random_seeds, processes)
@@ -161,7 +166,7 @@ def train_agent_async(
     context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
     set_aside(outdir, step_offset, logger)  # before processes write
     totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
-    counters = Counters(totals, context.RawValue("b", 0))
+    counters = Counters(totals, context.RawValue("b", 0), context.RawValue("q", 0))
     learner = getattr(agent, "agent", agent)
     if hasattr(learner, "t"):
         warn_of_other_step(learner.t, step_offset, logger)
@@ -169,7 +174,7 @@ def train_agent_async(
             learner.t = step_offset
     try:
         with getattr(agent, "starting", nullcontext)(step_offset):
-            source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method)
+            source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method, grace)
     except (AttributeError, pickle.PicklingError) as error:
         raise TypeError(
             f"agent cannot be sent to another process: {error}; give a make_agent instead, or "

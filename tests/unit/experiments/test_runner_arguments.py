@@ -259,6 +259,7 @@ HELD = {
         ),
         **dict.fromkeys(("agent", "use_shared_memory"), ASYNC + "shared_attributes_are_the_same_in_all_processes"),
         **dict.fromkeys(("processes", "start_method"), TOLD + "processes_start_as_they_are_told"),
+        "grace": HERE + "test_async_hangs.py::test_a_process_that_hangs_is_named_once_the_others_have_ended",
         "outdir": ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
         "make_agent": HERE + "test_async_agents.py::test_agents_that_each_process_makes_share_those_of_the_first",
         "successful_score": ASYNC + "a_good_score_ends_training_in_all_processes",

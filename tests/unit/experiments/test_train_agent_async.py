@@ -211,6 +211,8 @@ def test_profiles_and_checkpoints_are_written(tmp_path):
         ({"random_seeds": [1, 2**32]}, "random_seeds holds 4294967296"),
         ({"max_episode_len": 0}, "max_episode_len is 0"),
         ({"processes": 0}, "processes"),
+        ({"grace": 0.0}, "grace is 0.0"),
+        ({"grace": float("nan")}, "grace is nan"),
         ({"eval_interval": 0}, "eval_interval"),
         ({"eval_interval": 10, "eval_n_steps": 5}, "exactly one"),
         ({"evaluation_hooks": [print]}, "does not support train_agent_async"),
@@ -227,6 +229,7 @@ def test_arguments_that_make_no_sense_are_refused(tmp_path, options, error):
         {"make_env": 3}, {"make_agent": Counting()}, {"agent": "mine"}, {"global_step_hooks": 3},
         {"global_step_hooks": [print, 3]}, {"stop_event": True}, {"exception_event": 1}, {"random_seeds": 3},
         {"random_seeds": ["a", "b"]}, {"max_episode_len": 1.5},
+        {"grace": "long"},
     ],
     ids=lambda options: next(iter(options)),
 )  # fmt: skip

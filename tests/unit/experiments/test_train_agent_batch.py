@@ -112,6 +112,16 @@ def test_evaluation_by_steps_counts_whole_episodes(n_steps, returns):
     assert scores == expected
 
 
+@pytest.mark.parametrize(
+    ("evaluate", "env", "times"),
+    [(run_evaluation_episodes, Counting(3), [1, 2, 3]), (batch_run_evaluation_episodes, vector(3, 3), [2, 4, 6])],
+)
+def test_hooks_of_an_evaluation_see_its_clock_after_every_step(evaluate, env, times):
+    seen = []
+    evaluate(env, Recorder(), None, 1, hooks=[lambda clock: seen.append(clock.t)])
+    assert seen == times
+
+
 def test_statistics_of_an_evaluation():
     class Growing(Counting):
         def reset(self, **kwargs):

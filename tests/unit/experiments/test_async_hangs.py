@@ -1,0 +1,164 @@
+"""A process that hangs is ended, named, and keeps neither the run nor the agent."""
+
+import logging
+import multiprocessing
+import sys
+import threading
+import time
+
+import cloudpickle
+import pytest
+import torch
+from async_parts import make_a3c, parameters
+
+from pfrl_like.errors import AsyncTrainingError
+from pfrl_like.experiments import train_agent_async
+from pfrl_like.testing import Chain
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+WAYS = ["step", "make_env", "reset"]
+BY_WAY = pytest.mark.parametrize("way", [*WAYS[:2], pytest.param("reset", marks=pytest.mark.slow)])
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left():
+    yield
+    assert not multiprocessing.active_children()
+
+
+def hang_for_ever():
+    while True:
+        time.sleep(60)
+
+
+class Hanging(Chain):
+    """Hangs in its tenth step, or in its third reset; or raises at its 40th step."""
+
+    def __init__(self, way):
+        super().__init__(4, time_limit=7)
+        self.way, self.steps, self.resets = way, 0, 0
+
+    def reset(self, **options):
+        self.resets += 1
+        if self.way == "reset" and self.resets == 3:
+            hang_for_ever()
+        return super().reset(**options)
+
+    def step(self, action):
+        self.steps += 1
+        if self.way == "step" and self.steps == 10:
+            hang_for_ever()
+        if self.way == "raise" and self.steps == 40:
+            raise ZeroDivisionError("in the middle of it")
+        return super().step(action)
+
+
+class MakeEnv:
+    """Environments that fail in some way, by process; the others are made when the one that is to hang is."""
+
+    def __init__(self, folder, *ways):
+        self.begun, self.ways = folder / "begun", ways
+
+    def __call__(self, process_idx, test):
+        way = None if test else self.ways[process_idx]
+        if way in WAYS:
+            self.begun.touch()
+        while not self.begun.exists():
+            time.sleep(0.01)
+        if way == "make_env":
+            hang_for_ever()
+        return Hanging(way)
+
+
+def run(outdir, agent, make_env, **options):
+    arguments = {"steps": 400, "eval_interval": None, "start_method": "fork", "grace": 1.0, **options}
+    return train_agent_async(outdir, 2, make_env, agent=agent, **arguments)
+
+
+def check_saved(outdir, ending="except"):
+    """The agent that was saved has learnt."""
+    (saved,) = outdir.glob(f"*_{ending}")
+    other = make_a3c()
+    before = parameters(other)
+    other.load(saved)
+    assert not torch.equal(parameters(other), before)
+
+
+@BY_WAY
+@pytest.mark.parametrize(
+    "start_method", ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
+)
+def test_a_process_that_hangs_is_named_once_the_others_have_ended(tmp_path, way, start_method):
+    with pytest.raises(AsyncTrainingError, match="process 1 did not end when training was over") as caught:
+        run(tmp_path, make_a3c(), MakeEnv(tmp_path, None, way), start_method=start_method)
+    assert "in hang_for_ever" in caught.value.tracebacks[1]
+    check_saved(tmp_path)
+
+
+@BY_WAY
+def test_stop_event_ends_a_run_in_which_a_process_hangs(tmp_path, way):
+    event = threading.Event()
+    with pytest.raises(AsyncTrainingError, match="process 1 did not end"):
+        run(
+            tmp_path, make_a3c(), MakeEnv(tmp_path, None, way), steps=10**8, stop_event=event,
+            hooks=[lambda clock: clock.t > 50 and event.set()],
+        )  # fmt: skip
+    check_saved(tmp_path)
+
+
+@BY_WAY
+def test_a_failure_ends_a_run_in_which_another_process_hangs(tmp_path, way):
+    with pytest.raises(AsyncTrainingError, match="process 0 raised ZeroDivisionError: in the middle") as caught:
+        run(tmp_path, make_a3c(), MakeEnv(tmp_path, "raise", way), steps=10**8)
+    assert list(caught.value.reasons) == [0, 1]
+    assert "process 1 did not end" in str(caught.value)
+    check_saved(tmp_path)
+
+
+@BY_WAY
+def test_ctrl_c_ends_a_run_in_which_a_process_hangs(tmp_path, way, caplog):
+    def interrupt(clock):
+        if clock.t > 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, make_a3c(), MakeEnv(tmp_path, None, way), steps=10**8, hooks=[interrupt])
+    (message,) = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert message.startswith("process 1 did not end")
+    assert "in hang_for_ever" in message
+    check_saved(tmp_path)
+
+
+def test_process_0_saves_its_agent_though_it_hangs(tmp_path):
+    with pytest.raises(AsyncTrainingError, match="process 0 did not end"):
+        run(tmp_path, make_a3c(), MakeEnv(tmp_path, "step", None), use_shared_memory=False)
+    check_saved(tmp_path)
+
+
+def test_a_process_that_does_not_let_itself_be_interrupted_is_killed(tmp_path):
+    class Stubborn(Hanging):
+        def step(self, action):
+            while True:
+                try:
+                    return super().step(action)
+                except BaseException:
+                    self.steps = 9  # so that it hangs again
+
+    with pytest.raises(AsyncTrainingError, match="process 1 did not end"):
+        run(tmp_path, make_a3c(), lambda index, test: Stubborn("step") if index == 1 else Hanging(None))
+    check_saved(tmp_path)
+
+
+def test_an_evaluation_that_takes_longer_is_waited_for(tmp_path):
+    class Slow(Chain):
+        def step(self, action):
+            time.sleep(0.25)
+            return super().step(action)
+
+    def make_env(process_idx, test):
+        return (Slow if test else Chain)(4, time_limit=7)
+
+    run(tmp_path, make_a3c(), make_env, steps=100, eval_interval=100, eval_n_steps=9, eval_n_episodes=None)
+    assert len((tmp_path / "scores.txt").read_text().splitlines()) == 2
+    check_saved(tmp_path, "finish")
