@@ -14,10 +14,10 @@ from pfrl_like.agents.critics_on_trial import try_critics
 from pfrl_like.agents.declared_parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.policy_acting import PolicyActingMixin, check_one_for_each
-from pfrl_like.agents.policy_spaces import check_policy_fits, warn_of_bounds
+from pfrl_like.agents.policy_spaces import Bounds, bounds_of, bounds_that_differ, check_policy_fits
 from pfrl_like.agents.replay_arguments import check_pairs
 from pfrl_like.batch import Batch
-from pfrl_like.distributions import SquashedGaussian
+from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import half_square
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
@@ -70,6 +70,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
 
     policy: Any
     target_policy: Any
+    _told_of_bounds: str = ""
 
     def __init__(
         self,
@@ -250,8 +251,22 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             )
         check_one_for_each(distribution, 1)
         check_policy_fits(distribution, action_space)
-        if isinstance(distribution, SquashedGaussian):
-            warn_of_bounds(self.logger, "policy gives actions", action_space)
+        differ = bounds_that_differ(self.bounds_of_actions(distribution), action_space)
+        if differ and differ != self._told_of_bounds:
+            self.logger.warning(differ)
+        self._told_of_bounds = differ
+
+    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+        """Within which bounds, as far as it is known, the agent's parts keep actions.
+
+        Args:
+            distribution: What the policy gives for some observation.
+        """
+        bounds = {"policy": bounds_of(self.policy, distribution)}
+        explorer = self.explorer
+        if isinstance(explorer, AdditiveGaussian) and explorer.low is not None and explorer.high is not None:
+            bounds["explorer"] = explorer.low, explorer.high
+        return bounds
 
 
 class Count(nn.Module):

@@ -1,13 +1,19 @@
 """Which policies fit which environments."""
 
-import logging
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from torch import nn
 from torch.distributions import Categorical
 
-from pfrl_like.distributions import ProductOfCategoricals
+from pfrl_like.distributions import ProductOfCategoricals, SquashedGaussian
+from pfrl_like.nn import BoundByTanh
+from pfrl_like.policies import DeterministicHead
 from pfrl_like.utils.spaces import space_kind
+
+#: Least and largest actions, numbers or arrays of the actions' shape.
+Bounds = tuple[Any, Any]
 
 
 def check_policy_fits(distribution: Any, action_space: Any, argument: str = "policy") -> None:
@@ -54,19 +60,52 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
         raise ValueError(f"the environment has {action_space}, whose first action is {start}, expected 0: wrap it")
 
 
-def warn_of_bounds(logger: logging.Logger, what: str, action_space: Any) -> None:
-    """Say in the log if actions in [-1, 1] are not those of an environment, though they are taken there.
+def bounds_of(policy: Any, distribution: Any) -> Bounds | None:
+    """Bounds of a policy's actions, None if there are none or they are not known.
+
+    They are known of squashed Gaussians, and of rows of layers that end in Tanh or BoundByTanh and a DeterministicHead.
 
     Args:
-        logger: Where it is said.
-        what: What is bounded, as in "policy gives actions".
-        action_space: The environment's; one without bounds says nothing.
+        policy: The policy.
+        distribution: What it gives for some observation.
     """
-    if space_kind(action_space) == "box" and not (
-        np.array_equal(action_space.low, -np.ones(action_space.shape))
-        and np.array_equal(action_space.high, np.ones(action_space.shape))
-    ):
-        logger.warning(
-            "%s in [-1, 1], but the environment has %s: wrap it in NormalizeActionSpace if it means its bounds",
-            what, action_space,
-        )  # fmt: skip
+    if isinstance(distribution, SquashedGaussian):
+        return -1.0, 1.0
+    before, head = [None, None, *_layers(policy)][-2:]
+    if not isinstance(head, DeterministicHead):
+        return None
+    if isinstance(before, BoundByTanh):
+        return before.low.cpu().numpy(), before.high.cpu().numpy()
+    return (-1.0, 1.0) if isinstance(before, nn.Tanh) else None
+
+
+def bounds_that_differ(bounds: Mapping[str, Bounds | None], action_space: Any) -> str:
+    """What is to be told of actions in other bounds than those of an environment; nothing if there are none.
+
+    Args:
+        bounds: Least and largest actions, None if not known, by what keeps to them, as in "policy".
+        action_space: The environment's.
+    """
+    if space_kind(action_space) != "box":
+        return ""
+
+    def is_that_of_the_space(bounds: Bounds) -> bool:
+        ends = zip(bounds, (action_space.low, action_space.high), strict=True)
+        return all(bool(np.all(np.equal(end, its))) for end, its in ends)
+
+    differ = {what: each for what, each in bounds.items() if each is not None and not is_that_of_the_space(each)}
+    kept = ", ".join(f"{what} in [{_in_words(low)}, {_in_words(high)}]" for what, (low, high) in differ.items())
+    return f"actions are kept by {kept}, but the environment has {action_space}: {_WAY_OUT}" if differ else ""
+
+
+_WAY_OUT = "give these bounds, or wrap it in NormalizeActionSpace if [-1, 1] means its bounds"
+
+
+def _layers(module: Any) -> list[Any]:
+    """The layers of a module that has them in a row, otherwise the module itself."""
+    return [layer for part in module for layer in _layers(part)] if isinstance(module, nn.Sequential) else [module]
+
+
+def _in_words(bound: Any) -> str:
+    values = np.unique(bound)
+    return f"{values[0]:g}" if len(values) == 1 else str(np.asarray(bound).tolist())

@@ -13,7 +13,7 @@ from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.critic_arguments import listed, numbered
 from pfrl_like.agents.critics import distribution_of, value_of
 from pfrl_like.agents.ddpg import ddpg_policy_loss
-from pfrl_like.agents.policy_spaces import warn_of_bounds
+from pfrl_like.agents.policy_spaces import Bounds
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
@@ -178,11 +178,11 @@ class TD3(OffPolicyActorCritic):
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
 
-    def check_policy(self, distribution: Distribution, action_space: Any) -> None:
-        """As of `OffPolicyActorCritic`; bounds that the default smoothing does not know are told of."""
-        super().check_policy(distribution, action_space)
-        if self.target_policy_smoothing_func is default_target_policy_smoothing_func:
-            warn_of_bounds(self.logger, "target_policy_smoothing_func keeps actions", action_space)
+    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+        """As of `OffPolicyActorCritic`, with those of the default smoothing."""
+        by_default = self.target_policy_smoothing_func is default_target_policy_smoothing_func
+        smoothed = (-1.0, 1.0) if by_default else None
+        return {**super().bounds_of_actions(distribution), "target_policy_smoothing_func": smoothed}
 
     def targets_are_due(self, with_policy: bool) -> bool:
         """The targets move when the policy has."""

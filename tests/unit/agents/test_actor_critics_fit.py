@@ -1,18 +1,28 @@
 """What does not fit an actor-critic is refused before it learns, by name: optimisers, critics, policies, rows."""
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from actor_critic_parts import ACTION, OBS, make_agent, make_batch, make_critic, make_policy
+from actor_critic_parts import ACTION, OBS, make_agent, make_batch, make_critic, make_policy, random_action
 from gymnasium import spaces
 from torch import nn
 
 from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC, SoftActorCritic
-from pfrl_like.nn import ConcatObsAndAction, EmpiricalNormalization
-from pfrl_like.policies import GaussianHeadWithDiagonalCovariance, SoftmaxCategoricalHead, SquashedGaussianHead
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs.abc import ABC
+from pfrl_like.experiments import train_agent, train_agent_batch
+from pfrl_like.explorers import AdditiveGaussian, Greedy
+from pfrl_like.nn import BoundByTanh, ConcatObsAndAction, EmpiricalNormalization
+from pfrl_like.policies import (
+    DeterministicHead,
+    GaussianHeadWithDiagonalCovariance,
+    SoftmaxCategoricalHead,
+    SquashedGaussianHead,
+)
 from pfrl_like.q_functions import (
     DistributionalFCSAQFunction,
     FCSAQFunction,
@@ -230,25 +240,49 @@ def test_what_is_no_distribution_for_each_observation_is_refused() -> None:
     ("agent", "low", "high", "told"),
     [
         ("SoftActorCritic", -1, 1, None),
-        ("SoftActorCritic", -2, 2, "policy gives actions in"),
-        ("SoftActorCritic", -np.inf, np.inf, "policy gives actions in"),
+        ("SoftActorCritic", -2, 2, "by policy in [-1, 1], but the environment has Box(-2.0"),
+        ("SoftActorCritic", -np.inf, np.inf, "by policy in [-1, 1], but"),
         ("TD3", -1, 1, None),
-        ("TD3", -0.5, 1, "target_policy_smoothing_func keeps actions in"),
-        ("DDPG", -2, 2, None),
+        ("TD3", -0.5, 1, "by policy in [-1, 1], explorer in [-1, 1], target_policy_smoothing_func in [-1, 1], but"),
+        ("DDPG", -1, 1, None),
+        ("DDPG", -2, 2, "by policy in [-1, 1], explorer in [-1, 1], but"),
     ],
 )
-def test_actions_within_other_bounds_than_the_environments_are_told_of(
-    agent: str, low: float, high: float, told: str | None, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("options", [{}, {"burnin_action_func": random_action}, {"recurrent": True}], ids=str)
+def test_actions_within_other_bounds_than_the_environments_are_told_of_once(
+    agent: str, low: float, high: float, told: str | None, options: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    made = make_agent(agent, **options)
     with caplog.at_level(logging.WARNING):
-        make_agent(agent).check_spaces(SPACE, spaces.Box(low, high, (ACTION,), np.float32))
-    assert caplog.messages == [] if told is None else told in caplog.text and "NormalizeActionSpace" in caplog.text
+        for _ in range(2):
+            made.check_spaces(SPACE, spaces.Box(low, high, (ACTION,), np.float32))
+    assert len(caplog.messages) == (told is not None)
+    assert (told or "") in caplog.text
 
 
-def test_td3s_own_smoothing_may_keep_to_any_bounds(caplog: pytest.LogCaptureFixture) -> None:
-    agent = make_agent("TD3", target_policy_smoothing_func=lambda action: action)
-    agent.check_spaces(SPACE, spaces.Box(-2, 2, (ACTION,), np.float32))
+@pytest.mark.parametrize("batch", [False, True])
+def test_every_runner_tells_of_bounds(batch: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    agent = make_agent("DDPG", explorer=Greedy())
+    env = ABC(size=2, discrete=False)
+    env.action_space = spaces.Box(-2, 2, (ACTION,), np.float32)
+    if batch:
+        train_agent_batch(agent, SerialVectorEnv([env]), 3, str(tmp_path))
+    else:
+        train_agent(agent, env, 3, str(tmp_path))
+    assert [text for text in caplog.messages if "kept by policy in [-1, 1], but" in text]
+
+
+def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    low, high = np.array([-2.0, -1.0], np.float32), np.array([2.0, 3.0], np.float32)
+    bounded = nn.Sequential(nn.Linear(OBS, ACTION), nn.Sequential(BoundByTanh(low, high), DeterministicHead()))
+    options = {"target_policy_smoothing_func": lambda action: action, "explorer": AdditiveGaussian(0.1, low, high)}
+    for policy in (bounded, make_policy("gaussian"), nn.Sequential(nn.Linear(OBS, ACTION), DeterministicHead())):
+        make_agent("TD3", policy=policy, **options).check_spaces(SPACE, spaces.Box(low, high))
     assert not caplog.messages
+    make_agent("TD3", policy=bounded, **options).check_spaces(SPACE, ACTIONS)
+    assert "policy in [[-2.0, -1.0], [2.0, 3.0]], explorer in [[-2.0, -1.0], [2.0, 3.0]], but" in caplog.text
 
 
 @pytest.mark.parametrize("smoothing", [lambda action: None, lambda action: action[:, :1]])
