@@ -13,11 +13,12 @@ from pfrl_like.action_value.implicit_quantile import ImplicitQuantileActionValue
 from pfrl_like.action_value.quantile import QuantileDiscreteActionValue
 
 
-def least_of(values: Sequence[Any]) -> Any:
+def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
     """For each state the whole value, or distribution, of the critic whose mean is least (arXiv:1802.09477, eq. 10).
 
     Args:
         values: What critics say of one action in each of B states, of the same form all; `q_values` are [B, 1].
+        action: Of values of several actions, `q_values` [B, n_actions], the one whose means are compared, [B].
 
     Returns:
         A value of that form.
@@ -31,10 +32,10 @@ def least_of(values: Sequence[Any]) -> Any:
     if any(type(value) is not type(first) for value in values):
         names = ", ".join(type(value).__name__ for value in values)
         raise TypeError(f"the critics give {names}, of which none can be the least: expected the same for all")
-    means = torch.stack([value.q_values for value in values])  # [C, B, 1]
     if type(first) is DiscreteActionValue:
-        return DiscreteActionValue(means.amin(0))
-    index = means.squeeze(2).argmin(0)
+        return DiscreteActionValue(torch.stack([value.q_values for value in values]).amin(0))
+    means = [value.q_values.squeeze(1) if action is None else value.evaluate_actions(action) for value in values]
+    index = torch.stack(means).argmin(0)
 
     def chosen(tensors: list[Tensor]) -> Tensor:
         return torch.stack(tensors)[index, torch.arange(len(index), device=index.device)]

@@ -121,6 +121,8 @@ def critic_loss(
     next_value: Any,
     reward: Tensor | None = None,
     *,
+    action: Tensor | None = None,
+    next_action: Tensor | None = None,
     elementwise: Callable[[Tensor], Tensor] = half_square,
     accumulator: str = "mean",
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -131,6 +133,8 @@ def critic_loss(
         batch: Transitions or sequences.
         next_value: Likewise in each next state; takes no gradient.
         reward: In place of the batch's, [N].
+        action: The one taken, [N], of a `value` of several actions.
+        next_action: The one to bootstrap from, [N], of a `next_value` of several actions.
         elementwise: Loss of one TD error, for critics that give plain numbers; the others have their own.
         accumulator: "mean" or "sum" over the rows.
 
@@ -139,7 +143,9 @@ def critic_loss(
     """
     reward = batch.reward if reward is None else reward
     only = torch.zeros_like(reward, dtype=torch.int64)
-    loss, td_error, mean = value.td_loss(only, reward, batch.discount, next_value, only, elementwise)
+    action = only if action is None else action
+    next_action = only if next_action is None else next_action
+    loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, next_action, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 

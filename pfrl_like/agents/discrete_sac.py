@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.agents.acting import wrong_type, wrong_value
-from pfrl_like.agents.critics import distribution_of
-from pfrl_like.agents.declared_parts import check_output, check_takes_state
+from pfrl_like.action_value import DiscreteActionValue, least_of
+from pfrl_like.agents.acting import wrong_value
+from pfrl_like.agents.critics import critic_loss, distribution_of
+from pfrl_like.agents.declared_parts import check_one_form, check_output, check_takes_state
 from pfrl_like.agents.dqn import value_of
-from pfrl_like.agents.soft_actor_critic import SoftActorCritic
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
@@ -31,15 +31,32 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
 
     Args:
         policy: The policy, which gives categorical distributions.
-        target_critics: The critics' targets, which give a `DiscreteActionValue`.
+        target_critics: The critics' targets, which give a plain `DiscreteActionValue`.
         batch: Transitions or sequences.
         temperature: Weight of the entropy.
     """
     distribution = distribution_of(policy, batch, next=True)
     probs, log_probs = probabilities(distribution)
-    q = torch.stack([q_values(value_of_state(critic, batch, next=True)) for critic in target_critics]).amin(0)
+    q = torch.stack([value_of_state(critic, batch, next=True).q_values for critic in target_critics]).amin(0)
     mean: Tensor = torch.linalg.vecdot(probs, q - temperature * log_probs)
     return mean
+
+
+def discrete_sac_next_distribution(
+    policy: Any, target_critics: Sequence[Any], batch: Batch
+) -> tuple[Any, Tensor, Tensor]:
+    """Of an action drawn in the next state, the value under the critic that holds least of it.
+
+    It is what critics of distributions bootstrap from: a mean over actions would be another distribution than that of
+    the returns. Over draws its mean is the policy's.
+
+    Returns:
+        An action value, the actions, [N], and their log-probabilities, [N].
+    """
+    distribution = distribution_of(policy, batch, next=True)
+    action = distribution.sample()
+    values = [value_of_state(critic, batch, next=True) for critic in target_critics]
+    return least_of(values, action), action, distribution.log_prob(action)
 
 
 def discrete_sac_policy_loss(
@@ -59,7 +76,7 @@ def discrete_sac_policy_loss(
     """
     probs, log_probs = probabilities(distribution_of(policy, batch))
     with torch.no_grad():
-        q = torch.stack([q_values(value_of_state(critic, batch)) for critic in critics]).amin(0)
+        q = torch.stack([value_of_state(critic, batch).q_values for critic in critics]).amin(0)
     loss = torch.linalg.vecdot(probs, temperature * log_probs - q)
     return weighted_mean(loss, batch.weight, accumulator), -torch.linalg.vecdot(probs, log_probs).detach()
 
@@ -68,6 +85,9 @@ def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
     """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory begins with the sequence.
 
     The states that the batch brings along are those of the policy.
+
+    Raises:
+        TypeError: If the critic gives no `DiscreteActionValue`.
     """
     after_first = None
     if next and batch.lengths is not None and is_recurrent(critic):
@@ -75,23 +95,10 @@ def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
         with torch.no_grad():
             first_obs = map_nested(lambda leaf: leaf[:count], batch.obs)
             _, after_first = one_step_forward(critic, first_obs, None)
-    return value_of(critic, batch.replace(recurrent_state=None, next_recurrent_state=after_first), next=next)
-
-
-def q_values(value: Any) -> Tensor:
-    """Q(s, .) of all actions, [N, n_actions].
-
-    Raises:
-        TypeError: If it is no plain `DiscreteActionValue`.
-    """
-    if type(value) is not DiscreteActionValue:
+    value = value_of(critic, batch.replace(recurrent_state=None, next_recurrent_state=after_first), next=next)
+    if not isinstance(value, DiscreteActionValue):
         raise wrong_value(value, DiscreteActionValue, "a critic")
-    return value.q_values
-
-
-def value_of_taken(critic: Any, batch: Batch) -> DiscreteActionValue:
-    """Q(s, a) of the actions of the batch, as an action value of one action."""
-    return DiscreteActionValue(q_values(value_of_state(critic, batch)).gather(1, batch.action.long().unsqueeze(1)))
+    return value
 
 
 class DiscreteSAC(SoftActorCritic):
@@ -100,7 +107,7 @@ class DiscreteSAC(SoftActorCritic):
     Args:
         args: As `SoftActorCritic`; the policy gives categorical distributions, such as one that ends in a
             `SoftmaxCategoricalHead`, and the critics are Q-functions of the state, `q_func1(obs)`, which give a
-            `DiscreteActionValue`. An `entropy_target` is positive here, such as 0.5 * log(n_actions).
+            `DiscreteActionValue` of any form. An `entropy_target` is positive here, such as 0.5 * log(n_actions).
         kwargs: As `SoftActorCritic`.
 
     Raises:
@@ -111,27 +118,37 @@ class DiscreteSAC(SoftActorCritic):
 
     value_type: type[Any] = Categorical
     action_kind = ("discrete", "discrete", "another SAC")
-    value_of = staticmethod(value_of_taken)
+    value_of = staticmethod(value_of_state)
     densities_of = staticmethod(probabilities)
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy that is not categorical, and critics that are no plain Q-functions of the state.
+        """Refuse a policy that is not categorical, and critics that are no Q-functions of the state, of one form.
 
         Raises:
             TypeError: Naming the argument.
         """
         check_output("policy", modules["policy"], self.value_type)
+        forms = {}
         for name in self.critic_names:
             check_takes_state(name, modules[name])
-            given = check_output(name, modules[name], DiscreteActionValue)
-            if isinstance(given, type) and issubclass(given, DiscreteActionValue) and given is not DiscreteActionValue:
-                raise wrong_type(given, DiscreteActionValue, name)
+            forms[name] = check_output(name, modules[name], DiscreteActionValue)
+        check_one_form(forms)
 
-    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`discrete_sac_next_value` of the targets."""
-        with evaluating_readers(self.policy):
-            mean = discrete_sac_next_value(self.policy, self.bootstrap_critics(), batch, self._temperature())
-        return DiscreteActionValue(mean.unsqueeze(1)), batch.reward
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of each critic, in the action taken."""
+        values = [self.value_of(critic, batch) for critic in self.critics]
+        next_action = None
+        with torch.no_grad(), evaluating_readers(self.policy):
+            of_next = self.policy, self.bootstrap_critics(), batch
+            if type(values[0]) is DiscreteActionValue:
+                mean = discrete_sac_next_value(*of_next, self._temperature())
+                next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
+                reward = batch.reward
+            else:
+                next_value, next_action, log_prob = discrete_sac_next_distribution(*of_next)
+                reward = soft_reward(batch, log_prob, self._temperature())
+        action = {"action": batch.action.long(), "next_action": next_action}
+        return [critic_loss(value, batch, next_value, reward, **action, **self.loss_options) for value in values]
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""

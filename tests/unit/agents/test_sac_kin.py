@@ -26,6 +26,7 @@ from pfrl_like.q_functions import (
     DropoutFCSAQFunction,
     FCStateQFunctionWithDiscreteAction,
     QuantileFCSAQFunction,
+    QuantileSingleModelStateQFunctionWithDiscreteAction,
 )
 from pfrl_like.testing import check_agent
 from pfrl_like.testing.play import play_one
@@ -246,6 +247,7 @@ def q_of(*numbers: float) -> nn.Module:
     return nn.Sequential(Table(*numbers), DiscreteActionValueHead())
 
 
+FIELDS = ("obs", "action", "reward", "next_obs", "discount")
 #: Chooses the second action three times as often as the first.
 POLICY = nn.Sequential(Table(0.0, math.log(3.0)), SoftmaxCategoricalHead())
 BATCH = Batch(
@@ -279,6 +281,36 @@ def test_discrete_critics_learn_the_action_that_was_taken() -> None:
     entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
     assert value.tolist() == [8.0]
     assert td_error.tolist() == pytest.approx([1 + 0.5 * (7 + 0.2 * entropy) - 8])
+
+
+def quantiles_of(*quantiles: list[float]) -> nn.Module:
+    """A critic whose quantiles, [n_actions] for each, do not depend on the state."""
+    table = nn.Sequential(Table(*sum(quantiles, [])), nn.Unflatten(1, (len(quantiles), len(quantiles[0]))))
+    return QuantileSingleModelStateQFunctionWithDiscreteAction(table)
+
+
+def test_discrete_critics_of_distributions_learn_from_one_action_of_the_policy() -> None:
+    critics = [quantiles_of([0.0, 4.0], [8.0, 6.0]), quantiles_of([3.0, 0.0], [3.0, 20.0])]
+    agent = make_sac(DiscreteSAC, POLICY, critics, entropy_target=None, initial_temperature=0.2)
+    first, second = (BATCH.replace(next_action_mask=torch.tensor([mask])) for mask in ([True, False], [False, True]))
+    # The second critic holds less of the first action, 3 on the average, the first one of the second action, 5.
+    for batch, mean in ((first, 3.0), (second, 5.0)):
+        (_, error, value), _ = agent.critic_losses(batch)
+        assert value.tolist() == [5.0]
+        assert error.tolist() == pytest.approx([abs(1 + 0.5 * mean - 5)])
+    # Over draws of both actions the error's mean is that of their targets, with the entropy in them.
+    many = Batch(**{name: torch.cat([getattr(BATCH, name)] * 4000) for name in FIELDS})
+    targets = [1 + 0.5 * (mean - 0.2 * math.log(p)) for mean, p in ((3.0, 0.25), (5.0, 0.75))]
+    errors = agent.critic_losses(many)[0][1]
+    assert sorted(set(errors.tolist())) == pytest.approx(sorted(abs(target - 5) for target in targets))
+    assert errors.mean().item() == pytest.approx(5 - 0.25 * targets[0] - 0.75 * targets[1], abs=0.05)
+
+
+def test_discrete_critics_are_of_one_form() -> None:
+    with pytest.raises(
+        TypeError, match="q_func1 gives a QuantileDiscreteActionValue and q_func2 a DiscreteActionValue"
+    ):
+        make_sac(DiscreteSAC, POLICY, [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)])
 
 
 def test_discrete_sac_acts_by_mask_and_checks_its_environment() -> None:
