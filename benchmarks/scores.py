@@ -75,7 +75,7 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     def set_lr(env: Any, agent: Any, value: float) -> None:
         for part in vars(agent).values():
             for group in part.param_groups if isinstance(part, torch.optim.Optimizer) else ():
-                group["lr"] = value * group.get("lr_factor", 1.0)
+                group["lr"] = min(value, settings["lr"]) * group.get("lr_factor", 1.0)
 
     def set_epsilon(env: Any, agent: Any, value: float) -> None:
         agent.explorer.end_epsilon = value
@@ -86,7 +86,8 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
             print(f"{task} {name} seed {seed}: step {t:,} of {steps:,}, {speed:.0f} a second", flush=True)
 
     start = time.perf_counter()
-    hooks = [experiments.LinearInterpolationHook(steps, settings["lr"], 0.0, set_lr), report]
+    first_lr = settings["lr"] / (1 - settings.get("lr_hold", 0.0))  # above that which `set_lr` holds
+    hooks = [experiments.LinearInterpolationHook(steps, first_lr, 0.0, set_lr), report]
     if {"reward_scale", "end_epsilon"} <= settings.keys():
         hooks.append(experiments.LinearInterpolationHook(steps, settings["end_epsilon"], 0.0, set_epsilon))
     with tempfile.TemporaryDirectory() as outdir:
