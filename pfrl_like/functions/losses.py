@@ -30,6 +30,22 @@ def half_square(error: Tensor) -> Tensor:
     return 0.5 * error * error
 
 
+def expectile(error: Tensor, tau: float) -> Tensor:
+    """Asymmetric squared loss |tau - 1{error < 0}| * error**2, whose least mean is at the tau-expectile.
+
+    (Newey and Powell 1987, doi:10.2307/1911031; arXiv:2110.06169, section 4.)
+
+    Args:
+        error: What is predicted minus the prediction, any shape.
+        tau: In (0, 1); 1/2 gives half the squared error.
+
+    Returns:
+        Same shape.
+    """
+    weight = (tau - (error.detach() < 0).to(error.dtype)).abs()
+    return weight * error * error
+
+
 def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor | None = None) -> Tensor:
     """Quantile Huber loss with threshold 1 (Dabney et al. 2017, arXiv:1710.10044, eq. 9, 10 and Algorithm 1).
 
