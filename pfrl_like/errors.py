@@ -1,4 +1,7 @@
-"""The library's own exceptions; mistakes in arguments are plain `ValueError` and `TypeError`."""
+"""The library's own exceptions; mistakes in arguments are plain `ValueError` and `TypeError`.
+
+They hand their arguments on to `Exception`, by which they travel from one process to another.
+"""
 
 
 class PfrlLikeError(Exception):
@@ -33,8 +36,12 @@ class NonFiniteError(PfrlLikeError, ValueError):
 
     def __init__(self, name: str, message: str, batch: object = None) -> None:
         self.name = name
+        self.message = message
         self.batch = batch
-        super().__init__(message)
+        super().__init__(name, message)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class NotFittedError(PfrlLikeError, ValueError):
@@ -74,7 +81,12 @@ class MissingDependencyError(PfrlLikeError, ImportError):
     """
 
     def __init__(self, package: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package}, which is not installed: pip install {package}")
+        self.package = package
+        self.purpose = purpose
+        super().__init__(package, purpose)
+
+    def __str__(self) -> str:
+        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {self.package}"
 
 
 class AsyncTrainingError(PfrlLikeError, RuntimeError):

@@ -140,7 +140,7 @@ class DiscreteSAC(SoftActorCritic):
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
             of_next = self.policy, self.bootstrap_critics(), batch
-            if type(values[0]) is DiscreteActionValue:
+            if all(type(value) is DiscreteActionValue for value in values):
                 mean = discrete_sac_next_value(*of_next, self._temperature())
                 next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
                 reward = batch.reward

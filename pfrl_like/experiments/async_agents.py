@@ -28,7 +28,7 @@ class SharedAgent:
         """
         if self.source.state is not None:
             self.agent.restore_state(self.source.state)
-            stop_episode(self.agent)  # which is process 0's, too
+            stop_episode(self.agent)  # the running one is process 0's, and ends with it
         getattr(self.agent, "sync_parameters", lambda: None)()
         if hasattr(self.agent, "t"):
             self.agent.t = self.source.counters.steps_begun

@@ -100,8 +100,9 @@ def train_agent_async(
         start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
             spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
         grace: Seconds that processes get to end once training is over, an evaluation that goes on not counted; longer
-            than any step, reset or hook takes, and `make_env`. One that hangs is then ended by force, and named in the
-            error. After another process has failed, or Ctrl-C, it is 5 s at most.
+            than any step (of an actor also its wait for the learner), reset, save or hook takes, and `make_env`. One
+            that hangs is then ended by force, and named in the error. After another process has failed, or Ctrl-C, it
+            is 5 s at most.
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none. It needs shared memory.
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of this process's loop several times a second.

@@ -160,10 +160,9 @@ class GradientStep:
         self.on_gpu = device.type != "cpu"
         if device != self._device:
             self._device = device
-            self.found_inf = torch.zeros((), device=device)
-            self.skipped = torch.zeros((), device=device)
-            self.one = torch.ones((), device=device)
-            self.divisor = torch.ones((), device=device)
+            single: dict[str, Any] = {"dtype": torch.float32, "device": device}  # kernels take no other scalars
+            self.found_inf, self.skipped = torch.zeros((), **single), torch.zeros((), **single)
+            self.one, self.divisor = torch.ones((), **single), torch.ones((), **single)
         self._are_few = sum(p.numel() for p in self.params) <= FEW and len({p.dtype for p in self.params}) == 1
         self.kernel = self._fused_kernel()
 

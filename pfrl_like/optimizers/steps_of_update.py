@@ -28,10 +28,11 @@ class StepsOfUpdate:
         try:
             step(loss)
         except NonFiniteError as error:
-            if len(self.gradient_steps) > 1:  # on a GPU it is not this step alone, and it is not known what was made
-                others = "" if step.on_gpu else others_were(self.made)
-                error.args = (f"{optimizer}: {error}{others}",)
-            raise
+            if len(self.gradient_steps) == 1:
+                raise
+            # On a GPU it is not this step alone, and it is not known what was made.
+            others = "" if step.on_gpu else others_were(self.made)
+            raise NonFiniteError(error.name, f"{optimizer}: {error}{others}") from None
         self.made.append(optimizer)
 
 

@@ -311,6 +311,11 @@ def test_discrete_critics_are_of_one_form() -> None:
         TypeError, match="q_func1 gives a QuantileDiscreteActionValue and q_func2 a DiscreteActionValue"
     ):
         make_sac(DiscreteSAC, POLICY, [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)])
+    critics = [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)]
+    for pair in (critics, critics[::-1]):
+        agent = make_sac(DiscreteSAC, POLICY, [*map(undeclared, pair)])
+        with pytest.raises(TypeError, match="the critics give .*ActionValue, .*ActionValue, of which none"):
+            agent.update(BATCH)
 
 
 def test_discrete_sac_acts_by_mask_and_checks_its_environment() -> None:

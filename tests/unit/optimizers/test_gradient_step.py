@@ -1,7 +1,7 @@
 """`GradientStep` gives the numbers of `optimizer.step()`, whatever the user does with the optimiser meanwhile."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -97,6 +97,21 @@ def test_twenty_steps_are_those_of_the_optimizer(name: str) -> None:
 def test_clipping_is_that_of_the_whole_gradient(name: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradient_step, "FEW", few)
     compare(OPTIMIZERS[name], max_grad_norm=0.1)
+
+
+@pytest.fixture
+def _double_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("_double_by_default")
+@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_parameters_may_be_double(name: str, max_grad_norm: float | None) -> None:
+    model, _ = compare(OPTIMIZERS[name], max_grad_norm=max_grad_norm)
+    assert {param.dtype for param in model.parameters()} == {torch.float64}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
