@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pfrl_like.action_value import (
     DiscreteActionValue,
     DistributionalDiscreteActionValue,
+    FullyParametrizedActionValue,
     ImplicitQuantileActionValue,
     QuantileDiscreteActionValue,
     least_of,
@@ -180,6 +181,29 @@ def test_the_least_of_distributions_is_the_whole_one_of_the_lesser_mean() -> Non
     assert least_of(numbers).q_values.flatten().tolist() == [1.0, 3.0]
     with pytest.raises(TypeError, match="DiscreteActionValue, QuantileDiscreteActionValue, of which none"):
         least_of([numbers[0], values[0]])
+
+
+@pytest.mark.parametrize("form", ["quantiles", "atoms", "implicit", "proposed"])
+def test_of_several_actions_one_is_compared_and_all_are_given(form: str) -> None:
+    def value_of_means(means: Tensor) -> Any:
+        def quantile_function(features: Tensor, taus: Tensor) -> Tensor:
+            return means.unsqueeze(1) + taus.unsqueeze(2) - 0.5
+
+        middle = torch.full((2, 1), 0.5)
+        return {
+            "quantiles": lambda: QuantileDiscreteActionValue(means.unsqueeze(1)),
+            "atoms": lambda: DistributionalDiscreteActionValue(
+                torch.stack([1 - means / 10, means / 10], 2), torch.tensor([0.0, 10.0])
+            ),
+            "implicit": lambda: ImplicitQuantileActionValue(torch.zeros(2, 1), quantile_function, taus=middle),
+            "proposed": lambda: FullyParametrizedActionValue(torch.zeros(2, 1), quantile_function, torch.ones(2, 1)),
+        }[form]()
+
+    # The first critic holds less of action 0, the second one of action 1, in both states.
+    values = [value_of_means(torch.tensor([means, means])) for means in ([1.0, 4.0], [2.0, 3.0])]
+    chosen = least_of(values, torch.tensor([0, 1]))
+    means = chosen.at_even_fractions().q_values if hasattr(chosen, "at_even_fractions") else chosen.q_values
+    torch.testing.assert_close(means, torch.tensor([[1.0, 4.0], [2.0, 3.0]]))
 
 
 def test_a_recurrent_critic_remembers_the_actions_that_were_taken() -> None:
