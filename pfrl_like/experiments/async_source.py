@@ -134,6 +134,7 @@ class AsyncWorkers:
     def _listen_for(self, seconds: float) -> None:
         """Listen until all processes have ended, for some seconds at most."""
         deadline = time.monotonic() + seconds
+        self._listen(0.0)  # to those that have ended meanwhile
         while self.workers.running and time.monotonic() < deadline:
             self._listen(GLANCE)
 

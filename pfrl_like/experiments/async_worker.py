@@ -180,7 +180,11 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
 
 
 def _give_up(*_: object) -> None:
-    """End, so that the environment is closed and it is told where the process was; it may have been waiting."""
+    """End, so that the environment is closed and it is told where the process was; it may have been waiting.
+
+    Asked once more, it goes on with what it is closing or saving.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit("ended from outside")
 
 
