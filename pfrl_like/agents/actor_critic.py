@@ -128,7 +128,12 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         raise NotImplementedError
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on the policy's loss, and those that follow from it; returns statistics."""
+        """Descend on the policy's loss, and those that follow from it; returns statistics.
+
+        Args:
+            batch: Minibatch of features.
+            step: Descends on a loss, called as `step("policy_optimizer", loss)`: by the optimiser's attribute.
+        """
         raise NotImplementedError
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -15,6 +15,7 @@ class StepsOfUpdate:
         gradient_steps: By the name of the optimiser.
 
     Raises:
+        ValueError: When called with a name that none of them has.
         NonFiniteError: When called with a loss that a `GradientStep` refuses; of several optimisers it says which one
             made no step, and which ones had made theirs.
     """
@@ -24,7 +25,9 @@ class StepsOfUpdate:
         self.made: list[str] = []  # names of the optimisers, in order
 
     def __call__(self, optimizer: str, loss: Tensor) -> None:
-        step = self.gradient_steps[optimizer]
+        step = self.gradient_steps.get(optimizer)
+        if step is None:
+            raise ValueError(f"optimizer is {optimizer!r}, expected one of {', '.join(self.gradient_steps)}")
         try:
             step(loss)
         except NonFiniteError as error:

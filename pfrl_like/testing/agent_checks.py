@@ -8,6 +8,7 @@ import math
 import numbers
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,8 @@ class Trial:
         self.trained = self.new_agent()
         self.actions = play_one(self.trained, env, n_steps)
         self._trained_state = copy.deepcopy(state_of(self.trained))
+        self._saved = tempfile.TemporaryDirectory()
+        self.trained.save(self._saved.name)
 
     def difference(self, first: Any, second: Any, name: str = "") -> str | None:
         """Where two states differ: bit for bit on the CPU, up to rounding on a GPU."""
@@ -102,7 +105,10 @@ class Trial:
 
     def trained_again(self) -> Any:
         """The trained agent as it was after its training, but for its buffer; checks may go on learning with it."""
-        self.trained.load_state_dict(self._trained_state)
+        if hasattr(self.trained, "load_state_dict"):
+            self.trained.load_state_dict(self._trained_state)
+        else:
+            self.trained.load(self._saved.name)
         return self.trained
 
     def batch(self) -> Batch:
@@ -385,7 +391,7 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
         # On a GPU the updates before the one that raised have been counted.
         found = trial.difference(before, state_of(agent), "state") if on_cpu else None
         require(found is None, f"a refused update has changed something: {found}")
-        found = trial.difference(before["attributes"], _attributes(agent), "attributes")
+        found = trial.difference(before.get("attributes") or before, _attributes(agent), "attributes")
         require(found is None, f"a refused update has changed parameters: {found}")
         # Nor does it know then which of them was bad.
         require(not on_cpu or error.batch is bad, "the error of a refused update does not hold its batch")
@@ -414,9 +420,15 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
 )
 
 
-def state_of(agent: Any) -> Any:
-    """Everything that `save` would save; the live tensors."""
-    return agent.state_dict()
+def state_of(agent: Any) -> dict[str, Any]:
+    """Everything that `save` would save: live tensors; of an agent without `state_dict` the bytes of its files."""
+    if hasattr(agent, "state_dict"):
+        state: dict[str, Any] = agent.state_dict()
+        return state
+    with tempfile.TemporaryDirectory() as dirname:
+        agent.save(dirname)
+        files = sorted(path for path in Path(dirname).rglob("*") if path.is_file())
+        return {str(path.relative_to(dirname)): np.frombuffer(path.read_bytes(), np.uint8) for path in files}
 
 
 @contextlib.contextmanager
@@ -447,7 +459,7 @@ class _Forbidden:
 def _attributes(agent: Any) -> Any:
     """What is learnt, without counters; everything for an agent that has no attributes to save."""
     state = state_of(agent)
-    return state["attributes"] or state
+    return state.get("attributes") or state
 
 
 def _size(agent: Any) -> int:

@@ -10,6 +10,7 @@ from agent_parts import make_agent as make_dqn
 from agent_parts import make_batch as make_discrete_batch
 
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 
 NETWORKS = ("q_func1", "q_func2", "policy", "temperature_holder")
 
@@ -92,3 +93,10 @@ def test_of_a_single_optimiser_nothing_more_is_said(compile: bool) -> None:
         agent.update(batch)
     with pytest.raises(NonFiniteError, match="^the loss is .*; this step was not made$"):
         agent.update(batch.replace(reward=batch.reward * torch.nan))
+
+
+def test_the_name_of_no_optimizer_is_refused_with_those_there_are() -> None:
+    agent = make_agent("TD3")
+    step = StepsOfUpdate(agent.gradient_steps)
+    with pytest.raises(ValueError, match="'policy', expected one of policy_optimizer, q_func1_optimizer"):
+        step("policy", torch.zeros(()))

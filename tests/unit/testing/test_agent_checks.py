@@ -8,6 +8,7 @@ import pytest
 import torch
 from agent_parts import make_q_function
 
+from pfrl_like.agent import Agent
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
@@ -26,6 +27,63 @@ def make(kind: type[DQN], **options: Any) -> DQN:
 def test_an_agent_without_faults_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
     check_agent(functools.partial(make, DQN))
     assert not caplog.records
+
+
+class Tabular(Agent):
+    """Q-learning with nothing but what `Agent` demands."""
+
+    training = True
+
+    def __init__(self) -> None:
+        self.q = np.zeros((5, 2))
+
+    def act(self, obs: Any) -> int:
+        state = int(np.argmax(obs))
+        explores = self.training and np.random.rand() < 0.3
+        self.last = state, int(np.random.randint(2)) if explores else int(np.argmax(self.q[state]))
+        return self.last[1]
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
+        if self.training:
+            following = 0.0 if done else self.q[np.argmax(obs)].max()
+            self.q[self.last] += 0.1 * (reward + 0.9 * following - self.q[self.last])
+
+    def save(self, dirname: str) -> None:
+        np.save(f"{dirname}/q.npy", self.q)
+
+    def load(self, dirname: str) -> None:
+        self.q = np.load(f"{dirname}/q.npy")
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        return [("average_q", float(self.q.mean()))]
+
+
+class TabularForgets(Tabular):
+    def load(self, dirname: str) -> None:
+        pass
+
+
+class TabularLearnsInEvaluation(Tabular):
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
+        self.q[self.last] += 0.1 * reward + 0.01
+
+
+def made(kind: type[Agent], **options: Any) -> Agent:
+    return kind(**options)
+
+
+def test_an_agent_of_the_bare_interface_passes() -> None:
+    check_agent(functools.partial(made, Tabular))
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [(TabularForgets, "loaded agent differs"), (TabularLearnsInEvaluation, "evaluation has changed the agent")],
+    ids=["forgets", "learns in evaluation"],
+)
+def test_faults_of_an_agent_of_the_bare_interface_are_found(kind: type[Agent], said: str) -> None:
+    with pytest.raises(AssertionError, match=said):
+        check_agent(functools.partial(made, kind))
 
 
 class TakesAnything(DQN):
