@@ -38,7 +38,7 @@ def buffer(recurrent: bool) -> Any:
 
 def of_q_functions(kind: Any, recurrent: bool) -> Arguments:
     """DQN and its kin."""
-    base = "DPP" if kind in (DPPL, DPPGreedy) else kind.__name__
+    base = kind.__name__ if kind in AGENTS.values() else "DPP"
     q_function = make_q_function(base, recurrent)
     return {
         "q_function": q_function,
@@ -139,9 +139,9 @@ def of_actors(kind: Any, recurrent: bool) -> Arguments:
 
 
 FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] = (
-    (of_q_functions, (*AGENTS.values(), DPPL, DPPGreedy)),
+    (of_q_functions, (*AGENTS.values(), DPPL, DPPGreedy, agents.DiscreteCQL)),
     (of_actor_critic, (agents.DDPG, agents.TD3, agents.SoftActorCritic, agents.TQC, agents.REDQ, agents.CrossQ,
-                       agents.DiscreteSAC)),
+                       agents.DiscreteSAC, agents.CQL, agents.EDAC)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
     (of_async, (agents.A3C, agents.ACER)),
     (of_actors, (agents.StateQFunctionActor,)),

@@ -5,6 +5,7 @@ from typing import Any
 
 from agent_bases import MAKERS, adadelta, of_actor_critic, of_actors, of_async, of_on_policy, of_q_functions
 from argument_effects import Effect, Made
+from effects_conservative import OF_CQL, OF_DISCRETE_CQL, OF_EDAC
 from effects_off_policy import (
     COMPILED,
     OF_ACTOR_CRITICS,
@@ -55,6 +56,9 @@ OWN: dict[Any, Table] = {
     agents.DiscreteSAC: {**OF_SAC, "burnin_action_func": Effect(lambda: 1, "actions parameters")},
     agents.REDQ: OF_REDQ,
     agents.CrossQ: OF_CROSSQ,
+    agents.CQL: OF_CQL,
+    agents.DiscreteCQL: OF_DISCRETE_CQL,
+    agents.EDAC: OF_EDAC,
     agents.REINFORCE: OF_REINFORCE,
     agents.A3C: OF_A3C,
 }  # fmt: skip

@@ -193,7 +193,7 @@ LEARNT = {
     **dict.fromkeys(("IQN", "DoubleIQN"), {"implicit", "proposed"}),
     "QRDQN": {"quantile"},
     "FQF": {"proposed"},
-    "DPP": {*VALUES} - {"quadratic"},
+    **dict.fromkeys(("DPP", "DiscreteCQL"), {*VALUES} - {"quadratic"}),
 }
 #: Critics in the place of a Q-function of the state.
 STRANGERS = {"critic of numbers": "numbers", "critic of quantiles": "quantile"}
@@ -223,7 +223,7 @@ def value_space(case: Case) -> spaces.Space[Any]:
 
 VALUE_AGENTS = Family(
     ("DQN", "DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN", "AL", "PAL", "DoublePAL", "DPP", "QRDQN", "IQN",
-     "DoubleIQN", "FQF"),
+     "DoubleIQN", "FQF", "DiscreteCQL"),
     {"q_function": (*VALUES, *STRANGERS), "explorer": EXPLORERS, "recurrent": RECURRENT, "replay_buffer": BUFFERS},
     make_value_agent, value_misfits, value_space,
 )  # fmt: skip
@@ -298,7 +298,7 @@ FURTHER = {
 }  # fmt: skip
 ACTOR_CRITIC = functools.partial(Family, make=make_actor_critic, misfits=actor_critic_misfits, space=policy_space)
 NOISE = {"explorer": ("AdditiveGaussian",)}
-SOFT = ("SoftActorCritic", "TQC", "REDQ", "CrossQ")
+SOFT = ("SoftActorCritic", "TQC", "REDQ", "CrossQ", "CQL", "EDAC")
 ACTOR_CRITICS = (
     ACTOR_CRITIC(("DDPG",), {**OF_ACTOR_CRITICS, "n_critics": (1,), "explorer": EXPLORERS}),
     ACTOR_CRITIC(("TD3",), {**OF_ACTOR_CRITICS, "explorer": EXPLORERS}),

@@ -7,6 +7,8 @@ from pfrl_like.agents.actor_critic import OffPolicyActorCritic as OffPolicyActor
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
+from pfrl_like.agents.cql import CQL as CQL
+from pfrl_like.agents.cql import DiscreteCQL as DiscreteCQL
 from pfrl_like.agents.crossq import CrossQ as CrossQ
 from pfrl_like.agents.ddpg import DDPG as DDPG
 from pfrl_like.agents.discrete_sac import DiscreteSAC as DiscreteSAC
@@ -15,6 +17,7 @@ from pfrl_like.agents.double_iqn import DoubleIQN as DoubleIQN
 from pfrl_like.agents.double_pal import DoublePAL as DoublePAL
 from pfrl_like.agents.dpp import DPP as DPP
 from pfrl_like.agents.dqn import DQN as DQN
+from pfrl_like.agents.edac import EDAC as EDAC
 from pfrl_like.agents.fqf import FQF as FQF
 from pfrl_like.agents.iqn import IQN as IQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent

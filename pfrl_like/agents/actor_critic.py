@@ -1,6 +1,6 @@
 """What agents with a replay buffer, a policy and critics of state and action have in common."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -177,11 +177,9 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             step: Descends on a loss.
             with_policy: Whether the policy learns as well.
         """
-        found = self.critic_losses(batch)
-        for optimizer, (loss, _, _) in zip(self._critic_optimizers, found, strict=True):
-            step(optimizer, loss)
+        found, further = self.improve_critics(batch, step)
         losses, errors, values = zip(*found, strict=True)
-        stats = {"loss": sum(loss.detach() for loss in losses)}
+        stats = {"loss": sum(loss.detach() for loss in losses), **further}
         stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self.critic_names, losses, strict=True)}
         stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
         if with_policy:
@@ -189,6 +187,20 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         # How wrong a row is: by its only critic, or on the average of several.
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats
+
+    def improve_critics(
+        self, batch: Batch, step: Step
+    ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
+        """Descend on the critics' losses, and on others that come with them; returns `critic_losses` and statistics."""
+        return self.descend(self.critic_losses(batch), step), {}
+
+    def descend(
+        self, found: Sequence[tuple[Tensor, Tensor, Tensor]], step: Step
+    ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
+        """Descend on the losses of the critics, in order, and return what was given."""
+        for optimizer, (loss, _, _) in zip(self._critic_optimizers, found, strict=True):
+            step(optimizer, loss)
+        return found
 
     @property
     def critics(self) -> list[Any]:

@@ -68,6 +68,28 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     return _checked(output, len(batch.action if action is None else action))
 
 
+def values_of_actions(critic: Any, batch: Batch, actions: Tensor) -> Tensor:
+    """Mean values of several actions in every row's state, [M, N], in one call of the critic.
+
+    A recurrent critic is called once for each action, at the end of the history that really was.
+
+    Args:
+        critic: The critic.
+        batch: Transitions or sequences.
+        actions: M for each row, [M, N, ...].
+    """
+    m, n = actions.shape[:2]
+    if batch.lengths is not None and is_recurrent(critic):
+        return torch.stack([mean_value(value_of(critic, batch, action)) for action in actions])
+    repeated = batch.replace(obs=repeat_rows(batch.obs, m), lengths=None)
+    return mean_value(value_of(critic, repeated, actions.flatten(0, 1))).view(m, n)
+
+
+def repeat_rows(nested: Any, m: int) -> Any:
+    """All rows m times, one copy after the other, tensors [m * N, ...] nested as they were."""
+    return map_nested(lambda leaf: leaf.unsqueeze(0).expand(m, *leaf.shape).flatten(0, 1), nested)
+
+
 def next_obs_of(batch: Batch) -> Any:
     """The states after each row's n steps, nested tensors [N, ...]."""
     if batch.next_row is None:

@@ -39,6 +39,7 @@ _HOOKS_OF_PFRL = frozenset(
 
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
+Penalty = Callable[[Any, Batch], Tensor]
 
 
 def value_of(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -63,6 +64,7 @@ def dqn_loss(
     accumulator: str = "mean",
     value_type: type[Any] = ActionValue,
     target: Target | None = None,
+    penalty: Penalty | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of Q-learning; the Q-function's output type says what is compared (values, atoms, quantiles).
 
@@ -77,6 +79,7 @@ def dqn_loss(
         value_type: What the Q-function has to give.
         target: Gives the targets, [N], of Q'(s, .), Q'(s', .), the value of the next state to bootstrap from, [N], and
             the batch, Q' being the target network; None for the targets of Q-learning.
+        penalty: Gives what counts beside the loss of each row, [N], of Q(s, .) and the batch; None for nothing.
 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
@@ -97,6 +100,8 @@ def dqn_loss(
         loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
     else:
         loss, td_error, value = q.target_loss(batch.action, wanted, elementwise)
+    if penalty is not None:
+        loss = loss + penalty(q, batch)
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
@@ -142,6 +147,8 @@ class DQN(OffPolicyAgent):
     next_action: NextAction | None = None
     #: What makes the targets, as in `dqn_loss`; None for those of Q-learning.
     target: Target | None = None
+    #: What counts beside the loss of each row, as in `dqn_loss`; None for nothing.
+    penalty: Penalty | None = None
 
     loss_record: deque[Tensor]
     q_record: deque[Tensor]
@@ -211,6 +218,7 @@ class DQN(OffPolicyAgent):
             self.model, self.target_model, batch,
             next_action=self.next_action, elementwise=huber if self.clip_delta else half_square,
             accumulator=self.batch_accumulator, value_type=self.value_type, target=self.target,
+            penalty=self.penalty,
         )  # fmt: skip
         return loss, td_error, {"loss": loss.detach(), "q": value}
 

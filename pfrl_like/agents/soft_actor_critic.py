@@ -212,9 +212,11 @@ class SoftActorCritic(OffPolicyActorCritic):
         )
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         holder, temperature_optimizer = make_temperature(initial_temperature, entropy_target, temperature_optimizer_lr)
+        further, further_optimizers = self.further_parts()
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **temperature_optimizer},
-            replay_buffer, gamma, Greedy(), further=holder, burnin_action_func=burnin_action_func,
+            policy, critics,
+            {"policy_optimizer": policy_optimizer, **optimizers, **temperature_optimizer, **further_optimizers},
+            replay_buffer, gamma, Greedy(), further={**holder, **further}, burnin_action_func=burnin_action_func,
             act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
             device=device, replay_start_size=replay_start_size,
             minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
@@ -225,6 +227,10 @@ class SoftActorCritic(OffPolicyActorCritic):
         )  # fmt: skip
         if not holder:
             self.temperature_holder = self.temperature_optimizer = None
+
+    def further_parts(self) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+        """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
+        return {}, {}
 
     @property
     def temperature(self) -> float:

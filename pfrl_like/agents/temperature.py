@@ -47,29 +47,41 @@ def temperature_loss(
 
 
 def make_temperature(
-    initial: float, entropy_target: float | None, lr: float | None
+    initial: float,
+    target: float | None,
+    lr: float | None,
+    *,
+    name: str = "temperature",
+    target_name: str = "entropy_target",
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """The temperature and its optimiser, by their names; nothing if there is no `entropy_target`.
+    """The temperature, or another weight of a constraint, and its optimiser, by their names; nothing without `target`.
+
+    Args:
+        initial: First value.
+        target: What the constrained quantity is held at; None if nothing is learnt.
+        lr: Learning rate of its Adam; None for Adam's own default.
+        name: What the weight is called.
+        target_name: What errors call the target.
 
     Raises:
         TypeError: If an argument is no number.
-        ValueError: If the temperature is negative, or zero although it is learnt, or another number is out of bounds.
+        ValueError: If the weight is negative, or zero although it is learnt, or another number is out of bounds.
     """
-    learnt = entropy_target is not None
-    for name, value, optional, least in (
-        ("initial_temperature", initial, False, 0.0),
-        ("entropy_target", entropy_target, True, -math.inf),
-        ("temperature_optimizer_lr", lr, True, 0.0),
+    for argument, value, optional, least in (
+        (f"initial_{name}", initial, False, 0.0),
+        (target_name, target, True, -math.inf),
+        (f"{name}_optimizer_lr", lr, True, 0.0),
     ):
         if not isinstance(value, numbers.Real) and not (optional and value is None):
-            raise TypeError(f"{name} is {value!r:.80}, expected a number{' or None' if optional else ''}")
+            raise TypeError(f"{argument} is {value!r:.80}, expected a number{' or None' if optional else ''}")
         if value is not None and not (least <= value < math.inf and value != -math.inf):
-            raise ValueError(f"{name} is {value!r}, expected a finite number{' of at least 0' if least == 0 else ''}")
-    if not learnt:
+            bound = " of at least 0" if least == 0 else ""
+            raise ValueError(f"{argument} is {value!r}, expected a finite number{bound}")
+    if target is None:
         return {}, {}
     if initial == 0:
-        raise ValueError("initial_temperature is 0, expected a positive number, since it is learnt by its logarithm")
+        raise ValueError(f"initial_{name} is 0, expected a positive number, since it is learnt by its logarithm")
     holder = TemperatureHolder(math.log(initial))
     parameters = holder.parameters()
     optimizer = torch.optim.Adam(parameters) if lr is None else torch.optim.Adam(parameters, lr=lr)
-    return {"temperature_holder": holder}, {"temperature_optimizer": optimizer}
+    return {f"{name}_holder": holder}, {f"{name}_optimizer": optimizer}

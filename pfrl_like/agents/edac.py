@@ -1,0 +1,67 @@
+"""Ensemble-Diversified Actor Critic, and SAC-N (An et al. 2021, arXiv:2110.01548)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from pfrl_like.agents.critics import mean_value, value_of
+from pfrl_like.agents.parts import check_numbers_in
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import square, weighted_mean
+
+
+def action_gradients(critics: Sequence[Any], batch: Batch) -> list[Tensor]:
+    """Gradients of Q(s, a) along the data's actions, [N, ...] for each critic; they can be differentiated again."""
+    with torch.enable_grad():
+        action = batch.action.detach().requires_grad_()
+        values = [mean_value(value_of(critic, batch, action)) for critic in critics]
+        return [torch.autograd.grad(value.sum(), action, create_graph=True)[0] for value in values]
+
+
+def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """How much each critic's gradient points where those of the others do, [N] (arXiv:2110.01548, eq. 5).
+
+    2 / (K - 1) times the sum of its cosines with the K - 1 others, which take no gradient here: so each critic has the
+    gradient that it would have of the paper's sum over all pairs.
+
+    Args:
+        gradients: Of each of K critics, [N, ...].
+    """
+    units = [normalize(gradient.flatten(1), dim=1, eps=1e-10) for gradient in gradients]
+    fixed = [unit.detach() for unit in units]
+    total, factor = torch.stack(fixed).sum(0), 2 / (len(units) - 1)
+    return [factor * torch.linalg.vecdot(unit, total - own) for unit, own in zip(units, fixed, strict=True)]
+
+
+class EDAC(SoftActorCritic):
+    """Soft Actor-Critic with an ensemble of critics, whose targets and policy take the least value of all.
+
+    Args:
+        args: As `SoftActorCritic`. More than two critics are given as `further_q_funcs`; the paper has 10 to 50.
+        eta: Weight of the term that keeps the critics' gradients along actions apart; 0 makes it SAC-N.
+        kwargs: As `SoftActorCritic`.
+
+    Raises:
+        ValueError: If `eta` is negative, and as `SoftActorCritic`.
+        TypeError: As `SoftActorCritic`.
+    """
+
+    elementwise = staticmethod(square)
+
+    def __init__(self, *args: Any, eta: float = 1.0, **kwargs: Any) -> None:
+        self.eta = eta
+        check_numbers_in(self, eta=(0, None))
+        super().__init__(*args, **kwargs)
+
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """Those of `SoftActorCritic`, and `eta` times `diversity_losses`."""
+        found = super().critic_losses(batch)
+        if self.eta == 0:
+            return found
+        terms = diversity_losses(action_gradients(self.critics, batch))
+        weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
+        return [(loss + term, *others) for (loss, *others), term in zip(found, weighted, strict=True)]
