@@ -81,6 +81,7 @@ class CQL(SoftActorCritic):
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
 
+    alpha_threshold: Any
     alpha_holder: Any = None
     alpha_optimizer: Any = Fixed()
 

@@ -64,4 +64,4 @@ class EDAC(SoftActorCritic):
             return found
         terms = diversity_losses(action_gradients(self.critics, batch))
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
-        return [(loss + term, *others) for (loss, *others), term in zip(found, weighted, strict=True)]
+        return [(loss + term, error, value) for (loss, error, value), term in zip(found, weighted, strict=True)]

@@ -147,8 +147,8 @@ class SoftActorCritic(OffPolicyActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    averaged_rows = ("entropy",)
-    reported = (
+    averaged_rows: tuple[str, ...] = ("entropy",)
+    reported: tuple[str, ...] = (
         "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "n_updates", "average_entropy",
         "temperature",
     )  # fmt: skip

@@ -75,7 +75,7 @@ def test_actions_are_the_policys_in_both_states_and_uniform_ones() -> None:
     assert actions.shape == (9, 2, 2) and density.shape == (9, 2)
     for drawn, state in ((actions[:3], obs), (actions[3:6], next_obs)):
         torch.testing.assert_close(drawn, (2 * state).expand(3, 2, 2))
-    assert (actions[6:].abs() <= 1).all() and len(actions[6:].unique()) == 12
+    assert (actions[6:].abs() <= 1).all() and len({*actions[6:].flatten().tolist()}) == 12
     # a Gaussian of two numbers at its mean, 1 / (2 pi); uniform in a square of area 4
     torch.testing.assert_close(density[:6], torch.full((6, 2), -math.log(2 * math.pi)))
     torch.testing.assert_close(density[6:], torch.full((3, 2), -math.log(4)))
@@ -83,12 +83,13 @@ def test_actions_are_the_policys_in_both_states_and_uniform_ones() -> None:
 
 def test_the_conservative_term_counts_beside_the_critics_losses() -> None:
     batch = make_batch()
+    weight = batch.required("weight")[0]
     for accumulator in ("mean", "sum"):
-        options = {"batch_accumulator": accumulator, "alpha_threshold": None, "n_action_samples": 4}
+        options: dict[str, Any] = {"batch_accumulator": accumulator, "alpha_threshold": None, "n_action_samples": 4}
         once = make(CQL, initial_alpha=2.0, conservative_weight=1.0, **options)
         torch.manual_seed(1)
         gaps = torch.stack([gap for _, gap in once.conservative_losses(batch)])
-        weighted = (gaps * batch.weight).sum(1) / (len(batch) if accumulator == "mean" else 1)
+        weighted = (gaps * weight).sum(1) / (len(batch) if accumulator == "mean" else 1)
         plain = losses(make(SoftActorCritic, batch_accumulator=accumulator), batch)
         torch.testing.assert_close(losses(once, batch), plain + 2 * weighted)
         threefold = make(CQL, initial_alpha=2.0, conservative_weight=3.0, **options)
@@ -160,7 +161,7 @@ def test_discrete_cql_is_double_dqn_and_the_gap() -> None:
     # q = 2 and 3; targets 1 + 0.5 * 2 and 0; losses 0 and 9 / 2; gaps log(e + e**2) - 2 and log(e**3 + e**6) - 3
     gaps = math.log(math.e + math.e**2) - 2, math.log(math.e**3 + math.e**6) - 3
     for conservative_weight in (0.0, 1.0, 4.0):
-        options = {"clip_delta": False, "conservative_weight": conservative_weight}
+        options: dict[str, Any] = {"clip_delta": False, "conservative_weight": conservative_weight}
         loss, td_error, _ = make_agent(DiscreteCQL, q_function=Table(), **options).loss(batch)
         expected = (conservative_weight * gaps[0] + 0.5 * (4.5 + conservative_weight * gaps[1])) / 2
         assert loss.item() == pytest.approx(expected)
@@ -181,7 +182,8 @@ class Square(nn.Module):
 
     def forward(self, pair: Any) -> Tensor:
         obs, action = pair
-        return (obs * self.slope * action**2).sum(1, keepdim=True)
+        value: Tensor = (obs * self.slope * action**2).sum(1, keepdim=True)
+        return value
 
 
 def test_gradients_are_those_of_each_row_along_its_action() -> None:
@@ -209,11 +211,12 @@ def test_each_critic_has_the_gradient_of_the_papers_sum() -> None:
 
 def test_eta_weighs_the_diversity_and_sac_n_has_none() -> None:
     batch = make_batch()
+    weight = batch.required("weight")[0]
     agents = [make(EDAC, 3, eta=eta) for eta in (0.0, 1.0, 2.0)]
     plain, once, twice = [losses(agent, batch) for agent in agents]
     terms = torch.stack(diversity_losses(action_gradients(agents[0].critics, batch)))
-    torch.testing.assert_close(once - plain, (terms * batch.weight).mean(1))
-    torch.testing.assert_close(twice - plain, 2 * (terms * batch.weight).mean(1))
+    torch.testing.assert_close(once - plain, (terms * weight).mean(1))
+    torch.testing.assert_close(twice - plain, 2 * (terms * weight).mean(1))
     with pytest.raises(ValueError, match="eta is -1"):
         make(EDAC, eta=-1)
 
@@ -224,7 +227,7 @@ def test_sac_n_has_the_squared_error_of_the_least_of_all_targets() -> None:
     next_value, reward = agent.bootstrap(batch)
     target = reward + batch.discount * next_value.q_values.squeeze(1)
     errors = torch.stack([target - critic((batch.obs, batch.action)).squeeze(1) for critic in agent.critics])
-    torch.testing.assert_close(losses(agent, batch), (errors**2 * batch.weight).mean(1))
+    torch.testing.assert_close(losses(agent, batch), (errors**2 * batch.required("weight")[0]).mean(1))
 
 
 # With compile=True
