@@ -56,7 +56,7 @@ class Batch:
         index: Sequence numbers of the sampled items (host, int64), to be handed back to `update_priorities`.
         action_mask: True where an action is allowed in `obs`, [N, n_actions], bool.
         next_action_mask: The same for `next_obs`.
-        next_action: Action taken in `next_obs`, like `action`.
+        next_action: Action taken in `next_obs`, like `action`; NaN, or -1 of integers, where none is known.
         recurrent_state: Recurrent state before the first step of each sequence, tensors [layers, B, ...], nested
             as the model nests it; None is the initial state.
         next_recurrent_state: Recurrent state after the first step of each sequence.

@@ -131,13 +131,16 @@ class AbstractReplayBuffer(ABC):
             ValueError: If more are asked for than the buffer holds.
         """
 
-    def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu") -> Batch:
+    def sample_batch(
+        self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", *, next_actions: bool = False
+    ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
         Args:
             n: Number of distinct items.
             gamma: Discount factor per step, used for n-step sums and for `Batch.discount`.
             device: Where the tensors go.
+            next_actions: Whether `Batch.next_action` is needed; here it is what `sample` gives.
 
         Raises:
             ValueError: If `n` is larger than the buffer.
@@ -187,7 +190,13 @@ class AbstractEpisodicReplayBuffer(AbstractReplayBuffer):
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps."""
 
     def sample_sequences(
-        self, n: int, max_len: int | None = None, gamma: float = 1.0, device: torch.device | str = "cpu"
+        self,
+        n: int,
+        max_len: int | None = None,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        next_actions: bool = False,
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as a `Batch` of sequences (`Batch.lengths`)."""
         return batch_of_experiences(self.sample_episodes(n, max_len), gamma, sequences=True).to(device)

@@ -58,7 +58,8 @@ def of_replay(recurrent: bool) -> Arguments:
 def of_actor_critic(kind: Any, recurrent: bool) -> Arguments:
     """Agents of continuous actions with a policy, and discrete Soft Actor-Critic."""
     soft = issubclass(kind, agents.SoftActorCritic)
-    policy = make_policy("squashed" if soft else "gaussian", recurrent)
+    weighted = issubclass(kind, agents.AdvantageWeightedActorCritic)
+    policy = make_policy("squashed" if soft else "fixed gaussian" if weighted else "gaussian", recurrent)
     critics = [make_critic("numbers", recurrent) for _ in range(1 if kind is agents.DDPG else 2)]
     if kind is agents.TQC:
         critics = [make_critic("quantiles", recurrent) for _ in range(2)]
@@ -68,8 +69,11 @@ def of_actor_critic(kind: Any, recurrent: bool) -> Arguments:
     common = of_replay(recurrent)
     if soft:
         common |= {"entropy_target": -2.0, "initial_temperature": 0.2}
-    else:
+    elif not weighted:
         common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
+    if kind is agents.IQL:
+        v_func = make_value(recurrent)
+        common |= {"v_func": v_func, "v_func_optimizer": sgd(v_func)}
     if kind is agents.REDQ:
         critics += [make_critic("numbers", recurrent)]
         optimizers = {"policy_optimizer": sgd(policy), "q_func_optimizers": [sgd(critic) for critic in critics]}
@@ -80,6 +84,19 @@ def of_actor_critic(kind: Any, recurrent: bool) -> Arguments:
     named = {f"q_func{i}": critic for i, critic in enumerate(critics, 1)}
     optimizers = {f"{name}_optimizer": sgd(critic) for name, critic in named.items()}
     return {"policy": policy, **named, "policy_optimizer": sgd(policy), **optimizers, **common}
+
+
+def make_value(recurrent: bool) -> nn.Module:
+    """A value function of the state."""
+    first = nn.GRU(4, 8) if recurrent else nn.Linear(4, 8)
+    return (RecurrentSequential if recurrent else nn.Sequential)(first, nn.Tanh(), nn.Linear(8, 1))
+
+
+def of_imitators(kind: Any, recurrent: bool) -> Arguments:
+    """Agents that have nothing but a policy, and learn from a replay buffer."""
+    policy = discrete_policy(recurrent) if kind is agents.DiscreteBC else make_policy("gaussian", recurrent)
+    common = {name: value for name, value in of_replay(recurrent).items() if name != "gamma"}
+    return {"policy": policy, "optimizer": sgd(policy), **common}
 
 
 def discrete_policy(recurrent: bool) -> nn.Module:
@@ -141,7 +158,9 @@ def of_actors(kind: Any, recurrent: bool) -> Arguments:
 FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] = (
     (of_q_functions, (*AGENTS.values(), DPPL, DPPGreedy, agents.DiscreteCQL)),
     (of_actor_critic, (agents.DDPG, agents.TD3, agents.SoftActorCritic, agents.TQC, agents.REDQ, agents.CrossQ,
-                       agents.DiscreteSAC, agents.CQL, agents.EDAC)),
+                       agents.DiscreteSAC, agents.CQL, agents.EDAC, agents.TD3PlusBC, agents.ReBRAC, agents.AWAC,
+                       agents.CRR, agents.IQL)),
+    (of_imitators, (agents.BC, agents.DiscreteBC)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
     (of_async, (agents.A3C, agents.ACER)),
     (of_actors, (agents.StateQFunctionActor,)),
@@ -157,4 +176,4 @@ def arguments_of(kind: Any, recurrent: bool = False, **given: Any) -> Arguments:
 
 def obs_size(kind: Any) -> int:
     """Length of the observations."""
-    return 4 if MAKERS[kind] is of_actor_critic else 5
+    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators) else 5

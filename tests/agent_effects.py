@@ -3,9 +3,19 @@
 import dataclasses
 from typing import Any
 
-from agent_bases import MAKERS, adadelta, of_actor_critic, of_actors, of_async, of_on_policy, of_q_functions
+from agent_bases import (
+    MAKERS,
+    adadelta,
+    of_actor_critic,
+    of_actors,
+    of_async,
+    of_imitators,
+    of_on_policy,
+    of_q_functions,
+)
 from argument_effects import Effect, Made
 from effects_conservative import OF_CQL, OF_DISCRETE_CQL, OF_EDAC
+from effects_imitation import OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_WEIGHTED
 from effects_off_policy import (
     COMPILED,
     OF_ACTOR_CRITICS,
@@ -25,6 +35,7 @@ from pfrl_like import agents
 BY_FAMILY: dict[Any, Table] = {
     of_q_functions: OF_Q_FUNCTIONS,
     of_actor_critic: OF_ACTOR_CRITICS,
+    of_imitators: OF_BC,
     of_on_policy: OF_ON_POLICY,
     of_async: OF_ACER,
     of_actors: OF_ACTORS,
@@ -59,6 +70,11 @@ OWN: dict[Any, Table] = {
     agents.CQL: OF_CQL,
     agents.DiscreteCQL: OF_DISCRETE_CQL,
     agents.EDAC: OF_EDAC,
+    agents.TD3PlusBC: OF_TD3_PLUS_BC,
+    agents.ReBRAC: OF_REBRAC,
+    agents.AWAC: OF_WEIGHTED,
+    agents.CRR: OF_CRR,
+    agents.IQL: OF_IQL,
     agents.REINFORCE: OF_REINFORCE,
     agents.A3C: OF_A3C,
 }  # fmt: skip

@@ -235,13 +235,16 @@ ODD_CRITICS: dict[str, Callable[[bool, int], nn.Module]] = {
     "of the state": lambda recurrent, i: make_q_function("expected", recurrent),
     "of several kinds": lambda recurrent, i: make_critic(("numbers", "quantile")[i % 2], recurrent),
 }
-EXPLORING = ("DDPG", "TD3")
+EXPLORING = ("DDPG", "TD3", "TD3PlusBC", "ReBRAC")
+#: Whose policy learns by the likelihood of recorded actions.
+WEIGHTED = ("AWAC", "CRR", "IQL")
 DENSITIES = ("Gaussian", "Gaussian, fixed", "Gaussian, learnt", "squashed")
 #: Further arguments of an agent.
 OWN: dict[str, dict[str, Any]] = {
     "DDPG": {"target_update_interval": 4},
     "REDQ": {"n_times_update": 2},
     "CrossQ": {"policy_update_delay": 2},
+    "CRR": {"n_action_samples": 2},
 }
 
 
@@ -257,7 +260,10 @@ def actor_critic(case: Case, policy: nn.Module, critics: list[nn.Module], folder
     options = {**OWN.get(name, {}), **replay(case, folder)}
     if name in EXPLORING:
         options["explorer"] = EXPLORERS[case["explorer"]](functools.partial(draw, policy_space(case)))
-    else:
+    elif name == "IQL":
+        value = make_value(of_networks(case))
+        options |= {"v_func": value, "v_func_optimizer": adam(value)}
+    elif name not in WEIGHTED:
         options["entropy_target"] = 0.1
     if name == "REDQ":
         return agents.REDQ(policy, critics, adam(policy), of_critics, **options)
@@ -302,10 +308,11 @@ SOFT = ("SoftActorCritic", "TQC", "REDQ", "CrossQ", "CQL", "EDAC")
 ACTOR_CRITICS = (
     ACTOR_CRITIC(("DDPG",), {**OF_ACTOR_CRITICS, "n_critics": (1,), "explorer": EXPLORERS}),
     ACTOR_CRITIC(("TD3",), {**OF_ACTOR_CRITICS, "explorer": EXPLORERS}),
-    ACTOR_CRITIC(SOFT, OF_ACTOR_CRITICS),
+    ACTOR_CRITIC(("TD3PlusBC", "ReBRAC"), {**OF_ACTOR_CRITICS, **NOISE}),
+    ACTOR_CRITIC((*SOFT, *WEIGHTED), OF_ACTOR_CRITICS),
     ACTOR_CRITIC(("DDPG",), {**FURTHER, "n_critics": (1,), **NOISE}),
     ACTOR_CRITIC(("TD3",), {**FURTHER, "n_critics": (2, 3), **NOISE}),
-    ACTOR_CRITIC(SOFT, {**FURTHER, "n_critics": (2, 3)}),
+    ACTOR_CRITIC((*SOFT, *WEIGHTED), {**FURTHER, "n_critics": (2, 3)}),
 )
 
 
@@ -328,6 +335,27 @@ def discrete_sac_misfits(case: Case) -> Iterator[str]:
 DISCRETE_SAC = Family(
     ("DiscreteSAC",), {**OF_ACTOR_CRITICS, "q_func": (*VALUES, "numbers")},
     make_discrete_sac, discrete_sac_misfits, policy_space,
+)  # fmt: skip
+
+# Imitation
+
+
+def make_imitator(case: Case, folder: Path) -> Any:
+    policy = make_policy(case["policy"], of_networks(case))
+    options = {name: value for name, value in replay(case, folder).items() if name != "gamma"}
+    return getattr(agents, case["agent"])(policy, adam(policy), **options)
+
+
+def imitator_misfits(case: Case) -> Iterator[str]:
+    if case["policy"] not in (("softmax",) if case["agent"] == "DiscreteBC" else ("deterministic", *DENSITIES)):
+        yield "policy"
+    if misfit_in_buffer(case):
+        yield "replay_buffer"
+
+
+IMITATORS = Family(
+    ("BC", "DiscreteBC"), {"policy": HEADS, "recurrent": RECURRENT, "replay_buffer": BUFFERS},
+    make_imitator, imitator_misfits, policy_space,
 )  # fmt: skip
 
 # Agents that learn from what they have just done
@@ -389,6 +417,6 @@ ACER = Family(
     make_acer, acer_misfits, policy_space,
 )  # fmt: skip
 
-FAMILIES = (VALUE_AGENTS, *ACTOR_CRITICS, DISCRETE_SAC, ON_POLICY_AGENTS, ACER)
+FAMILIES = (VALUE_AGENTS, *ACTOR_CRITICS, DISCRETE_SAC, IMITATORS, ON_POLICY_AGENTS, ACER)
 #: The first family of each agent has all its parts.
 FAMILY = {agent: family for family in reversed(FAMILIES) for agent in family.kinds}

@@ -17,6 +17,7 @@ from pfrl_like.agents.policy_acting import PolicyActingMixin, check_one_for_each
 from pfrl_like.agents.policy_spaces import Bounds, bounds_of, bounds_that_differ, check_policy_fits
 from pfrl_like.agents.replay_arguments import check_pairs
 from pfrl_like.batch import Batch
+from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import half_square
 from pfrl_like.optimizers.compiled_step import Step
@@ -24,6 +25,7 @@ from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
+from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.spaces import space_kind
 
 
@@ -65,6 +67,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     has_target_critics: bool = True
     #: Whether the policy's distributions need log-probabilities.
     needs_densities: bool = False
+    #: What the losses need of the policy's distributions then.
+    densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
     #: What the critics give; numbers stand for a plain `DiscreteActionValue`.
     critic_type: type[Any] = DiscreteActionValue
 
@@ -256,7 +260,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         if not isinstance(distribution, Distribution):
             raise wrong_value(distribution, Distribution, "policy")
         self.check_policy(distribution, action_space)
-        if self.critics[0] is not None:  # an acting copy has none
+        if self.critics and self.critics[0] is not None:  # an acting copy has none
             try_critics(self, observation_space, distribution)
 
     def check_policy(self, distribution: Distribution, action_space: Any) -> None:
@@ -268,10 +272,20 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             )
         check_one_for_each(distribution, 1)
         check_policy_fits(distribution, action_space)
+        if self.needs_densities:
+            self._check_densities(distribution)
         differ = bounds_that_differ(self.bounds_of_actions(distribution), action_space)
         if differ and differ != self._told_of_bounds:
             self.logger.warning(differ)
         self._told_of_bounds = differ
+
+    def _check_densities(self, distribution: Distribution) -> None:
+        try:
+            with isolated_rng():
+                self.densities_of(distribution)
+        except (RuntimeError, NotImplementedError) as error:
+            name = type(self).__name__
+            raise TypeError(f"{name} needs a policy with densities, but {error}") from error
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Within which bounds, as far as it is known, the agent's parts keep actions.

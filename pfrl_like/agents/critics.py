@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.action_value import DiscreteActionValue, least_of
 from pfrl_like.agents.acting import wrong_critic
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
@@ -88,6 +88,53 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor) -> Tensor:
 def repeat_rows(nested: Any, m: int) -> Any:
     """All rows m times, one copy after the other, tensors [m * N, ...] nested as they were."""
     return map_nested(lambda leaf: leaf.unsqueeze(0).expand(m, *leaf.shape).flatten(0, 1), nested)
+
+
+def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
+    """Of actions in the next states, the value under the critic that holds least of it, an action value."""
+    return least_of([value_of(critic, batch, action, next=True) for critic in critics])
+
+
+def least_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
+    """Min Q(s, a), [N]; the actions are those of the batch unless others are given."""
+    return least([mean_value(value_of(critic, batch, action)) for critic in critics])
+
+
+def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
+    """The batch for a recurrent function of the state, whose memory begins with the sequence.
+
+    The states that the batch brings along are those of the policy.
+    """
+    after_first = None
+    if next and batch.lengths is not None and is_recurrent(network):
+        count = len(batch.lengths)
+        with torch.no_grad():
+            first_obs = map_nested(lambda leaf: leaf[:count], batch.obs)
+            _, after_first = one_step_forward(network, first_obs, None)
+    return batch.replace(recurrent_state=None, next_recurrent_state=after_first)
+
+
+def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
+    """Log-probabilities of actions, [N].
+
+    Raises:
+        ValueError: If they have another shape.
+    """
+    return one_for_each_row(distribution.log_prob(action))
+
+
+def one_for_each_row(log_prob: Tensor) -> Tensor:
+    """Log-probabilities, refused if they are not one number for each row.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if log_prob.ndim != 1:
+        raise ValueError(
+            f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
+            "wrap it in torch.distributions.Independent"
+        )
+    return log_prob
 
 
 def next_obs_of(batch: Batch) -> Any:

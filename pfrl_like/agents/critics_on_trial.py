@@ -50,8 +50,9 @@ def _two_rows(agent: Any, observation_space: Any, distribution: Distribution) ->
     features, space = copy.deepcopy((agent.features, observation_space))  # phi may keep what it sees
     obs = features([space.sample(), space.sample()], agent.device)
     reward = torch.zeros(2, device=agent.device)
+    action = torch.cat([distribution.sample(), distribution.sample()])
     return Batch(
-        obs=obs, action=torch.cat([distribution.sample(), distribution.sample()]), reward=reward, next_obs=obs,
+        obs=obs, action=action, reward=reward, next_obs=obs, next_action=action,
         discount=torch.full_like(reward, agent.gamma), lengths=torch.tensor([1, 1]) if agent.recurrent else None,
     )  # fmt: skip
 

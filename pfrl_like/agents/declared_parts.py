@@ -125,7 +125,9 @@ def _form(given: type) -> type:
     return DiscreteActionValue if issubclass(given, Tensor) else given
 
 
-def check_distribution(argument: str, given: Any, *, densities: bool, reparametrised: bool = False) -> None:
+def check_distribution(
+    argument: str, given: Any, *, densities: bool, reparametrised: bool = False, instead: str = "DiscreteSAC"
+) -> None:
     """Refuse a policy whose distributions cannot be learnt.
 
     Args:
@@ -133,6 +135,7 @@ def check_distribution(argument: str, given: Any, *, densities: bool, reparametr
         given: What it is declared to give.
         densities: Whether log-probabilities are needed.
         reparametrised: Whether gradients have to flow through samples.
+        instead: What to use for discrete actions.
 
     Raises:
         TypeError: Naming the argument.
@@ -142,7 +145,7 @@ def check_distribution(argument: str, given: Any, *, densities: bool, reparametr
     if reparametrised and getattr(given, "has_rsample", None) is False and kind_of_actions(given) == "discrete":
         raise TypeError(
             f"{argument} gives a {given.__name__}, through whose samples no gradient flows: use a Gaussian head, "
-            "squashed or not, or DiscreteSAC for discrete actions"
+            f"squashed or not, or {instead} for discrete actions"
         )
     if densities and not getattr(given, "has_density", True):
         raise TypeError(

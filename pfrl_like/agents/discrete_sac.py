@@ -9,15 +9,14 @@ from torch.distributions import Categorical
 
 from pfrl_like.action_value import DiscreteActionValue, least_of
 from pfrl_like.agents.acting import wrong_value
-from pfrl_like.agents.critics import critic_loss, distribution_of
+from pfrl_like.agents.critics import critic_loss, distribution_of, with_own_memory
 from pfrl_like.agents.declared_parts import check_one_form, check_output, check_takes_state
 from pfrl_like.agents.dqn import value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
-from pfrl_like.batch import Batch, map_nested
+from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.recurrent import is_recurrent, one_step_forward
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
@@ -84,18 +83,10 @@ def discrete_sac_policy_loss(
 def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
     """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory begins with the sequence.
 
-    The states that the batch brings along are those of the policy.
-
     Raises:
         TypeError: If the critic gives no `DiscreteActionValue`.
     """
-    after_first = None
-    if next and batch.lengths is not None and is_recurrent(critic):
-        count = len(batch.lengths)
-        with torch.no_grad():
-            first_obs = map_nested(lambda leaf: leaf[:count], batch.obs)
-            _, after_first = one_step_forward(critic, first_obs, None)
-    value = value_of(critic, batch.replace(recurrent_state=None, next_recurrent_state=after_first), next=next)
+    value = value_of(critic, with_own_memory(critic, batch, next=next), next=next)
     if not isinstance(value, DiscreteActionValue):
         raise wrong_value(value, DiscreteActionValue, "a critic")
     return value

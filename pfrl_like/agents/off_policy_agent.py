@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -59,6 +60,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     moves_its_targets: bool = False
     #: Learns from a minibatch of features, and gives what `update` gives; None for one step on the `loss`.
     learn: Callable[[Batch], tuple[Tensor, dict[str, Tensor]]] | None = None
+    #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
+    sampling: Mapping[str, Any] = types.MappingProxyType({})
 
     #: What other parts of the agent were built with.
     optimizer: Any = Fixed()
@@ -243,9 +246,9 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             if buffer.n_episodes < self.minibatch_size:
                 return
             length = None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
-            batch = buffer.sample_sequences(self.minibatch_size, length, self.gamma, device)
+            batch = buffer.sample_sequences(self.minibatch_size, length, self.gamma, device, **self.sampling)
         else:
-            batch = buffer.sample_batch(self.minibatch_size, self.gamma, device)
+            batch = buffer.sample_batch(self.minibatch_size, self.gamma, device, **self.sampling)
         if not buffer.prioritized:
             self.update(batch)
             return

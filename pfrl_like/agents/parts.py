@@ -60,6 +60,19 @@ def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
+def check_positive(agent: Any, *names: str) -> None:
+    """Refuse attributes that are no numbers above 0.
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If one is not above 0.
+    """
+    check_numbers_in(agent, **dict.fromkeys(names, (0, None)))
+    for name in names:
+        if getattr(agent, name) == 0:
+            raise ValueError(f"{name} is {getattr(agent, name)!r}, expected a number above 0")
+
+
 def check_optional_numbers(agent: Any, **ranges: tuple[float, float | None]) -> None:
     """The same, with None allowed."""
     check_numbers_in(agent, **{name: each for name, each in ranges.items() if getattr(agent, name) is not None})

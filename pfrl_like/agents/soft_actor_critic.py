@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.critic_arguments import listed, numbered
-from pfrl_like.agents.critics import distribution_of, least, mean_value, value_of
+from pfrl_like.agents.critics import distribution_of, least, mean_value, one_for_each_row, value_of
 from pfrl_like.agents.temperature import TemperatureHolder as TemperatureHolder
 from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
@@ -23,7 +23,6 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 def soft_next_value(
@@ -87,12 +86,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
     """
     distribution = distribution_of(policy, batch, next=next)
     action, log_prob = rsample_with_log_prob(distribution)
-    if log_prob.ndim != 1:
-        raise ValueError(
-            f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
-            "wrap it in torch.distributions.Independent"
-        )
-    return distribution, action, log_prob
+    return distribution, action, one_for_each_row(log_prob)
 
 
 def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
@@ -157,8 +151,6 @@ class SoftActorCritic(OffPolicyActorCritic):
     needs_densities = True
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
-    #: What the losses need of the policy's distributions.
-    densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
     policy_optimizer: Any = Fixed()
@@ -261,16 +253,6 @@ class SoftActorCritic(OffPolicyActorCritic):
     def bootstrap_critics(self) -> Sequence[Any]:
         """The critics whose values of the next states make the targets."""
         return self.target_critics
-
-    def check_policy(self, distribution: Distribution, action_space: Any) -> None:
-        """As of `OffPolicyActorCritic`; a policy without densities is refused as well."""
-        super().check_policy(distribution, action_space)
-        try:
-            with isolated_rng():
-                self.densities_of(distribution)
-        except (RuntimeError, NotImplementedError) as error:
-            name = type(self).__name__
-            raise TypeError(f"{name} needs a policy with densities, but {error}") from error
 
     def further_statistics(self) -> dict[str, Any]:
         """Number of updates and temperature."""

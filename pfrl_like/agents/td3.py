@@ -8,10 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.critic_arguments import listed, numbered
-from pfrl_like.agents.critics import distribution_of, value_of
+from pfrl_like.agents.critics import distribution_of, least_next_value
 from pfrl_like.agents.ddpg import ddpg_policy_loss
 from pfrl_like.agents.policy_spaces import Bounds
 from pfrl_like.batch import Batch
@@ -33,9 +32,7 @@ def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
 def td3_next_value(
     target_policy: Any, target_critics: Sequence[Any], batch: Batch, smoothing: Callable[[Tensor], Tensor]
 ) -> Any:
-    """Least value of the target policy's action, with noise on it, under the target critics.
-
-    (arXiv:1802.09477, Algorithm 1.)
+    """Least value of `td3_next_action` under the target critics (arXiv:1802.09477, Algorithm 1).
 
     Args:
         target_policy: The policy's target.
@@ -45,16 +42,22 @@ def td3_next_value(
 
     Returns:
         An action value of one action for each row.
+    """
+    return least_next_value(target_critics, batch, td3_next_action(target_policy, batch, smoothing))
+
+
+def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tensor], Tensor]) -> Tensor:
+    """The target policy's actions in the next states, with noise on them, [N, ...].
 
     Raises:
         ValueError: If `smoothing` gives something else than actions of the same shape.
     """
     action = distribution_of(target_policy, batch, next=True).sample()
-    next_action = smoothing(action)
+    next_action: Tensor = smoothing(action)
     if getattr(next_action, "shape", None) != action.shape:
         came = tuple(getattr(next_action, "shape", ())) or next_action
         raise ValueError(f"target_policy_smoothing_func gave {came!r:.80} for actions {tuple(action.shape)}")
-    return least_of([value_of(critic, batch, next_action, next=True) for critic in target_critics])
+    return next_action
 
 
 class TD3(OffPolicyActorCritic):
@@ -173,10 +176,14 @@ class TD3(OffPolicyActorCritic):
         return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `ddpg_policy_loss` of the first critic."""
-        loss, _ = ddpg_policy_loss(self.policy, self.q_func1, batch, self.batch_accumulator)
+        """Descend on the `policy_loss`."""
+        loss = self.policy_loss(batch)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
+
+    def policy_loss(self, batch: Batch) -> Tensor:
+        """`ddpg_policy_loss` of the first critic."""
+        return ddpg_policy_loss(self.policy, self.q_func1, batch, self.batch_accumulator)[0]
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """As of `OffPolicyActorCritic`, with those of the default smoothing."""

@@ -18,7 +18,7 @@ from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import Job, as_array, describe
 from pfrl_like.columns.rows import Rows
-from pfrl_like.columns.steps import RUNNING, Indices, Running, Steps
+from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 
 _CPU = torch.device("cpu")
 _RECURRENT = ("recurrent_state", "next_recurrent_state")
@@ -189,6 +189,8 @@ class Columns(Steps):
         gamma: float,
         device: torch.device | str,
         lengths: Indices | None = None,
+        *,
+        next_actions: bool = False,
     ) -> Batch:
         """The steps in these rows, each with up to `num_steps` - 1 successors summed up, as a batch of tensors.
 
@@ -200,6 +202,7 @@ class Columns(Steps):
             gamma: Discount factor per step.
             device: Where the tensors go.
             lengths: Lengths of the sequences.
+            next_actions: Whether to fill `Batch.next_action`.
         """
         if gamma != self._gamma or num_steps >= len(self._discounts):
             self._set_gamma(gamma, num_steps)
@@ -214,11 +217,11 @@ class Columns(Steps):
             self._refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
         elsewhere = device != _CPU and device != "cpu"
-        if plain is None or action is None or self.extras or lengths is not None or elsewhere:
+        if plain is None or action is None or self.extras or lengths is not None or elsewhere or next_actions:
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
-            return self.gather(rows, last, numbers, index, device, lengths)
+            return self.gather(rows, last, numbers, index, device, lengths, next_actions=next_actions)
         return Batch(
             from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),
@@ -257,6 +260,8 @@ class Columns(Steps):
         index: Indices,
         device: torch.device | str,
         lengths: Indices | None = None,
+        *,
+        next_actions: bool = False,
     ) -> Batch:
         """A batch of whatever the columns hold, for who has computed rewards and discounts already.
 
@@ -267,6 +272,7 @@ class Columns(Steps):
             index: What `Batch.index` will be.
             device: Where the tensors go.
             lengths: Lengths of the sequences, if they are such.
+            next_actions: Whether to fill `Batch.next_action`, if the steps do not hold it.
 
         Raises:
             ValueError: If nothing was ever stored.
@@ -301,10 +307,29 @@ class Columns(Steps):
         for name in _FLOATS:
             if name in values:
                 values[name] = values[name].float()
+        if next_actions and "next_action" not in values:
+            values["next_action"] = self.next_actions(last, device)
         others = {name: values.pop(name) for name in self.extras if name in values and name not in _BATCH_FIELDS}
         return Batch(
             **values, index=index, extra=others or None, lengths=None if lengths is None else from_numpy(lengths)
         )
+
+    def next_actions(self, last: Indices, device: torch.device | str) -> Any:
+        """The actions of the steps after these, [N, ...], as `Batch.next_action` holds them.
+
+        Nothing is known of the action after an episode's last step, nor of that after a running one's newest.
+        """
+        assert self.action is not None
+        following = self.successor[last]
+        known = following > ENDED
+        jobs = self.action.jobs(np.where(known, following, last))
+        *actions, there = to_tensors([*jobs, (known, np.arange(len(last)))], device)
+
+        def marked(action: torch.Tensor) -> torch.Tensor:
+            rows = there.view(-1, *[1] * (action.ndim - 1))
+            return action.where(rows, torch.nan) if action.is_floating_point() else action.long().where(rows, -1)
+
+        return map_nested(marked, self.action.build(actions))
 
     def further(self, rows: Indices) -> dict[str, Any]:
         """What the extras hold for these steps, as stacked arrays [N, ...] by name; those that all of them have."""

@@ -250,6 +250,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         *,
         num_steps: int = 1,
         n_frames: int = 1,
+        next_actions: bool = False,
         rng: RandomSource = None,
     ) -> Batch:
         """Draw distinct transitions, for `agent.update`. Double precision becomes single.
@@ -260,12 +261,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             device: Where the tensors go.
             num_steps: Steps per item, for n-step returns; fewer at the end of an episode.
             n_frames: How many images to stack, as in `TransitionMiniBatch`.
+            next_actions: Whether to fill `Batch.next_action`.
             rng: Source of randomness; None is the global NumPy stream.
 
         Raises:
             ValueError: If there are less than `n` transitions.
         """
-        return self.batch(self._draw(n, rng), gamma, device, num_steps=num_steps, n_frames=n_frames)
+        options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
+        return self.batch(self._draw(n, rng), gamma, device, **options)
 
     def batch(
         self,
@@ -275,6 +278,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         *,
         num_steps: int = 1,
         n_frames: int = 1,
+        next_actions: bool = False,
     ) -> Batch:
         """The transitions of these numbers, 0 to `n_steps` - 1, as `sample_batch` gives them."""
         check_n_frames(n_frames)
@@ -285,13 +289,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             columns.find_windows(table.steps, num_steps)
             self._num_steps = num_steps
         rows = table.steps[index]
-        batch = columns.batch(rows, index, None, num_steps, gamma, device)
+        batch = columns.batch(rows, index, None, num_steps, gamma, device, next_actions=next_actions)
         obs, next_obs = batch.obs, batch.next_obs
         if n_frames > 1 and is_image(table):
             last = rows if num_steps == 1 else columns.window_end[rows]
             obs = torch.from_numpy(table.frames(rows, n_frames)).to(device)
             next_obs = torch.from_numpy(table.frames(last, n_frames, following=True)).to(device)
-        return batch.replace(obs=_single(obs), action=_single(batch.action), next_obs=_single(next_obs))
+        actions = {"action": _single(batch.action), "next_action": _single(batch.next_action)}
+        return batch.replace(obs=_single(obs), next_obs=_single(next_obs), **actions)
 
     def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
         """Draw distinct transitions as a minibatch of arrays.

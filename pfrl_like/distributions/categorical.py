@@ -18,13 +18,17 @@ class Categorical(TorchCategorical):
 
     Args:
         logits: Logarithms of probabilities up to a constant of each row, [..., n].
+
+    Attributes:
+        scores: The `logits` that it was made of, whereas those of torch, `logits`, are normalised.
     """
 
     def __init__(self, logits: Tensor) -> None:
         self._take(torch.log_softmax(logits, -1))
+        self.scores = logits
 
     def _take(self, log_probs: Tensor) -> None:
-        self.logits = self._param = log_probs
+        self.logits = self._param = self.scores = log_probs
         self._num_events = log_probs.shape[-1]
         self._batch_shape = log_probs.shape[:-1]
         self._event_shape = torch.Size()

@@ -24,7 +24,7 @@ class DatasetSource:
         agent: Anything with `update(batch)`, `gamma` and `device`.
         dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer.
         minibatch_size: Items of a minibatch.
-        options: Further arguments of `sample_batch`.
+        options: Further arguments of `sample_batch`, beside those that the agent needs (`agent.sampling`).
     """
 
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int, **options: Any) -> None:
@@ -32,7 +32,8 @@ class DatasetSource:
         for name, part, method in (("agent", agent, "update"), ("dataset", dataset, "sample_batch")):
             if not hasattr(part, method):
                 raise TypeError(f"{name}: got a {type(part).__name__}, expected something with {method}")
-        self.agent, self.dataset, self.minibatch_size, self.options = agent, dataset, minibatch_size, options
+        self.agent, self.dataset, self.minibatch_size = agent, dataset, minibatch_size
+        self.options = {**getattr(agent, "sampling", {}), **options}
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """One update."""

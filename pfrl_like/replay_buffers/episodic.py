@@ -117,7 +117,13 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return episodes if weight is None else (episodes, weight)
 
     def sample_sequences(
-        self, n: int, max_len: int | None = None, gamma: float = 1.0, device: torch.device | str = "cpu"
+        self,
+        n: int,
+        max_len: int | None = None,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        next_actions: bool = False,
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as sequences, the longest first, packed time first.
 
@@ -132,7 +138,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
         rows = self._rows(first[sequence] + time)
         row_weight = None if weight is None else weight[order][sequence]
-        return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths)
+        return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths, next_actions=next_actions)
 
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
         """Episodes drawn: their sequence numbers and weights; first item and length of the part of each to be taken."""

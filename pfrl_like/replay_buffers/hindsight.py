@@ -159,7 +159,9 @@ class HindsightReplayBuffer(ReplayBuffer):
                     step[name] = {**step[name], DESIRED_GOAL: goal.copy()}
         return items
 
-    def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu") -> Batch:
+    def sample_batch(
+        self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", *, next_actions: bool = False
+    ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
@@ -177,7 +179,8 @@ class HindsightReplayBuffer(ReplayBuffer):
             "reward": (gamma ** np.arange(self.num_steps) @ (drawn.reward * drawn.there)).astype(np.float32),
             "discount": np.where(drawn.terminal[last], 0.0, float(gamma) ** length).astype(np.float32),
         }
-        batch = self._columns.gather(drawn.steps[0], drawn.steps[last], numbers, drawn.index, device)
+        first, last = drawn.steps[0], drawn.steps[last]
+        batch = self._columns.gather(first, last, numbers, drawn.index, device, next_actions=next_actions)
         replaced, goal = torch.from_numpy(drawn.replaced).to(device), torch.from_numpy(drawn.goal).to(device)
         for obs in (batch.obs, batch.next_obs):
             obs[DESIRED_GOAL][replaced] = goal

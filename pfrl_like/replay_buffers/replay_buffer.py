@@ -291,7 +291,9 @@ class ReplayBuffer(SavedBuffer):
                 item[0]["weight"] = own
         return items
 
-    def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu") -> Batch:
+    def sample_batch(
+        self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", *, next_actions: bool = False
+    ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
@@ -311,7 +313,7 @@ class ReplayBuffer(SavedBuffer):
         length = len(self._ring)
         slot = index if self._first < 16 * length else index - self._first // length * length
         rows = self._ring.take(slot, None, None, "wrap")
-        return self._columns.batch(rows, index, weight, self.num_steps, gamma, device)
+        return self._columns.batch(rows, index, weight, self.num_steps, gamma, device, next_actions=next_actions)
 
     def _rows(self, index: Indices) -> Indices:
         """Rows of items, by sequence number."""

@@ -114,13 +114,14 @@ class Trial:
     def batch(self) -> Batch:
         """A minibatch of what the trained agent has seen, the same every time."""
         agent = self.trained
+        sampling = getattr(agent, "sampling", {})
         set_random_seed(self.seed)
         if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
             batch: Batch = agent.replay_buffer.sample_sequences(
-                agent.minibatch_size, agent.episodic_update_len, agent.gamma
+                agent.minibatch_size, agent.episodic_update_len, agent.gamma, **sampling
             )
         else:
-            batch = agent.replay_buffer.sample_batch(agent.minibatch_size, agent.gamma)
+            batch = agent.replay_buffer.sample_batch(agent.minibatch_size, agent.gamma, **sampling)
         if agent.replay_buffer.prioritized:  # errors of 1 do not change which items are drawn
             agent.replay_buffer.update_priorities(batch.index, np.ones(len(batch.index)))
         return batch

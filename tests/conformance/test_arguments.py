@@ -10,10 +10,10 @@ from agent_effects import EFFECTS
 from argument_effects import OBSERVED, Effect, Life, changed, differ, held, live, parameters_of
 
 from pfrl_like import agents
-from pfrl_like.agents import OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent
+from pfrl_like.agents import AdvantageWeightedActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent
 
 #: Their arguments are those of the agents made of them.
-BASES = {OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent}
+BASES = {AdvantageWeightedActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent}
 
 
 def arguments() -> list[Any]:

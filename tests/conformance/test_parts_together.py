@@ -31,7 +31,13 @@ STEPS = 22
 #: Parts that take long, which the default run has once each.
 HEAVY = ("dueling", "distributional dueling")
 #: Public classes that are no agents that learn.
-NO_AGENTS = {"OffPolicyAgent", "OffPolicyActorCritic", "OnPolicyAgent", "StateQFunctionActor"}
+NO_AGENTS = {
+    "OffPolicyAgent",
+    "OffPolicyActorCritic",
+    "AdvantageWeightedActorCritic",
+    "OnPolicyAgent",
+    "StateQFunctionActor",
+}
 
 
 # What a case has to do

@@ -1,0 +1,55 @@
+"""What each argument changes of agents whose policy imitates recorded actions."""
+
+from agent_bases import adadelta, sgd
+from argument_effects import Effect, Made
+from effects_off_policy import COMPILED, OF_ACTOR_CRITICS, REPLAY, Table, anew, begun_anew, slower
+
+GOLDEN = "golden/test_imitation_losses.py::test_"
+UNIT = "unit/agents/test_imitating_agents.py::test_"
+
+OF_TD3_PLUS_BC: Table = {
+    **OF_ACTOR_CRITICS,
+    "alpha": Effect(0.1, "parameters", held_by=GOLDEN + "td3_plus_bc_weighs_the_critic_against_the_squared_error"),
+}
+OF_REBRAC: Table = {
+    **OF_ACTOR_CRITICS,
+    "actor_beta": Effect(0.5, "parameters", held_by=UNIT + "rebracs_two_weights_are_those_of_its_two_losses"),
+    "critic_beta": Effect(0.5, "parameters", held_by=UNIT + "rebracs_two_weights_are_those_of_its_two_losses"),
+}
+
+SAMPLED = UNIT + "weights_are_made_of_the_advantage_over_drawn_actions"
+OF_WEIGHTED: Table = {
+    **OF_ACTOR_CRITICS,
+    "act_deterministically": Effect(False, "evaluation"),
+    "soft_update_tau": Effect(0.5, "targets parameters"),
+    "lam": Effect(0.1, "parameters", held_by=SAMPLED),
+    "n_action_samples": Effect(8, "parameters", held_by=SAMPLED),
+    "max_weight": Effect(0.5, "parameters", held_by=SAMPLED),
+}
+OF_CRR: Table = {
+    **OF_WEIGHTED,
+    "advantage_type": Effect("max", "parameters", held_by=SAMPLED),
+    "weight_type": Effect("binary", "parameters", held_by=SAMPLED),
+    "beta": Effect(0.1, "parameters", held_by=SAMPLED),
+}
+OF_IQL: Table = {
+    **OF_WEIGHTED,
+    "v_func": Effect(Made(lambda all: begun_anew(all["v_func"])), "parameters"),
+    "v_func_optimizer": Effect(Made(lambda all: sgd(all["v_func"], lr=1e-3)), "parameters"),
+    "expectile": Effect(0.95, "parameters", held_by=UNIT + "iqls_weights_are_those_of_q_over_v"),
+    "beta": Effect(0.1, "parameters", held_by=UNIT + "iqls_weights_are_those_of_q_over_v"),
+    "max_weight": Effect(0.5, "parameters", held_by=UNIT + "iqls_weights_are_those_of_q_over_v"),
+}
+
+OF_BC: Table = {
+    **REPLAY,
+    "policy": anew("policy"),
+    "optimizer": slower("policy"),
+    "act_deterministically": Effect(False, "evaluation"),
+    "logger": Effect(held_by=UNIT + "bcs_logger_hears_of_a_refused_update"),
+    "compile": Effect(
+        True, refused="Adadelta", given={"optimizer": Made(lambda all: adadelta(all["policy"]))},
+        held_by=COMPILED + "all_losses_and_the_noise_of_an_actor_critic_are_one_region",
+    ),
+    "beta": Effect(5.0, "parameters", held_by=GOLDEN + "discrete_bc_is_cross_entropy_and_the_mean_of_squared_logits"),
+}  # fmt: skip

@@ -1,0 +1,266 @@
+"""Agents whose policy imitates recorded actions: their arguments, from a dataset into an environment, the contracts."""
+
+import functools
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from actor_critic_parts import ENV, make_batch, make_critic, make_policy, parameters
+from agent_parts import MAKE_BUFFER
+from argument_effects import modules_of
+from gymnasium import spaces
+from network_parts import undeclared
+from pair_parts import Noise
+from torch import nn
+
+from pfrl_like import agents
+from pfrl_like.agents.advantage_weighted import sampled_advantage
+from pfrl_like.agents.crr import EXPECTED, binary_weight
+from pfrl_like.agents.iql import state_value_of
+from pfrl_like.agents.rebrac import rebrac_policy_loss
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.experiments import train_agent, train_agent_offline
+from pfrl_like.explorers import AdditiveGaussian
+from pfrl_like.functions import exponential_weight
+from pfrl_like.nn import Lambda
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
+from pfrl_like.testing import check_agent
+from pfrl_like.testing.requirement import difference
+
+adam = functools.partial(torch.optim.Adam, lr=1e-2)
+ACTOR_CRITICS = ("TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")
+TWO = spaces.Discrete(2)
+KINDS = (*ACTOR_CRITICS, "BC", "DiscreteBC")
+
+
+def make(kind: str, buffer: str = "uniform", *, policy: Any = None, **options: Any) -> Any:
+    """A small agent for observations of 4 numbers (discrete: 5) that begins to learn after 10 steps."""
+    options = {"replay_start_size": 10, "minibatch_size": 4, **options}
+    replay = MAKE_BUFFER[buffer](capacity=1_000)
+    if kind == "DiscreteBC":
+        layers = nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2), SoftmaxCategoricalHead()
+        policy = policy or nn.Sequential(*layers)
+        return agents.DiscreteBC(policy, adam(policy.parameters()), replay, **options)
+    certain = kind in ("TD3PlusBC", "ReBRAC")
+    policy = policy or make_policy("deterministic" if certain else "gaussian")
+    if kind == "BC":
+        return agents.BC(policy, adam(policy.parameters()), replay, **options)
+    critics = [make_critic() for _ in range(2)]
+    if certain:
+        options["explorer"] = AdditiveGaussian(0.1, low=-1.0, high=1.0)
+    if kind == "IQL":
+        v_func = options.pop("v_func", None) or nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        options |= {"v_func": v_func, "v_func_optimizer": adam([*v_func.parameters()] or policy.parameters())}
+    optimizers = [adam(part.parameters()) for part in (policy, *critics)]
+    return getattr(agents, kind)(policy, *critics, *optimizers, replay, 0.9, **options)
+
+
+def recorded(discrete: bool = False, n: int = 48) -> MDPDataset:
+    """Episodes of six steps that end in a terminal state or are cut off, in turn."""
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(n, 5 if discrete else 4)).astype(np.float32)
+    actions = rng.integers(0, 2, n) if discrete else rng.uniform(-1, 1, (n, 2))
+    ends = np.arange(n) % 6 == 5
+    following = np.where(ends[:, None], obs + 1, np.roll(obs, -1, axis=0))
+    terminal = ends & (np.arange(n) % 12 == 5)
+    return MDPDataset.from_arrays(obs, actions, rng.normal(size=n), terminal, ends & ~terminal, following)
+
+
+# From a dataset into an environment
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_agent_keeps_the_contracts(kind: str, buffer: str) -> None:
+    check_agent(functools.partial(make, kind, buffer), None if kind == "DiscreteBC" else ENV)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_agent_learns_from_a_dataset_and_goes_on_in_an_environment(kind: str, tmp_path: Path) -> None:
+    agent, dataset = make(kind), recorded(discrete=kind == "DiscreteBC")
+    before = parameters(agent.policy)
+    train_agent_offline(agent, dataset, 6, tmp_path / "offline", num_steps=2, log_interval=2)
+    trained = parameters(agent.policy)
+    assert agent.optim_t == 6 and not torch.equal(before, trained)
+    assert all(np.isfinite(value) for _, value in agent.get_statistics())
+
+    again = make(kind)
+    again.load(tmp_path / "offline" / "6_finish")
+    obs = np.ones(5 if kind == "DiscreteBC" else 4, np.float32)
+    with agent.eval_mode(), again.eval_mode():
+        np.testing.assert_array_equal(agent.act(obs), again.act(obs))
+
+    train_agent(again, Noise(TWO) if kind == "DiscreteBC" else ENV, 16, str(tmp_path / "online"))
+    assert again.optim_t == 13 and not torch.equal(parameters(again.policy), trained)  # at steps 10 to 16
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_count_in_every_loss(kind: str) -> None:
+    batch = make_batch()
+    if kind == "DiscreteBC":
+        batch = batch.replace(obs=torch.randn(8, 5), next_obs=torch.randn(8, 5), action=torch.randint(2, (8,)))
+    batch = batch.replace(next_action=batch.action, weight=torch.zeros(8))
+    agent = make(kind)
+    before = modules_of(agent, targets=False)
+    for _ in range(2):
+        agent.update(batch)
+    assert "policy" in before
+    assert difference(modules_of(agent, targets=False), before, exact=True) is None
+
+
+# BC
+
+
+def test_bcs_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> None:
+    agent = make("BC", logger=logging.getLogger("of.a.user"))
+    agent.update(make_batch().replace(reward=torch.full((8,), torch.nan)))  # which counts for nothing
+    with pytest.raises(NonFiniteError):
+        agent.update(make_batch().replace(action=torch.full((8, 2), torch.nan)))
+    assert [record.name for record in caplog.records] == ["of.a.user"]
+
+
+def test_bc_and_discrete_bc_refuse_each_others_policies_and_actions() -> None:
+    categorical = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
+    with pytest.raises(TypeError, match="policy gives a Categorical, .* or DiscreteBC for discrete actions"):
+        make("BC", policy=categorical)
+    with pytest.raises(TypeError, match="policy gives a DiagonalGaussian, "):
+        make("DiscreteBC", policy=make_policy("gaussian"))
+    with pytest.raises(TypeError, match="BC has continuous actions, .* use DiscreteBC"):
+        make("BC").check_spaces(ENV.observation_space, TWO)
+    with pytest.raises(TypeError, match="DiscreteBC has discrete actions, .* use BC"):
+        make("DiscreteBC").check_spaces(Noise(TWO).observation_space, ENV.action_space)
+    with pytest.raises(ValueError, match="beta is -1"):
+        make("DiscreteBC", beta=-1)
+
+
+# ReBRAC
+
+
+def test_rebracs_two_weights_are_those_of_its_two_losses() -> None:
+    agent, batch = make("ReBRAC", actor_beta=0.5, critic_beta=2.0), make_batch()
+    batch = batch.replace(next_action=batch.action)
+    torch.manual_seed(0)
+    penalised = agent.bootstrap(batch)[1]
+    agent.critic_beta = 0.0
+    torch.manual_seed(0)
+    assert torch.equal(agent.bootstrap(batch)[1], batch.reward)
+    assert (penalised <= batch.reward).all() and (penalised < batch.reward).any()
+    expected = rebrac_policy_loss(agent.policy, agent.critics, batch, 0.5)
+    torch.testing.assert_close(agent.policy_loss(batch), expected)
+    with pytest.raises(ValueError, match="actor_beta is -1"):
+        make("ReBRAC", actor_beta=-1)
+
+
+@pytest.mark.parametrize("compile", [False, True])
+def test_rebrac_says_what_a_batch_lacks(compile: bool) -> None:
+    with pytest.raises(ValueError, match="batch lacks next_action, .* next_actions=True"):
+        make("ReBRAC", compile=compile).update(make_batch())
+
+
+# Next actions
+
+
+@pytest.mark.parametrize("num_steps", [1, 2])
+def test_a_dataset_gives_the_next_actions_it_knows(num_steps: int) -> None:
+    dataset = recorded()
+    batch = dataset.batch(np.arange(12), 0.9, num_steps=num_steps, next_actions=True)
+    assert batch.next_action.dtype == torch.float32
+    actions = torch.from_numpy(dataset.to_arrays()["actions"]).float()
+    for i in range(12):
+        following = i + num_steps
+        if following // 6 == i // 6:
+            assert torch.equal(batch.next_action[i], actions[following])
+        else:
+            assert batch.next_action[i].isnan().all()
+    assert dataset.batch(np.arange(3)).next_action is None
+    discrete = recorded(discrete=True)
+    ends = discrete.batch(np.array([4, 5]), next_actions=True)
+    assert ends.next_action.tolist() == [discrete.to_arrays()["actions"][5], -1]
+
+
+@pytest.mark.parametrize("kind", [ReplayBuffer, functools.partial(ReplayBuffer, num_steps=3), EpisodicReplayBuffer])
+def test_a_buffer_gives_the_next_actions_it_knows(kind: Any) -> None:
+    buffer, num_steps = kind(20 if kind is EpisodicReplayBuffer else 10), kind(1).num_steps
+    for i in range(14):  # the action is the number of the step; the sixth one ends its episode
+        buffer.append(np.array([float(i)]), np.float32([i]), 0.0, np.array([i + 1.0]), is_state_terminal=i == 5)
+    if kind is EpisodicReplayBuffer:
+        buffer.stop_current_episode()
+    batch = buffer.sample_batch(len(buffer), next_actions=True)
+    for obs, following in zip(batch.obs.flatten().tolist(), batch.next_action.flatten().tolist(), strict=True):
+        known = obs + num_steps < (6 if obs <= 5 else 14)
+        assert following == obs + num_steps if known else np.isnan(following)
+    if kind is EpisodicReplayBuffer:
+        sequences = buffer.sample_sequences(2, next_actions=True)
+        known = sequences.next_action.isfinite()
+        assert torch.equal((sequences.action + 1)[known], sequences.next_action[known])
+        assert sequences.obs[~known].flatten().tolist() in ([5.0, 13.0], [13.0, 5.0])
+
+
+def test_next_actions_that_were_stored_are_taken() -> None:
+    buffer = ReplayBuffer(10)
+    for i in range(3):
+        buffer.append(np.array([float(i)]), np.float32([i]), 0.0, np.array([i + 1.0]), np.float32([i + 10]))
+    batch = buffer.sample_batch(3, next_actions=True)
+    assert torch.equal(batch.next_action, batch.action + 10)
+
+
+# AWAC, CRR and IQL
+
+
+def test_weights_are_made_of_the_advantage_over_drawn_actions() -> None:
+    batch = make_batch()
+
+    def weights(agent: Any, pool: Any, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(0)
+        given = agent.weight(batch)
+        torch.manual_seed(0)
+        return given, sampled_advantage(agent.policy, agent.critics, batch, n, pool)
+
+    given, advantage = weights(make("AWAC", lam=0.1, n_action_samples=3, max_weight=2.0), torch.mean, 3)
+    torch.testing.assert_close(given, exponential_weight(advantage, 0.1, 2.0))
+    for pool in ("mean", "max"):
+        options: dict[str, Any] = {"advantage_type": pool, "n_action_samples": 5, "beta": 0.2, "max_weight": 3.0}
+        given, advantage = weights(make("CRR", **options), EXPECTED[pool], 5)
+        torch.testing.assert_close(given, exponential_weight(advantage, 0.2, 3.0))
+        given, advantage = weights(make("CRR", weight_type="binary", **options), EXPECTED[pool], 5)
+        assert torch.equal(given, binary_weight(advantage))
+
+
+def test_iqls_weights_are_those_of_q_over_v() -> None:
+    agent, batch = make("IQL", expectile=0.9, beta=5.0, max_weight=3.0), make_batch()
+    advantage = torch.linspace(-1, 1, 8)
+    weight = agent.weight(batch.replace(advantage=advantage))
+    torch.testing.assert_close(weight, (5 * advantage).exp().clamp(max=3.0))
+    for name, value in (("expectile", 1.0), ("expectile", 0), ("beta", 0), ("max_weight", -1)):
+        with pytest.raises(ValueError, match=f"{name} is {value}"):
+            make("IQL", **{name: value})
+
+
+def test_crr_and_awac_refuse_what_they_do_not_know() -> None:
+    with pytest.raises(ValueError, match="advantage_type is 'median', expected one of 'mean', 'max'"):
+        make("CRR", advantage_type="median")
+    with pytest.raises(ValueError, match="weight_type is 'sum', expected one of 'exp', 'binary'"):
+        make("CRR", weight_type="sum")
+    with pytest.raises(ValueError, match="lam is 0, expected a number above 0"):
+        make("AWAC", lam=0)
+    with pytest.raises(TypeError, match="policy gives a DeltaVector, which has no density"):
+        make("AWAC", policy=make_policy("deterministic"))
+    agent = make("AWAC", policy=undeclared(make_policy("deterministic")))
+    with pytest.raises(TypeError, match="AWAC needs a policy with densities"):
+        agent.check_spaces(ENV.observation_space, ENV.action_space)
+
+
+def test_iql_refuses_a_value_function_of_something_else() -> None:
+    with pytest.raises(TypeError, match="v_func gives a DeltaVector"):
+        make("IQL", v_func=make_policy("deterministic"))
+    batch = make_batch()
+    with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(8, 4\) for 8 rows"):
+        state_value_of(Lambda(lambda obs: obs), batch)
+    with pytest.raises(ValueError, match="v_func gives a DeltaVector for 8 rows"):
+        state_value_of(make_policy("deterministic"), batch)
