@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents import CQL, EDAC, DiscreteCQL, SoftActorCritic
 from pfrl_like.agents.cql import conservative_actions, conservative_gap, discrete_conservative_gap
+from pfrl_like.agents.critics import values_of_actions
 from pfrl_like.agents.edac import action_gradients, diversity_losses
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian
@@ -107,6 +108,19 @@ def test_values_of_actions_drawn_are_those_of_one_call_for_each() -> None:
     values = torch.stack([agent.q_func2((batch.obs, action)).squeeze(1) for action in actions])
     expected = conservative_gap(values, density, agent.q_func2((batch.obs, batch.action)).squeeze(1))
     torch.testing.assert_close(gap, expected)
+
+
+def test_values_of_many_actions_are_the_same_in_several_calls() -> None:
+    batch, critic = make_batch(n=300), make_critic()
+    actions = torch.rand(5, 300, 2, generator=torch.Generator().manual_seed(0))
+    calls: list[int] = []
+    critic.register_forward_hook(lambda module, inputs, output: calls.append(len(output)))
+    values = values_of_actions(critic, batch, actions)
+    assert calls == [300] * 5  # no two of them are 512 rows
+    values_of_actions(critic, make_batch(n=100), actions[:, :100])
+    assert calls[5:] == [500]
+    expected = torch.stack([critic((batch.obs, action)).squeeze(1) for action in actions])
+    torch.testing.assert_close(values, expected)
 
 
 def test_alpha_grows_where_the_gap_is_above_its_threshold() -> None:
