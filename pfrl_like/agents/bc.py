@@ -99,6 +99,7 @@ class BC(OffPolicyActorCritic):
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     moves_its_targets = True  # it has none
+    bootstraps = False
     has_target_policy = has_target_critics = False
 
     def __init__(

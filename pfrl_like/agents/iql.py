@@ -135,12 +135,12 @@ class IQL(AdvantageWeightedActorCritic):
         check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
 
     def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Descend on `iql_value_loss`, then on the losses of critics and policy."""
+        """Descend on the losses of critics and policy, and on `iql_value_loss`, all of the value function as it was."""
         with torch.no_grad():
             q = least_value(self.target_critics, batch)
         loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
-        step("v_func_optimizer", loss)
         td_error, stats = super().improve(batch.replace(advantage=q - v), step, with_policy)
+        step("v_func_optimizer", loss)
         return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -60,6 +60,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     moves_its_targets: bool = False
     #: Learns from a minibatch of features, and gives what `update` gives; None for one step on the `loss`.
     learn: Callable[[Batch], tuple[Tensor, dict[str, Tensor]]] | None = None
+    #: Whether the next observations count in the losses.
+    bootstraps: bool = True
     #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 

@@ -316,7 +316,7 @@ def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
 
 
 def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
-    """TD errors depend on the next observation if and only if the discount is not zero."""
+    """TD errors depend on the next observation if and only if the discount is not zero and the agent `bootstraps`."""
     agent = trial.trained
     if not hasattr(agent, "update") or not hasattr(agent, "gamma"):
         return
@@ -332,6 +332,9 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         return not torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6)
 
     require(not depends(0.0), "with a discount of 0 (a terminated step) the TD error depends on the next observation")
+    if not getattr(agent, "bootstraps", True):
+        require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
+        return
     require(
         not trial.learns_from_batches or depends(0.9),  # an agent without replay may learn from whole episodes only
         "with a discount of 0.9 (a step that goes on or was cut off) the TD error ignores the next observation",
@@ -377,12 +380,13 @@ def check_update_learns_and_tells(trial: Trial) -> None:
 
 
 def check_a_bad_batch_is_refused(trial: Trial) -> None:
-    """A reward of NaN raises `NonFiniteError` and changes nothing."""
+    """A reward of NaN, or an observation where rewards do not count, raises `NonFiniteError` and changes nothing."""
     if not trial.learns_from_batches:
         return
     agent, batch = trial.trained_again(), trial.batch()
     before = copy.deepcopy(state_of(agent))
-    bad = batch.replace(reward=torch.full_like(batch.reward, torch.nan))
+    name = "reward" if getattr(agent, "bootstraps", True) else "obs"
+    bad = batch.replace(**{name: map_nested(lambda leaf: torch.full_like(leaf, torch.nan), getattr(batch, name))})
     on_cpu = trial.on_cpu
     try:
         with _silenced(getattr(agent, "logger", None)):
@@ -397,7 +401,7 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
         # Nor does it know then which of them was bad.
         require(not on_cpu or error.batch is bad, "the error of a refused update does not hold its batch")
         return
-    raise AssertionError("a batch with rewards of NaN was learnt from, expected a NonFiniteError")
+    raise AssertionError(f"a batch with {name} of NaN was learnt from, expected a NonFiniteError")
 
 
 CHECKS: tuple[Callable[[Trial], None], ...] = (

@@ -1,14 +1,13 @@
-"""Agents whose policy imitates recorded actions: their arguments, from a dataset into an environment, the contracts."""
+"""Agents whose policy imitates recorded actions: their arguments, what they sample, the contracts."""
 
 import functools
 import logging
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from actor_critic_parts import ENV, make_batch, make_critic, make_policy, parameters
+from actor_critic_parts import ENV, make_batch, make_critic, make_policy
 from agent_parts import MAKE_BUFFER
 from argument_effects import modules_of
 from gymnasium import spaces
@@ -23,7 +22,6 @@ from pfrl_like.agents.iql import state_value_of
 from pfrl_like.agents.rebrac import rebrac_policy_loss
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.experiments import train_agent, train_agent_offline
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions import exponential_weight
 from pfrl_like.nn import Lambda
@@ -71,7 +69,7 @@ def recorded(discrete: bool = False, n: int = 48) -> MDPDataset:
     return MDPDataset.from_arrays(obs, actions, rng.normal(size=n), terminal, ends & ~terminal, following)
 
 
-# From a dataset into an environment
+# Contracts
 
 
 @pytest.mark.slow
@@ -79,25 +77,6 @@ def recorded(discrete: bool = False, n: int = 48) -> MDPDataset:
 @pytest.mark.parametrize("kind", KINDS)
 def test_agent_keeps_the_contracts(kind: str, buffer: str) -> None:
     check_agent(functools.partial(make, kind, buffer), None if kind == "DiscreteBC" else ENV)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_agent_learns_from_a_dataset_and_goes_on_in_an_environment(kind: str, tmp_path: Path) -> None:
-    agent, dataset = make(kind), recorded(discrete=kind == "DiscreteBC")
-    before = parameters(agent.policy)
-    train_agent_offline(agent, dataset, 6, tmp_path / "offline", num_steps=2, log_interval=2)
-    trained = parameters(agent.policy)
-    assert agent.optim_t == 6 and not torch.equal(before, trained)
-    assert all(np.isfinite(value) for _, value in agent.get_statistics())
-
-    again = make(kind)
-    again.load(tmp_path / "offline" / "6_finish")
-    obs = np.ones(5 if kind == "DiscreteBC" else 4, np.float32)
-    with agent.eval_mode(), again.eval_mode():
-        np.testing.assert_array_equal(agent.act(obs), again.act(obs))
-
-    train_agent(again, Noise(TWO) if kind == "DiscreteBC" else ENV, 16, str(tmp_path / "online"))
-    assert again.optim_t == 13 and not torch.equal(parameters(again.policy), trained)  # at steps 10 to 16
 
 
 @pytest.mark.parametrize("kind", KINDS)
