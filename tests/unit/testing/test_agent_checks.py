@@ -235,7 +235,7 @@ class TakesNaN(DQN):
         (DropsWeights, "with weights of 0.25 the loss is"),
         (WeighsErrors, "importance weights change the TD errors, expected only the loss"),
         (LeavesErrorsOut, "errors_out is not the absolute TD errors"),
-        (TakesNaN, "a batch with rewards of NaN was learnt from, expected a NonFiniteError"),
+        (TakesNaN, "a batch with reward of NaN was learnt from, expected a NonFiniteError"),
     ],
 )
 def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
