@@ -60,7 +60,8 @@ def of_actor_critic(kind: Any, recurrent: bool) -> Arguments:
     soft = issubclass(kind, agents.SoftActorCritic)
     weighted = issubclass(kind, agents.AdvantageWeightedActorCritic)
     policy = make_policy("squashed" if soft else "fixed gaussian" if weighted else "gaussian", recurrent)
-    critics = [make_critic("numbers", recurrent) for _ in range(1 if kind is agents.DDPG else 2)]
+    remembering = recurrent and kind is not agents.CrossQ
+    critics = [make_critic("numbers", remembering) for _ in range(1 if kind is agents.DDPG else 2)]
     if kind is agents.TQC:
         critics = [make_critic("quantiles", recurrent) for _ in range(2)]
     if kind is agents.DiscreteSAC:

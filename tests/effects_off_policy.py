@@ -244,8 +244,5 @@ OF_CROSSQ: Table = {
     "policy_update_delay": Effect(
         1, "parameters", held_by=KIN + "crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alone"
     ),
-    "recurrent": Effect(True, refused="CrossQ joins states that are no sequence"),
-    "num_steps": Effect(3, refused="num_steps is 3"),
-    "episodic_update_len": no_effect(2),
-    "soft_update_tau": no_effect(0.5),
+    "soft_update_tau": Effect(0.5, refused="no target networks that could move"),
 }
