@@ -248,7 +248,7 @@ def test_what_is_no_distribution_for_each_observation_is_refused() -> None:
         ("DDPG", -2, 2, "by policy in [-1, 1], explorer in [-1, 1], but"),
     ],
 )
-@pytest.mark.parametrize("options", [{}, {"burnin_action_func": random_action}, {"recurrent": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"burnin_action_func": random_action}, {"recurrent": True}], ids=", ".join)
 def test_actions_within_other_bounds_than_the_environments_are_told_of_once(
     agent: str, low: float, high: float, told: str | None, options: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
