@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critic_arguments import listed, numbered
+from pfrl_like.agents.critic_arguments import two_or_more
 from pfrl_like.agents.critics import (
     distribution_of,
     least,
@@ -154,13 +154,8 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        critics, optimizers = numbered(
-            {"q_func1": q_func1, "q_func2": q_func2, **listed("further_q_funcs", further_q_funcs)},
-            {
-                "q_func1_optimizer": q_func1_optimizer,
-                "q_func2_optimizer": q_func2_optimizer,
-                **listed("further_q_func_optimizers", further_q_func_optimizers),
-            },
+        critics, optimizers = two_or_more(
+            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
         )
         further, further_optimizers = self.further_parts()
         super().__init__(

@@ -41,3 +41,22 @@ def numbered(
     names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
     named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers.values(), strict=True)}
     return dict(zip(names, q_funcs.values(), strict=True)), named
+
+
+def two_or_more(
+    q_func1: nn.Module,
+    q_func2: nn.Module,
+    q_func1_optimizer: torch.optim.Optimizer,
+    q_func2_optimizer: torch.optim.Optimizer,
+    further_q_funcs: Any,
+    further_q_func_optimizers: Any,
+) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+    """`numbered` for agents that take two critics as arguments of their own and others in lists."""
+    return numbered(
+        {"q_func1": q_func1, "q_func2": q_func2, **listed("further_q_funcs", further_q_funcs)},
+        {
+            "q_func1_optimizer": q_func1_optimizer,
+            "q_func2_optimizer": q_func2_optimizer,
+            **listed("further_q_func_optimizers", further_q_func_optimizers),
+        },
+    )

@@ -1,6 +1,7 @@
 """CrossQ (Bhatt et al. 2019, arXiv:1902.05605)."""
 
 import contextlib
+import inspect
 from typing import Any
 
 import torch
@@ -33,9 +34,10 @@ class CrossQ(SoftActorCritic):
     """
 
     has_target_critics = False
+    joins_next_states = True
 
     def __init__(self, *args: Any, policy_update_delay: int = 3, **kwargs: Any) -> None:
-        if "soft_update_tau" in kwargs:
+        if "soft_update_tau" in inspect.signature(SoftActorCritic).bind_partial(*args, **kwargs).arguments:
             raise TypeError("CrossQ got soft_update_tau, but it has no target networks that could move: leave it out")
         super().__init__(*args, policy_update_delay=policy_update_delay, **kwargs)
         for name, critic in zip(self.critic_names, self.critics, strict=True):

@@ -62,6 +62,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     learn: Callable[[Batch], tuple[Tensor, dict[str, Tensor]]] | None = None
     #: Whether the next observations count in the losses.
     bootstraps: bool = True
+    #: Whether present and next states pass through a network in one batch, which may normalise over both.
+    joins_next_states: bool = False
     #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 

@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critic_arguments import listed, numbered
+from pfrl_like.agents.critic_arguments import two_or_more
 from pfrl_like.agents.critics import distribution_of, least, mean_value, one_for_each_row, value_of
 from pfrl_like.agents.temperature import TemperatureHolder as TemperatureHolder
 from pfrl_like.agents.temperature import make_temperature, temperature_loss
@@ -194,13 +194,8 @@ class SoftActorCritic(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        critics, optimizers = numbered(
-            {"q_func1": q_func1, "q_func2": q_func2, **listed("further_q_funcs", further_q_funcs)},
-            {
-                "q_func1_optimizer": q_func1_optimizer,
-                "q_func2_optimizer": q_func2_optimizer,
-                **listed("further_q_func_optimizers", further_q_func_optimizers),
-            },
+        critics, optimizers = two_or_more(
+            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
         )
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         holder, temperature_optimizer = make_temperature(initial_temperature, entropy_target, temperature_optimizer_lr)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critic_arguments import listed, numbered
+from pfrl_like.agents.critic_arguments import two_or_more
 from pfrl_like.agents.critics import distribution_of, least_next_value
 from pfrl_like.agents.ddpg import ddpg_policy_loss
 from pfrl_like.agents.policy_spaces import Bounds
@@ -150,13 +150,8 @@ class TD3(OffPolicyActorCritic):
         compile: bool = False,
     ) -> None:
         check_function(target_policy_smoothing_func=target_policy_smoothing_func)
-        critics, optimizers = numbered(
-            {"q_func1": q_func1, "q_func2": q_func2, **listed("further_q_funcs", further_q_funcs)},
-            {
-                "q_func1_optimizer": q_func1_optimizer,
-                "q_func2_optimizer": q_func2_optimizer,
-                **listed("further_q_func_optimizers", further_q_func_optimizers),
-            },
+        critics, optimizers = two_or_more(
+            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
         )
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, explorer,

@@ -206,6 +206,9 @@ def test_crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alon
     assert agent.q_func1.training
     with pytest.raises(TypeError, match="CrossQ got soft_update_tau, but it has no target networks"):
         make_crossq(soft_update_tau=0.1)
+    up_to_phi = [*([None] * 7), 0.9, None, 10, 4, 1, None]
+    with pytest.raises(TypeError, match="CrossQ got soft_update_tau"):
+        CrossQ(*up_to_phi, 0.1)
 
 
 def test_crossq_may_have_a_recurrent_policy_but_no_recurrent_critic() -> None:
