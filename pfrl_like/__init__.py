@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pfrl_like import agents as agents
     from pfrl_like import augmentation as augmentation
     from pfrl_like import collections as collections
+    from pfrl_like import context as context
     from pfrl_like import dataset as dataset
     from pfrl_like import distributions as distributions
     from pfrl_like import env as env
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
     from pfrl_like import explorer as explorer
     from pfrl_like import explorers as explorers
     from pfrl_like import functions as functions
+    from pfrl_like import gpu as gpu
     from pfrl_like import implicit_action_value as implicit_action_value
     from pfrl_like import initializers as initializers
     from pfrl_like import loggers as loggers
+    from pfrl_like import metrics as metrics
     from pfrl_like import nn as nn
+    from pfrl_like import online as online
     from pfrl_like import optimizers as optimizers
     from pfrl_like import policies as policies
     from pfrl_like import policy as policy
@@ -43,6 +47,7 @@ _MODULES = frozenset(
         "agents",
         "augmentation",
         "collections",
+        "context",
         "dataset",
         "distributions",
         "env",
@@ -51,10 +56,13 @@ _MODULES = frozenset(
         "explorer",
         "explorers",
         "functions",
+        "gpu",
         "implicit_action_value",
         "initializers",
         "loggers",
+        "metrics",
         "nn",
+        "online",
         "optimizers",
         "policies",
         "policy",

@@ -10,7 +10,7 @@ PACKAGE = ROOT / "pfrl_like"
 
 LAYERS = (
     {"errors"},
-    {"batch", "env", "explorer", "policy", "q_function", "replay_buffer", "utils"},
+    {"batch", "context", "env", "explorer", "gpu", "policy", "q_function", "replay_buffer", "utils"},
     {"functions", "collections", "columns", "storage", "processes"},
     {"agent"},  # an interface, but with the mixin that saves agents: above storage
     {"replay_buffers", "dataset", "datasets", "preprocessing", "augmentation", "envs", "wrappers"},

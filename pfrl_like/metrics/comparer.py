@@ -1,0 +1,44 @@
+"""Scores of an algorithm by another one: how alike their greedy actions are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.metrics.minibatches import mean, measured
+from pfrl_like.metrics.scorer import squared_distance
+
+
+def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
+    """A scorer by minus the mean squared distance between the greedy actions of two algorithms.
+
+    Args:
+        base_algo: The algorithm that others are compared with.
+        window_size: Transitions of a minibatch.
+
+    Returns:
+        Function called as `scorer(algo, episodes)`.
+    """
+    return lambda algo, episodes: -_compared(base_algo, algo, episodes, window_size, squared_distance)
+
+
+def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
+    """A scorer by the share of states, 0 to 1, in which the greedy actions of two algorithms are the same.
+
+    Args:
+        base_algo: The algorithm that others are compared with.
+        window_size: Transitions of a minibatch.
+
+    Returns:
+        Function called as `scorer(algo, episodes)`.
+    """
+    return lambda algo, episodes: _compared(base_algo, algo, episodes, window_size, np.equal)
+
+
+def _compared(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:
+    """Mean of what `measure` gives of the actions of both; each sees as many frames as it has learnt from."""
+    return mean(measure(*(_greedy_actions(own, episodes, window_size) for own in (base_algo, algo))))
+
+
+def _greedy_actions(algo: Any, episodes: Any, window_size: int) -> Any:
+    return measured(algo, episodes, window_size, lambda batch: algo.predict(batch.observations))

@@ -1,0 +1,73 @@
+"""The transitions of episodes in minibatches, of which scores are means."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.dataset import Episode, TransitionMiniBatch
+from pfrl_like.dataset.transition import Transitions
+from pfrl_like.utils.checks import check_counts
+
+
+def minibatches(
+    episodes: Iterable[Episode], window_size: int, n_frames: int = 1, *, first_only: bool = False
+) -> Iterator[TransitionMiniBatch]:
+    """The transitions in order, `window_size` at a time; a minibatch may span several episodes of one dataset.
+
+    Args:
+        episodes: The episodes, or a dataset.
+        window_size: Transitions of a minibatch.
+        n_frames: How many images are stacked.
+        first_only: Take the first transition of each episode only.
+
+    Raises:
+        ValueError: If `window_size` is less than 1.
+    """
+    check_counts(window_size=window_size)
+    for _, group in groupby(episodes, key=lambda episode: id(episode.table)):
+        own = list(group)
+        table, action_size = own[0].table, own[0].get_action_size()
+        all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in own])
+        for start in range(0, len(all_rows), window_size):
+            rows = all_rows[start : start + window_size]
+            yield TransitionMiniBatch.of_rows(Transitions(table, rows, action_size), table, rows, n_frames)
+
+
+def measured(
+    model: Any,
+    episodes: Iterable[Episode],
+    window_size: int,
+    measure: Callable[[TransitionMiniBatch], Any],
+    *,
+    first_only: bool = False,
+) -> NDArray[Any]:
+    """What is measured of each transition, [N, ...], in order.
+
+    Args:
+        model: An algorithm or a dynamics model; its `n_frames`, if it has one, says how many images are stacked.
+        episodes: The episodes, or a dataset.
+        window_size: Transitions of a minibatch.
+        measure: Gives it of a minibatch, [B, ...].
+        first_only: Take the first transition of each episode only.
+
+    Raises:
+        ValueError: If the episodes have no transition, or `window_size` is less than 1.
+    """
+    windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), first_only=first_only)
+    found = [np.asarray(measure(window)) for window in windows]
+    if not found:
+        raise ValueError("episodes: got none with a transition, expected at least one")
+    return np.concatenate(found)
+
+
+def mean(values: Any) -> float:
+    """The mean in double precision."""
+    return float(np.mean(values, dtype=np.float64))
+
+
+def actions_of(batch: TransitionMiniBatch) -> NDArray[Any]:
+    """The actions as algorithms take them: [B] if they are discrete, else [B, A]."""
+    return batch.actions[:, 0] if np.ndim(batch.transitions[0].action) == 0 else batch.actions

@@ -1,0 +1,176 @@
+"""A replay buffer that is filled with rows of observation, action, reward and flag, and gives minibatches of arrays."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+
+from pfrl_like import replay_buffers
+from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
+from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.spaces import space_kind
+
+
+class ReplayBuffer(replay_buffers.ReplayBuffer):
+    """The last `maxlen` transitions, drawn uniformly; for agents a replay buffer like any other.
+
+    Args:
+        maxlen: Largest number of transitions.
+        env: Environment whose spaces tell the shapes.
+        episodes: What it begins with; None for nothing.
+        rng: Source of randomness; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If `maxlen` is less than 1, or the environment has actions of another kind than discrete or
+            continuous ones.
+
+    Attributes:
+        observation_shape: Shape of an observation of `env`.
+        action_size: Numbers of an action or, if they are discrete, how many there are.
+        prev_observation: The observation appended last, None where an episode begins; so with the next two.
+        prev_action: The action appended last.
+        prev_reward: The reward appended last.
+    """
+
+    prev_observation: Any = None
+    prev_action: Any = None
+    prev_reward: float | None = None
+
+    def __init__(
+        self, maxlen: int, env: Any, episodes: Iterable[Episode] | None = None, *, rng: RandomSource = None
+    ) -> None:
+        super().__init__(maxlen, rng=rng)
+        self.observation_shape, self.action_size = tuple(env.observation_space.shape), _size_of(env.action_space)
+        for episode in episodes or ():
+            self.append_episode(episode)
+
+    # How agents store and sample; what follows does not change it.
+    append_batch = replay_buffers.ReplayBuffer.append_batch
+    sample_batch = replay_buffers.ReplayBuffer.sample_batch
+
+    def append(self, observation: Any, action: Any, reward: float, terminal: bool | float) -> None:  # type: ignore[override]
+        """Add a row: an observation, what came with it, and the action chosen there.
+
+        The row makes a transition of the one before it, whose action is paid with this row's reward. After a terminal
+        row an episode begins; one that was cut off ends with `stop_current_episode`.
+
+        Args:
+            observation: The observation.
+            action: The action chosen there; of no meaning in a terminal state.
+            reward: The reward that came with the observation; of an episode's first row it is not looked at.
+            terminal: Whether the observation's state is terminal.
+        """
+        ended = bool(terminal)
+        if self.prev_observation is not None:
+            obs, next_obs = [self.prev_observation], [np.asarray(observation)]
+            self.append_batch(obs, [self.prev_action], [float(reward)], next_obs, [ended], [False])
+        if not ended:
+            self.prev_observation, self.prev_action = np.array(observation), copy(action)
+            self.prev_reward = float(reward)
+
+    def append_episode(self, episode: Episode) -> None:
+        """Add the transitions of an episode, cut off if it did not end in a terminal state."""
+        self.stop_current_episode()
+        for step in episode:
+            obs, next_obs = [step.observation], [step.next_observation]
+            self.append_batch(obs, [step.action], [step.next_reward], next_obs, [bool(step.terminal)], [False])
+        self.stop_current_episode()
+
+    def stop_current_episode(self, env_id: Any = 0) -> None:
+        """Say that the running episode of `env_id` was cut off, so that the next row starts a new one."""
+        self.prev_observation = self.prev_action = self.prev_reward = None
+        super().stop_current_episode(env_id)
+
+    @property
+    def transitions(self) -> Sequence[Transition]:
+        """The transitions, oldest first, each made when it is looked at."""
+        return _Transitions(self)
+
+    @property
+    def prev_transition(self) -> Transition | None:
+        """The newest transition of the episode that runs, None where one begins."""
+        return self.transitions[-1] if self._columns.running and len(self) else None
+
+    def sample(self, batch_size: int, n_frames: int = 1) -> TransitionMiniBatch:
+        """Draw distinct transitions as arrays.
+
+        Args:
+            batch_size: How many.
+            n_frames: How many images to stack, as in `TransitionMiniBatch`.
+
+        Raises:
+            ValueError: If more are asked for than the buffer holds.
+        """
+        if not 0 < batch_size <= len(self):
+            raise ValueError(f"batch_size: got {batch_size}, expected 1 to {len(self)}, the transitions held")
+        drawn, _ = self._draw(batch_size)
+        return TransitionMiniBatch([HeldTransition(self, item) for item in drawn.tolist()], n_frames)
+
+    def size(self) -> int:
+        """Number of transitions."""
+        return len(self)
+
+    def _is_followed(self, item: int) -> bool:
+        """Whether an item and the one after it are both held and are steps of one episode, one after the other."""
+        if not self._first <= item < self._next - 1:
+            return False
+        row, following = self._rows(np.array([item, item + 1])).tolist()
+        return bool(self._columns.successor[row] == following)
+
+
+class HeldTransition(Transition):
+    """A transition of a buffer; its neighbours are looked up when they are asked for, None if they have left."""
+
+    def __init__(self, buffer: ReplayBuffer, item: int) -> None:
+        numbers = [*range(item - buffer._is_followed(item - 1), item + buffer._is_followed(item) + 1)]
+        steps = dict(zip(numbers, buffer._columns.transitions(buffer._rows(np.array(numbers))), strict=True))
+        step = steps[item]
+        action = step["action"]
+        super().__init__(
+            buffer.observation_shape, buffer.action_size,
+            observation=step["state"], action=action,
+            reward=steps[item - 1]["reward"] if item - 1 in steps else 0.0,
+            next_observation=step["next_state"],
+            next_action=steps[item + 1]["action"] if item + 1 in steps else np.zeros_like(action),
+            next_reward=step["reward"], terminal=step["is_state_terminal"],
+        )  # fmt: skip
+        self._buffer, self._item = buffer, item
+
+    @property
+    def prev_transition(self) -> Transition | None:
+        return self._at(self._item - 1) if self._buffer._is_followed(self._item - 1) else None
+
+    @property
+    def next_transition(self) -> Transition | None:
+        return self._at(self._item + 1) if self._buffer._is_followed(self._item) else None
+
+    def _at(self, item: int) -> "HeldTransition":
+        return HeldTransition(self._buffer, item)
+
+
+class _Transitions(Sequence[Transition]):
+    """A view of a buffer's items."""
+
+    def __init__(self, buffer: ReplayBuffer) -> None:
+        self._buffer = buffer
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def __getitem__(self, index: Any) -> Any:
+        items = range(self._buffer._first, self._buffer._next)[index]
+        return [HeldTransition(self._buffer, i) for i in items] if isinstance(index, slice) else self._one(items)
+
+    def _one(self, item: int) -> Transition:
+        return HeldTransition(self._buffer, item)
+
+    def __iter__(self) -> Iterator[Transition]:
+        return map(self._one, range(self._buffer._first, self._buffer._next))
+
+
+def _size_of(space: Any) -> int:
+    kind = space_kind(space)
+    if kind not in ("discrete", "box") or (kind == "box" and len(space.shape) != 1):
+        raise ValueError(f"env has the action space {space}, expected Discrete or a Box of one axis")
+    return int(space.n if kind == "discrete" else space.shape[0])

@@ -1,0 +1,108 @@
+"""Explorers that ask an algorithm for the greedy action; `for_actions` makes the library's own of them for agents."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from pfrl_like import explorers
+from pfrl_like.explorer import Explorer
+from pfrl_like.utils.random import RandomSource
+
+
+class OnlineExplorer(ABC):
+    """Chooses the actions of an algorithm in training."""
+
+    @abstractmethod
+    def sample(self, algo: Any, x: Any, step: int) -> Any:
+        """Choose an action.
+
+        Args:
+            algo: The algorithm, which has `predict` and, of discrete actions, `action_size_`.
+            x: The observation, [...], without an axis for a batch.
+            step: Steps made so far.
+        """
+
+    @abstractmethod
+    def for_actions(self, space: Any) -> Explorer:
+        """An explorer that chooses alike, for agents that act in this action space."""
+
+
+class LinearDecayEpsilonGreedy(OnlineExplorer):
+    """Epsilon-greedy whose epsilon falls in a straight line and then stays.
+
+    Args:
+        start_epsilon: Epsilon at step 0.
+        end_epsilon: Epsilon from step `duration` on.
+        duration: Length of the decay in steps.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If an epsilon is not from 0 to 1 or `duration` is negative.
+    """
+
+    def __init__(
+        self,
+        start_epsilon: float = 1.0,
+        end_epsilon: float = 0.1,
+        duration: int = 1000000,
+        *,
+        rng: RandomSource = None,
+    ) -> None:
+        self.start_epsilon, self.end_epsilon, self.duration, self.rng = start_epsilon, end_epsilon, duration, rng
+        self._choosing_from(2)  # refuses bad arguments
+
+    def compute_epsilon(self, step: int) -> float:
+        """Epsilon after so many steps."""
+        return self._choosing_from(2).compute_epsilon(step)
+
+    def sample(self, algo: Any, x: Any, step: int) -> Any:
+        explorer = self._choosing_from(algo.action_size_)
+        return int(explorer.select_action(step, lambda: _greedy(algo, x)))
+
+    def for_actions(self, space: Any) -> explorers.LinearDecayEpsilonGreedy:
+        return self._choosing_from(int(space.n), int(getattr(space, "start", 0)))
+
+    def _choosing_from(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
+        source: Any = np.random if self.rng is None else self.rng
+        return explorers.LinearDecayEpsilonGreedy(
+            self.start_epsilon, self.end_epsilon, self.duration, lambda: start + int(source.random() * n), rng=self.rng
+        )
+
+
+class NormalNoise(OnlineExplorer):
+    """The greedy action plus Gaussian noise, clipped to [-1, 1].
+
+    Args:
+        mean: Mean of the noise.
+        std: Its standard deviation.
+        rng: NumPy generator to draw from; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If `std` is negative.
+    """
+
+    def __init__(self, mean: float = 0.0, std: float = 0.1, *, rng: RandomSource = None) -> None:
+        self.mean, self.std, self.rng = mean, std, rng
+        self._noise = _ShiftedGaussian(mean, std, -1.0, 1.0, rng=rng)
+
+    def sample(self, algo: Any, x: Any, *args: Any) -> Any:
+        return self._noise.select_action(0, lambda: _greedy(algo, x))
+
+    def for_actions(self, space: Any) -> explorers.AdditiveGaussian:
+        return _ShiftedGaussian(self.mean, self.std, space.low, space.high, rng=self.rng)
+
+
+class _ShiftedGaussian(explorers.AdditiveGaussian):
+    """`AdditiveGaussian` with noise that has a mean."""
+
+    def __init__(self, mean: float, scale: float, low: Any, high: Any, *, rng: RandomSource) -> None:
+        super().__init__(scale, low, high, rng=rng)
+        self.mean = mean
+
+    def _disturbed(self, actions: Any) -> Any:
+        return super()._disturbed(actions + np.float32(self.mean))
+
+
+def _greedy(algo: Any, x: Any) -> Any:
+    return algo.predict(np.asarray(x)[None])[0]

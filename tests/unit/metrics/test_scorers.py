@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.metrics.scorer import (
+    average_value_estimation_scorer,
+    continuous_action_diff_scorer,
+    evaluate_on_environment,
+    soft_opc_scorer,
+)
+
+
+class Greedy:
+    """Predicts one action, and that its value is 1."""
+
+    def __init__(self, action: object, n_frames: int = 1) -> None:
+        self.action, self.n_frames, self.seen = np.asarray(action), n_frames, []
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        self.seen.append(x)
+        return np.stack([self.action] * len(x))
+
+    def predict_value(self, x: np.ndarray, action: np.ndarray, with_std: bool = False) -> np.ndarray:
+        return np.ones(len(x))
+
+
+class Steps:
+    """Pays the action, an integer or the first of several numbers; every third step ends an episode."""
+
+    def __init__(self, n_actions: int | None = 5, cut: bool = False, image: bool = False) -> None:
+        self.action_space = Discrete(n_actions, seed=0) if n_actions else Box(-1, 1, (2,), seed=0)
+        self.observation_space = Box(0, 9, (1, 1, 1) if image else (1,))
+        self.cut, self.t, self.episodes, self.rendered = cut, 0, 0, 0
+
+    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple:
+        self.t, self.episodes = 0, self.episodes + 1
+        return self._observed(), {}
+
+    def step(self, action: object) -> tuple:
+        assert self.action_space.contains(action)
+        self.t += 1
+        ended = self.t == 3
+        return self._observed(), float(np.ravel(action)[0]), ended and not self.cut, ended and self.cut, {}
+
+    def _observed(self) -> np.ndarray:
+        return np.full(self.observation_space.shape, self.t + 1, np.float32)
+
+    def render(self) -> None:
+        self.rendered += 1
+
+
+class OldSteps(Steps):
+    """The same with a step of four values."""
+
+    def reset(self) -> np.ndarray:
+        return super().reset()[0]
+
+    def step(self, action: object) -> tuple:
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, reward, terminated or truncated, info
+
+
+def data() -> MDPDataset:
+    return MDPDataset(np.zeros((3, 2)), np.zeros((3, 1)), [0.0, 1, 2], [0, 0, 1])
+
+
+@pytest.mark.parametrize("env", [Steps(), Steps(cut=True), OldSteps()], ids=["terminated", "truncated", "four values"])
+def test_the_score_in_an_environment_is_the_mean_return(env: Steps) -> None:
+    score = evaluate_on_environment(env, n_trials=4)
+    assert score(Greedy(2)) == 6
+    assert env.episodes == 4 and env.rendered == 0
+    assert score(Greedy(2), data().episodes) == 6  # as `fit` and scikit-learn call it
+
+
+def test_continuous_actions_are_taken_as_they_are() -> None:
+    action = np.array([0.25, -0.5], np.float32)
+    assert evaluate_on_environment(Steps(None), n_trials=1)(Greedy(action)) == 0.75
+
+
+def test_epsilon_is_the_share_of_random_actions() -> None:
+    np.random.seed(0)
+    assert evaluate_on_environment(Steps(2), n_trials=200, epsilon=0.0)(Greedy(1)) == 3
+    # half of the random actions are 0
+    assert evaluate_on_environment(Steps(2), n_trials=200, epsilon=1.0)(Greedy(1)) == pytest.approx(1.5, abs=0.2)
+    assert evaluate_on_environment(Steps(2), n_trials=200, epsilon=0.4)(Greedy(1)) == pytest.approx(2.4, abs=0.2)
+
+
+def test_frames_are_stacked_in_an_environment_as_in_a_dataset() -> None:
+    algo = Greedy(1, n_frames=3)
+    evaluate_on_environment(Steps(image=True), n_trials=2)(algo)
+    assert [stack.ravel().tolist() for stack in algo.seen] == [[0, 0, 1], [0, 1, 2], [1, 2, 3]] * 2
+    assert algo.seen[0].shape == (1, 3, 1, 1)
+
+
+def test_frames_go_on_while_actions_are_random() -> None:
+    algo = Greedy(1, n_frames=2)
+    np.random.seed(1)
+    evaluate_on_environment(Steps(image=True), n_trials=20, epsilon=0.5)(algo)
+    assert {tuple(stack.ravel().tolist()) for stack in algo.seen} == {(0, 1), (1, 2), (2, 3)}
+
+
+def test_every_step_is_rendered_if_asked_for() -> None:
+    env = Steps()
+    evaluate_on_environment(env, n_trials=2, render=True)(Greedy(0))
+    assert env.rendered == 6
+
+
+def test_evaluation_leaves_the_random_streams_as_they_are() -> None:
+    env = Steps()
+
+    def streams() -> list:
+        return [
+            np.random.get_state()[1].tolist(),
+            torch.get_rng_state().tolist(),
+            env.action_space.np_random.bit_generator.state,
+        ]
+
+    before = streams()
+    evaluate_on_environment(env, epsilon=0.5)(Greedy(0))
+    assert streams() == before
+
+
+@pytest.mark.parametrize(("argument", "value"), [("n_trials", 0), ("epsilon", 1.5), ("epsilon", -0.1)])
+def test_numbers_out_of_range_are_refused(argument: str, value: float) -> None:
+    with pytest.raises(ValueError, match=argument):
+        evaluate_on_environment(Steps(), **{argument: value})
+
+
+def test_what_cannot_be_scored_is_refused() -> None:
+    no_step = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1])
+    for episodes in ([], no_step):
+        with pytest.raises(ValueError, match="episodes"):
+            average_value_estimation_scorer(Greedy([0.0]), episodes)
+    with pytest.raises(ValueError, match="window_size"):
+        average_value_estimation_scorer(Greedy([0.0]), data(), window_size=0)
+    with pytest.raises(ValueError, match="return_threshold: got 3.0, but no return is above 3.0"):
+        soft_opc_scorer(3.0)(Greedy([0.0]), data())
+    with pytest.raises(ValueError, match=r"\(2, 2\)"):
+        continuous_action_diff_scorer(Greedy([0.0, 0.0]), data())
+
+
+def test_episodes_without_a_step_are_left_out() -> None:
+    flags = [1, 0, 0, 1]
+    episodes = MDPDataset(np.zeros((4, 2)), np.zeros((4, 1)), [0.0, 0, 1, 2], flags)
+    assert average_value_estimation_scorer(Greedy([0.0]), episodes) == -1
+    assert soft_opc_scorer(1.0)(Greedy([0.0]), episodes) == 0

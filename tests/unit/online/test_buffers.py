@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiDiscrete
+
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.online.buffers import ReplayBuffer
+
+
+class Env:
+    """Spaces alone."""
+
+    def __init__(self, shape: tuple[int, ...] = (1,), action_space: object = Discrete(3)) -> None:
+        self.observation_space, self.action_space = Box(0, 255, shape), action_space
+
+
+def rows(buffer: ReplayBuffer, *given: tuple[float, int, float, bool], shape: tuple[int, ...] = (1,)) -> None:
+    """Observation, action, reward, terminal."""
+    for obs, action, reward, terminal in given:
+        buffer.append(np.full(shape, obs, np.float32), action, reward, terminal)
+
+
+def filled(maxlen: int = 10, shape: tuple[int, ...] = (1,)) -> ReplayBuffer:
+    """States 0, 1, 2 (terminal), then 5, 6 of an episode that runs."""
+    buffer = ReplayBuffer(maxlen, Env(shape), rng=np.random.default_rng(0))
+    given = [(0, 1, 7, False), (1, 2, 10, False), (2, 0, 20, True), (5, 1, 8, False), (6, 0, 60, False)]
+    rows(buffer, *given, shape=shape)
+    return buffer
+
+
+def test_a_row_pays_the_action_of_the_row_before() -> None:
+    found = [
+        (t.observation.item(), t.action, t.next_reward, t.next_observation.item(), t.terminal)
+        for t in filled().transitions
+    ]
+    assert found == [(0, 1, 10, 1, 0), (1, 2, 20, 2, 1), (5, 1, 60, 6, 0)]
+    assert len(filled()) == filled().size() == 3
+
+
+def test_transitions_are_linked_within_their_episode() -> None:
+    first, second, third = filled().transitions
+    assert first.next_transition.observation == 1 and first.prev_transition is None
+    assert second.prev_transition.observation == 0 and second.next_transition is None
+    assert third.prev_transition is None and third.next_transition is None
+    assert (first.next_action, second.next_action) == (2, 0)
+    assert (first.reward, second.reward, third.reward) == (0, 10, 0)
+
+
+def test_links_to_what_has_left_are_none() -> None:
+    buffer = filled(maxlen=2)
+    assert [t.observation.item() for t in buffer.transitions] == [1, 5]
+    assert buffer.transitions[0].prev_transition is None
+    assert len(buffer.transitions[:1]) == 1
+
+
+def test_it_tells_of_the_row_before_and_of_the_shapes() -> None:
+    buffer = filled()
+    assert (buffer.prev_observation.item(), buffer.prev_action, buffer.prev_reward) == (6, 0, 60)
+    assert buffer.prev_transition.observation == 5
+    rows(buffer, (7, 0, 1, True))
+    assert buffer.prev_observation is buffer.prev_action is buffer.prev_reward is buffer.prev_transition is None
+    assert buffer.observation_shape == (1,) and buffer.action_size == 3
+    assert ReplayBuffer(1, Env((3, 8, 8), Box(-1, 1, (2,)))).action_size == 2
+    assert ReplayBuffer(1, Env()).prev_transition is None
+
+
+def test_a_row_may_change_after_it_was_appended() -> None:
+    buffer, obs = ReplayBuffer(10, Env()), np.zeros(1, np.float32)
+    for value in (1, 2, 3):
+        obs[:] = value
+        buffer.append(obs, 0, 0.0, value == 3)
+    assert [t.observation.item() for t in buffer.transitions] == [1, 2]
+
+
+def test_an_episode_that_was_cut_off_joins_nothing_with_the_next_one() -> None:
+    buffer = filled()
+    buffer.stop_current_episode()
+    rows(buffer, (9, 2, 90, False), (8, 2, 80, True))
+    last = buffer.transitions[-1]
+    assert (last.observation, last.next_observation, last.next_reward, last.terminal) == (9, 8, 80, 1)
+    assert last.prev_transition is None and len(buffer) == 4
+
+
+def episodes() -> list:
+    states = np.array([[0], [1], [2], [3], [4]], np.float32)
+    return MDPDataset(states, [0, 1, 2, 1, 0], [9.0, 1, 2, 8, 4], [0, 0, 1, 0, 0], discrete_action=True).episodes
+
+
+def test_it_begins_with_episodes() -> None:
+    buffer = ReplayBuffer(10, Env(), episodes())
+    found = [
+        (t.observation.item(), t.action, t.next_reward, t.next_observation.item(), t.terminal)
+        for t in buffer.transitions
+    ]
+    assert found == [(0, 0, 1, 1, 0), (1, 1, 2, 2, 1), (3, 1, 4, 4, 0)]
+    assert buffer.prev_observation is None  # what comes next begins an episode
+    batch = buffer.sample_batch(3, gamma=0.9)
+    assert sorted(batch.discount.tolist()) == pytest.approx([0, 0.9, 0.9])
+
+
+def test_a_sample_is_a_minibatch_of_arrays() -> None:
+    batch = filled().sample(3)
+    order = batch.observations[:, 0].argsort()
+    assert batch.observations[order].tolist() == [[0], [1], [5]]
+    assert batch.actions[order].tolist() == [[1], [2], [1]]
+    assert batch.next_rewards[order].tolist() == [[10], [20], [60]]
+    assert batch.terminals[order].tolist() == [[0], [1], [0]]
+    with pytest.raises(ValueError, match="batch_size: got 4"):
+        filled().sample(4)
+
+
+def test_images_are_stacked_with_those_before_them_in_the_episode() -> None:
+    buffer = filled(shape=(1, 2, 2))
+    rows(buffer, (7, 0, 0, False), shape=(1, 2, 2))
+    batch = buffer.sample(4, n_frames=3)
+    assert batch.observations.shape == (4, 3, 2, 2)
+    stacks = {
+        tuple(obs[:, 0, 0]): tuple(after[:, 1, 1])
+        for obs, after in zip(batch.observations, batch.next_observations, strict=True)
+    }
+    assert stacks == {(0, 0, 0): (0, 0, 1), (0, 0, 1): (0, 1, 2), (0, 0, 5): (0, 5, 6), (0, 5, 6): (5, 6, 7)}
+
+
+def test_agents_store_and_sample_as_in_any_buffer() -> None:
+    buffer = ReplayBuffer(10, Env())
+    obs = torch.arange(4, dtype=torch.float32).reshape(2, 2, 1).numpy()
+    buffer.append_batch(list(obs[0]), [1, 2], [0.5, 1.5], list(obs[1]), [False, True], [False, False])
+    batch = buffer.sample_batch(2, gamma=0.9)
+    order = batch.obs[:, 0].argsort()
+    assert batch.obs[order].tolist() == [[0], [1]] and batch.next_obs[order].tolist() == [[2], [3]]
+    assert batch.reward[order].tolist() == [0.5, 1.5] and MDPDataset.from_buffer(buffer).n_steps == 2
+
+
+def test_actions_of_other_kinds_are_refused() -> None:
+    for space in (MultiDiscrete([2, 2]), Box(-1, 1, (2, 2))):
+        with pytest.raises(ValueError, match="action space"):
+            ReplayBuffer(10, Env(action_space=space))
