@@ -1,0 +1,93 @@
+"""Doubly robust estimators: importance weights correct a model's values (arXiv:1511.03722, arXiv:1604.00923)."""
+
+import dataclasses
+from statistics import NormalDist
+
+import numpy as np
+
+from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
+from pfrl_like.ope.estimate import Bootstrap, Estimate
+from pfrl_like.ope.importance_sampling import discounts, estimated, plain_weights
+from pfrl_like.ope.intervals import standard_error
+from pfrl_like.ope.self_normalized import SelfNormalized, covariance
+from pfrl_like.ope.simplex import least_square_on_simplex
+
+#: MAGIC chooses among so many lengths at most.
+_LENGTHS = 20
+#: Confidence of the interval from which MAGIC reads how biased a length is (arXiv:1604.00923, 7.2).
+_OF_BIAS = 0.9
+
+
+def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
+    """Mean of V(s_0) + sum_t gamma**t w_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)) (arXiv:1511.03722, eq. 10).
+
+    It is unbiased whatever the model says, and has little variance if that is right.
+
+    Args:
+        episodes: Recorded episodes with probabilities and the model's values.
+        gamma: Discount factor per step.
+        interval: How the interval is made; None for a `Bootstrap` as it is by default.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: If the episodes lack the model's values, or `gamma` is not in [0, 1].
+    """
+    q, v = episodes.model()
+    factor = discounts(episodes, gamma)
+    weight, scale = plain_weights(episodes)
+    wrong = episodes.reward + gamma * v[:, 1:] - q
+    mean = SelfNormalized.mean(v[:, 0] * np.exp(-scale) + (factor * weight * wrong).sum(1))
+    return estimated("doubly robust", episodes, mean, interval, scale)
+
+
+def weighted_doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
+    """The same with averages by the weights of each step (arXiv:1604.00923, section 5): consistent, steadier.
+
+    Arguments, result and errors are those of `doubly_robust`.
+    """
+    weight, value = _weighted_columns(episodes, gamma)
+    return estimated("weighted doubly robust", episodes, SelfNormalized.total(weight, value), interval)
+
+
+def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
+    """Model and guided importance sampling combined (arXiv:1604.00923, section 7).
+
+    Estimates that follow the weights for so many steps, and the model from there on, are mixed so that variance and
+    bias together are least. Both are found by the delta method. The interval, like the standard error, is that of
+    `weighted_doubly_robust`, made wider if it lacks the value: how biased a mixture is the data do not say more exactly
+    than that. Arguments, result and errors are those of `doubly_robust`.
+    """
+    weight, value = _weighted_columns(episodes, gamma)
+    once = np.ones((1, len(episodes)))
+    found, influence = SelfNormalized(weight, value, _parts(episodes.reward.shape[1]))(once)
+    mixed = float(_mixture(once, found, influence) @ found[0])
+    whole = weighted_doubly_robust(episodes, gamma, interval)
+    low, high = whole.interval
+    return dataclasses.replace(whole, estimator="MAGIC", value=mixed, interval=(min(low, mixed), max(high, mixed)))
+
+
+def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Array]:
+    """Weights and values, [E, 2 T + 1]: V of the states 0 to T, then r - Q of the steps, all discounted."""
+    q, v = episodes.model()
+    factor = discounts(episodes, gamma)
+    weight, _ = scaled_weights(episodes.log_weight)
+    of_states = np.concatenate([np.ones((len(episodes), 1)), weight], axis=1)
+    values = [np.append(factor, factor[-1] * gamma) * v, factor * (episodes.reward - q)]
+    return np.concatenate([of_states, weight], axis=1), np.concatenate(values, axis=1)
+
+
+def _parts(n_steps: int) -> Array:
+    """Which columns make up the estimate that follows the weights for 0, ..., T steps, [J, 2 T + 1]."""
+    lengths = np.unique(np.round(np.geomspace(1, n_steps + 1, min(_LENGTHS, n_steps + 1))) - 1)[:, None]
+    step = np.arange(n_steps)
+    return np.concatenate([np.arange(n_steps + 1) <= lengths, step < lengths], axis=1).astype(np.float64)
+
+
+def _mixture(once: Array, found: Array, influence: Array) -> Array:
+    """Shares of the estimates, [J], by their variance and their distance from what the longest one says."""
+    reach = NormalDist().inv_cdf((1 + _OF_BIAS) / 2) * standard_error(once, influence[:, :, -1])
+    away = found[0] - found[0, -1]
+    bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)
+    return least_square_on_simplex(covariance(once, influence)[0] + np.outer(bias, bias))

@@ -1,0 +1,137 @@
+"""Recorded episodes as estimators see them: columns of rewards, probabilities and values, a row for each episode."""
+
+import dataclasses
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LoggedEpisodes:
+    """Episodes of up to T steps under a behaviour policy, and what the evaluated policy makes of them.
+
+    Make them with `from_columns`. After an episode's end its rewards and values are 0 and its weight stays what it is.
+
+    Attributes:
+        reward: Rewards, [E, T].
+        log_weight: Logarithm of pi_e(a_0|s_0) ... pi_e(a_t|s_t) / pi_b(a_0|s_0) ... pi_b(a_t|s_t), [E, T].
+        lengths: Steps of the episodes, [E].
+        truncated: Whether an episode was cut off, [E].
+        q: A model's value of the actions taken, Q(s_t, a_t), [E, T]; None without a model.
+        v: Its value of the states under the evaluated policy, V(s_t), and of those after last steps, [E, T + 1].
+    """
+
+    reward: Array
+    log_weight: Array
+    lengths: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
+    q: Array | None = None
+    v: Array | None = None
+
+    @classmethod
+    def from_columns(
+        cls,
+        reward: Any,
+        target_log_prob: Any,
+        behavior_log_prob: Any,
+        lengths: Any,
+        truncated: Any = None,
+        *,
+        q: Any = None,
+        v: Any = None,
+        last_v: Any = None,
+    ) -> Self:
+        """Episodes from columns of all their N steps, one episode after the other.
+
+        Args:
+            reward: The reward for each action, [N].
+            target_log_prob: Log-probability (density) of each action under the evaluated policy, [N]; minus infinity
+                where it never takes it.
+            behavior_log_prob: The same under the policy that acted, [N].
+            lengths: Steps of each episode, [E].
+            truncated: Whether each episode was cut off, [E]; None for none.
+            q: A model's Q(s, a) of each step, [N]; with `v`, or neither.
+            v: The model's V(s) under the evaluated policy, [N].
+            last_v: The model's value of each episode's last state, [E]: what truncated episodes would have brought
+                after their end. It counts for these alone; None for 0.
+
+        Raises:
+            ValueError: If lengths differ, or on numbers that cannot be such; the text names the column.
+        """
+        steps = np.asarray(lengths, np.int64)
+        if steps.ndim != 1 or not len(steps) or (steps < 1).any():
+            raise ValueError("lengths: expected the steps of at least one episode, each at least 1")
+        size, count = int(steps.sum()), len(steps)
+        if (q is None) != (v is None) or (last_v is not None and v is None):
+            raise ValueError("q, v and last_v: expected q and v together, and last_v with them")
+        cut = np.zeros(count, np.bool_) if truncated is None else np.asarray(truncated).astype(np.bool_)
+        if cut.shape != (count,):
+            raise ValueError(f"truncated: got shape {cut.shape}, expected ({count},)")
+        target = _column("target_log_prob", target_log_prob, size, may_be_impossible=True)
+        ratio = target - _column("behavior_log_prob", behavior_log_prob, size)
+        there = np.arange(steps.max()) < steps[:, None]
+        spread = _Spread(there)
+        with_model: dict[str, Array] = {}
+        if q is not None:
+            values = np.zeros((count, there.shape[1] + 1))
+            values[:, :-1] = spread(_column("v", v, size))
+            after = np.zeros(count) if last_v is None else _column("last_v", last_v, count)
+            values[np.arange(count), steps] = np.where(cut, after, 0.0)
+            with_model = {"q": spread(_column("q", q, size)), "v": values}
+        log_weight = np.cumsum(spread(ratio), axis=1)
+        return cls(spread(_column("reward", reward, size)), log_weight, steps, cut, **with_model)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def effective_sample_size(self) -> float:
+        """How many episodes of the evaluated policy's own these are worth: (sum w)**2 / sum w**2 (Kish 1965)."""
+        weight = scaled_weights(self.log_weight[:, -1:])[0]
+        return float(weight.sum() ** 2 / np.square(weight).sum()) if weight.any() else 0.0
+
+    def model(self) -> tuple[Array, Array]:
+        """The model's `q` and `v`.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        if self.q is None or self.v is None:
+            raise ValueError("episodes hold no values of a model: give q and v, such as those of FQE")
+        return self.q, self.v
+
+
+def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
+    """Weights [E, T], in each column divided by its largest one, and the logarithms of these, [T].
+
+    A column that holds no weight above 0 stays so.
+    """
+    largest = log_weight.max(axis=0)
+    shift = np.where(np.isfinite(largest), largest, 0.0)
+    return np.exp(log_weight - shift), shift
+
+
+class _Spread:
+    """Puts a column [N] into rows of episodes, [E, T], 0 after their ends."""
+
+    def __init__(self, there: NDArray[np.bool_]) -> None:
+        self.there = there
+
+    def __call__(self, column: Array) -> Array:
+        rows = np.zeros(self.there.shape)
+        rows[self.there] = column
+        return rows
+
+
+def _column(name: str, values: Any, size: int, may_be_impossible: bool = False) -> Array:
+    column = np.asarray(values, np.float64)
+    if column.shape != (size,):
+        raise ValueError(f"{name}: got shape {column.shape}, expected ({size},), as the lengths say")
+    bad = ~np.isfinite(column) & ~(may_be_impossible & (column == -np.inf))
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"{name}: got {column[row]} in row {row}, expected a finite number")
+    return column

@@ -1,0 +1,130 @@
+"""What an estimator of off-policy evaluation finds: a value, its interval, and how much to trust them."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+
+from pfrl_like.ope.episodes import Array, LoggedEpisodes
+from pfrl_like.ope.intervals import KINDS, Statistic, bootstrap, interval, standard_error
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.random import RandomSource
+
+#: Below so many episodes' worth, an estimate by importance weights is warned of.
+FEW_EPISODES = 10.0
+
+
+class UnreliableEstimateWarning(UserWarning):
+    """An estimate rests on next to nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bootstrap:
+    """How intervals are made: by a bootstrap over whole episodes.
+
+    Args:
+        kind: "percentile", "bca" or "studentized".
+        confidence: How often an interval should hold the truth, in (0, 1).
+        n_resamples: How often the episodes are drawn anew.
+        rng: Source of randomness; None is the global NumPy stream.
+
+    Raises:
+        ValueError: On other values.
+    """
+
+    kind: str = "studentized"
+    confidence: float = 0.95
+    n_resamples: int = 1000
+    rng: RandomSource = None
+
+    def __post_init__(self) -> None:
+        check_counts(n_resamples=self.n_resamples)
+        if self.kind not in KINDS:
+            raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence is {self.confidence!r}, expected a number between 0 and 1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """What the return of a policy was estimated to be.
+
+    Attributes:
+        estimator: What made it.
+        value: The discounted return.
+        interval: Its bootstrap interval, (low, high).
+        confidence: How often such intervals should hold the truth.
+        kind: The kind of interval.
+        standard_error: By the delta method.
+        effective_sample_size: How many episodes of the evaluated policy's own the weights leave; NaN where none count.
+        n_episodes: Episodes that were looked at.
+        n_truncated: How many of them were cut off. What would have come after counts only as far as a model tells it.
+        warning: Why it should not be trusted; "" if nothing is known against it.
+    """
+
+    estimator: str
+    value: float
+    interval: tuple[float, float]
+    confidence: float
+    kind: str
+    standard_error: float
+    effective_sample_size: float
+    n_episodes: int
+    n_truncated: int
+    warning: str = ""
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        text = f"{self.estimator}: {self.value:.6g} [{low:.6g}, {high:.6g}]"
+        return f"{text} ({self.warning})" if self.warning else text
+
+
+def estimate(
+    estimator: str,
+    episodes: LoggedEpisodes,
+    statistic: Statistic,
+    settings: Bootstrap,
+    *,
+    width: int,
+    log_scale: float = 0.0,
+) -> Estimate:
+    """The value of a statistic of episodes, with its interval.
+
+    Args:
+        estimator: What it is called.
+        episodes: The episodes.
+        statistic: Gives values of resamples, and the influence of each episode.
+        settings: Of the interval.
+        width: Numbers that it holds for each resample.
+        log_scale: Logarithm of what it was divided by.
+    """
+    once = np.ones((1, len(episodes)))
+    values, influence = statistic(once)
+    value, error = float(values[0]), float(standard_error(once, influence)[0])
+    resamples = bootstrap(statistic, len(episodes), settings.n_resamples, width, settings.rng)
+    bounds = interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
+    size = episodes.effective_sample_size
+    warning = weakness(size, len(episodes))
+    if warning:
+        warnings.warn(f"{estimator}: {warning}", UnreliableEstimateWarning, stacklevel=3)
+    value, error, low, high = _scaled(np.array([value, error, *bounds]), log_scale)
+    return Estimate(
+        estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
+        int(episodes.truncated.sum()), warning,
+    )  # fmt: skip
+
+
+def weakness(effective_sample_size: float, n_episodes: int) -> str:
+    """What is to be said against importance weights; "" if nothing is."""
+    if effective_sample_size >= FEW_EPISODES:
+        return ""
+    worth = f"the weights leave {effective_sample_size:.3g} of {n_episodes} episodes"
+    if effective_sample_size == 0:
+        return f"{worth}: the evaluated policy never acts as any of them did to its end"
+    return f"{worth}: the policies are too far apart for so few, or too many steps long"
+
+
+def _scaled(numbers: Array, log_scale: float) -> list[float]:
+    with np.errstate(over="ignore"):
+        scale = float(np.exp(log_scale))
+    return [0.0 if number == 0 else float(number) * scale for number in numbers]

@@ -1,0 +1,108 @@
+"""What comes with an estimate: its interval, warnings, and what is refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pfrl_like import ope
+from pfrl_like.ope.intervals import interval
+
+
+def episodes(n: int = 50, ratio: float = 1.0, **columns: Any) -> ope.LoggedEpisodes:
+    """Episodes of one step, every second of which has a ratio."""
+    rng = np.random.default_rng(0)
+    target = np.where(np.arange(n) % 2 == 0, np.log(ratio), 0.0) - 1.0
+    return ope.LoggedEpisodes.from_columns(rng.normal(size=n), target, np.full(n, -1.0), [1] * n, **columns)
+
+
+def test_intervals_come_from_the_quantiles_that_their_kinds_name() -> None:
+    values, errors = np.linspace(9, 13, 401), np.full(401, 2.0)
+    influence = np.array([-1.0, 1.0])
+    resamples = np.stack([values, errors])
+    assert interval("percentile", 0.9, 10.0, 1.0, influence, resamples) == pytest.approx((9.2, 12.8))
+    # Distances (value - 10) / 2 have the quantiles -0.4 and 1.4, and are turned around.
+    assert interval("studentized", 0.9, 10.0, 1.0, influence, resamples) == pytest.approx((8.6, 10.4))
+    # 25 % of the values lie below 10: bias -0.674, hence quantiles Phi(2 * -0.674 -+ 1.645) = 0.0014 and 0.617.
+    assert interval("bca", 0.9, 10.0, 1.0, influence, resamples) == pytest.approx((9.0055, 11.467), abs=2e-2)
+    # In the midst there is no bias, and without skewness BCa is the percentile interval.
+    assert interval("bca", 0.9, 11.0, 1.0, influence, resamples) == pytest.approx((9.2, 12.8), abs=1e-3)
+    # Skewness: influence 2, -1, -1 gives acceleration 6 / (6 * 6**1.5) = 0.068.
+    assert interval("bca", 0.9, 11.0, 1.0, np.array([2.0, -1, -1]), resamples) == pytest.approx(
+        (9.278, 12.871), abs=2e-3
+    )
+
+
+@pytest.mark.parametrize("kind", ["percentile", "bca", "studentized"])
+def test_an_interval_is_that_of_its_settings(kind: str) -> None:
+    def found(seed: int, **settings: Any) -> ope.Estimate:
+        given = ope.Bootstrap(kind, rng=np.random.default_rng(seed), **settings)
+        return ope.weighted_importance_sampling(episodes(), 1.0, given)
+
+    first, narrow = found(0), found(0, confidence=0.5)
+    assert first == found(0) and first.interval != found(1).interval != found(1, n_resamples=10).interval
+    assert first.interval[0] < narrow.interval[0] < first.value < narrow.interval[1] < first.interval[1]
+    assert (first.kind, first.confidence, narrow.confidence) == (kind, 0.95, 0.5)
+
+
+def test_the_default_interval_draws_from_numpys_global_stream() -> None:
+    np.random.seed(0)
+    first = ope.importance_sampling(episodes(), 1.0)
+    assert ope.importance_sampling(episodes(), 1.0).interval != first.interval
+    np.random.seed(0)
+    assert ope.importance_sampling(episodes(), 1.0) == first
+
+
+def test_the_standard_error_of_a_plain_mean_is_the_usual_one() -> None:
+    logged = episodes()
+    error = ope.importance_sampling(logged, 1.0).standard_error
+    assert error == pytest.approx(logged.reward.std(ddof=1) / np.sqrt(50))
+
+
+def test_few_effective_episodes_are_warned_of() -> None:
+    assert ope.importance_sampling(episodes(ratio=1.0), 1.0).warning == ""
+    with pytest.warns(ope.UnreliableEstimateWarning, match=r"leave 4 of 4 episodes"):
+        found = ope.importance_sampling(episodes(4), 1.0)
+    assert "too far apart" in found.warning and str(found).endswith(f"({found.warning})")
+    never = ope.LoggedEpisodes.from_columns([1.0, 1.0], [-np.inf, -np.inf], [-1.0, -1.0], [1, 1])
+    with pytest.warns(ope.UnreliableEstimateWarning, match="never acts as any of them did"):
+        found = ope.weighted_importance_sampling(never, 1.0)
+    assert (found.value, found.effective_sample_size) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"lengths": [2, 2]}, r"target_log_prob: got shape \(3,\), expected \(4,\)"),
+        ({"lengths": [3, 0]}, "at least 1"),
+        ({"reward": [1, np.nan, 1]}, "reward: got nan in row 1"),
+        ({"behavior_log_prob": [0, 0, -np.inf]}, "behavior_log_prob: got -inf in row 2"),
+        ({"target_log_prob": [0, np.inf, 0]}, "target_log_prob: got inf in row 1"),
+        ({"q": [1, 1, 1]}, "expected q and v together"),
+        ({"last_v": [1, 1]}, "expected q and v together"),
+        ({"truncated": [True]}, r"truncated: got shape \(1,\)"),
+    ],
+)
+def test_columns_that_cannot_be_right_are_refused(change: dict[str, Any], message: str) -> None:
+    given = {
+        "reward": [1, 1, 1], "target_log_prob": [0, 0, 0], "behavior_log_prob": [0, 0, 0], "lengths": [2, 1],
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        ope.LoggedEpisodes.from_columns(**{**given, **change})
+
+
+def test_what_lacks_a_model_cannot_be_doubly_robust() -> None:
+    for estimator in (ope.doubly_robust, ope.weighted_doubly_robust, ope.magic):
+        with pytest.raises(ValueError, match="give q and v"):
+            estimator(episodes(), 0.9)
+
+
+@pytest.mark.parametrize("settings", [{"kind": "normal"}, {"confidence": 1.0}, {"confidence": 0.0}, {"n_resamples": 0}])
+def test_settings_of_no_interval_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=str([*settings][0])):
+        ope.Bootstrap(**settings)
+
+
+def test_a_discount_outside_of_its_range_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"gamma is 1.1, expected a number from 0 to 1"):
+        ope.importance_sampling(episodes(), 1.1)
