@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     from pfrl_like import loggers as loggers
     from pfrl_like import metrics as metrics
     from pfrl_like import nn as nn
-<<<<<<< HEAD
     from pfrl_like import online as online
-=======
     from pfrl_like import ope as ope
->>>>>>> 87687f0 (Off-policy evaluation by importance sampling: seven estimators as functions of columns, with bootstrap intervals)
     from pfrl_like import optimizers as optimizers
     from pfrl_like import policies as policies
     from pfrl_like import policy as policy
@@ -66,11 +63,8 @@ _MODULES = frozenset(
         "loggers",
         "metrics",
         "nn",
-<<<<<<< HEAD
         "online",
-=======
         "ope",
->>>>>>> 87687f0 (Off-policy evaluation by importance sampling: seven estimators as functions of columns, with bootstrap intervals)
         "optimizers",
         "policies",
         "policy",
