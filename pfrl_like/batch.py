@@ -40,6 +40,31 @@ def first_leaf(nested: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Future:
+    """The steps after those of a batch of N rows, to the ends of their episodes: M steps, each of them once.
+
+    The newest step of an episode that still runs counts as its end, which is bootstrapped from.
+
+    Attributes:
+        first: Number of the step that comes after each row of the batch, [N], int64; -1 where none does.
+        reward: Rewards, [M], float32.
+        discount: gamma, or 0 where the step ended in a terminal state, [M], float32.
+        next_obs: Observations after the steps, like those of the batch.
+        after: Number of the step that comes after each step, [M], int64; -1 where none does.
+    """
+
+    first: Tensor
+    reward: Tensor
+    discount: Tensor
+    next_obs: Any
+    after: Tensor
+
+    def map(self, function: Callable[[Any], Any]) -> "Future":
+        """`function` of all tensors, those that observations are nested of included."""
+        return Future(*[map_nested(function, getattr(self, field.name)) for field in dataclasses.fields(self)])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Batch:
     """A minibatch of transitions, or of sequences of transitions, as tensors.
 
@@ -67,6 +92,7 @@ class Batch:
         value: Value estimate at the time of acting, [N].
         advantage: Advantage estimate, [N].
         returns: Target of the value function, [N].
+        future: The steps after those of the batch.
         extra: Other columns by name.
     """
 
@@ -88,6 +114,7 @@ class Batch:
     value: Tensor | None = None
     advantage: Tensor | None = None
     returns: Tensor | None = None
+    future: Future | None = None
     extra: Mapping[str, Any] | None = None
 
     def __len__(self) -> int:
@@ -123,8 +150,13 @@ class Batch:
         """
         if self.lengths is not None:
             raise ValueError("a batch of sequences cannot be indexed by row: its rows are packed time first")
-        return self._map(lambda leaf: leaf[rows], keep=())
+        future = self.future and dataclasses.replace(self.future, first=self.future.first[rows])
+        return self._map(lambda leaf: leaf[rows], keep=("future",)).replace(future=future)
 
     def _map(self, function: Callable[[Any], Any], keep: tuple[str, ...] = ("index", "lengths")) -> "Batch":
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Batch(**{k: v if k in keep else map_nested(function, v) for k, v in fields.items()})
+        return Batch(**{k: v if k in keep else _mapped(function, v) for k, v in fields.items()})
+
+
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    return value.map(function) if isinstance(value, Future) else map_nested(function, value)

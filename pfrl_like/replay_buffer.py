@@ -43,6 +43,9 @@ class AbstractReplayBuffer(ABC):
     #: Whether sampled batches carry importance weights and wait for `update_priorities`.
     prioritized: bool = False
 
+    #: Whether `sample_batch` takes `future`, the number of steps after an item to tell of (`Batch.future`).
+    tells_future: bool = False
+
     #: The `append_batch` that stores, where a class's own `append` may end up.
     _append_batch: Callable[..., None]
 

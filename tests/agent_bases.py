@@ -100,6 +100,15 @@ def of_imitators(kind: Any, recurrent: bool) -> Arguments:
     return {"policy": policy, "optimizer": sgd(policy), **common}
 
 
+def of_regressing(kind: Any, recurrent: bool) -> Arguments:
+    """Agents of a policy and a value function, which learn in iterations of several steps each."""
+    policy = discrete_policy(recurrent) if kind is agents.DiscreteAWR else make_policy("fixed gaussian", recurrent)
+    v_func = make_value(recurrent)
+    iteration = {"n_critic_updates": 2, "n_actor_updates": 3, "batch_size_per_update": 3, "update_interval": 3}
+    optimizers = {"policy_optimizer": sgd(policy), "v_func_optimizer": sgd(v_func)}
+    return {"policy": policy, "v_func": v_func, **optimizers, **iteration, **of_replay(recurrent), "minibatch_size": 6}
+
+
 def discrete_policy(recurrent: bool) -> nn.Module:
     """A policy of two actions."""
     first = nn.GRU(4, 8) if recurrent else nn.Linear(4, 8)
@@ -162,6 +171,7 @@ FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] =
                        agents.DiscreteSAC, agents.CQL, agents.EDAC, agents.TD3PlusBC, agents.ReBRAC, agents.AWAC,
                        agents.CRR, agents.IQL)),
     (of_imitators, (agents.BC, agents.DiscreteBC)),
+    (of_regressing, (agents.AWR, agents.DiscreteAWR)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
     (of_async, (agents.A3C, agents.ACER)),
     (of_actors, (agents.StateQFunctionActor,)),
@@ -177,4 +187,4 @@ def arguments_of(kind: Any, recurrent: bool = False, **given: Any) -> Arguments:
 
 def obs_size(kind: Any) -> int:
     """Length of the observations."""
-    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators) else 5
+    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing) else 5

@@ -12,10 +12,11 @@ from agent_bases import (
     of_imitators,
     of_on_policy,
     of_q_functions,
+    of_regressing,
 )
 from argument_effects import Effect, Made
 from effects_conservative import OF_CQL, OF_DISCRETE_CQL, OF_EDAC
-from effects_imitation import OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_WEIGHTED
+from effects_imitation import OF_AWR, OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_WEIGHTED
 from effects_off_policy import (
     COMPILED,
     OF_ACTOR_CRITICS,
@@ -36,6 +37,7 @@ BY_FAMILY: dict[Any, Table] = {
     of_q_functions: OF_Q_FUNCTIONS,
     of_actor_critic: OF_ACTOR_CRITICS,
     of_imitators: OF_BC,
+    of_regressing: OF_AWR,
     of_on_policy: OF_ON_POLICY,
     of_async: OF_ACER,
     of_actors: OF_ACTORS,
@@ -75,6 +77,7 @@ OWN: dict[Any, Table] = {
     agents.AWAC: OF_WEIGHTED,
     agents.CRR: OF_CRR,
     agents.IQL: OF_IQL,
+    agents.DiscreteAWR: {**OF_AWR, "burnin_action_func": Effect(lambda: 1, "actions parameters")},
     agents.REINFORCE: OF_REINFORCE,
     agents.A3C: OF_A3C,
 }  # fmt: skip

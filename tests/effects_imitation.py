@@ -41,6 +41,27 @@ OF_IQL: Table = {
     "max_weight": Effect(0.5, "parameters", held_by=UNIT + "iqls_weights_are_those_of_q_over_v"),
 }
 
+AWR = "golden/test_awr.py::test_"
+OF_AWR: Table = {
+    **OF_WEIGHTED,
+    "v_func": Effect(Made(lambda all: begun_anew(all["v_func"])), "parameters"),
+    "v_func_optimizer": Effect(Made(lambda all: sgd(all["v_func"], lr=1e-3)), "parameters"),
+    "lam": Effect(0.1, "parameters", held_by=AWR + "returns_reach_to_the_end_of_the_episode"),
+    "beta": Effect(0.1, "parameters", held_by=AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"),
+    "max_weight": Effect(
+        0.5, "parameters", held_by=AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"
+    ),
+    "standardize_advantages": Effect(
+        False, "parameters", held_by=AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"
+    ),
+    "n_critic_updates": Effect(5, "parameters", held_by=AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
+    "n_actor_updates": Effect(6, "parameters", held_by=AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
+    "batch_size_per_update": Effect(2, "parameters", held_by=AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
+    "horizon": Effect(1, "parameters", held_by=AWR + "a_horizon_cuts_returns_short"),
+    "update_interval": Effect(4, "updates parameters"),
+    "minibatch_size": Effect(8, "parameters"),
+}
+
 OF_BC: Table = {
     **REPLAY,
     "policy": anew("policy"),

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from pair_parts import FAMILY, Case
+from pair_base import Case
+from pair_parts import FAMILY
 
 from pfrl_like import experiments
 from pfrl_like.envs import SerialVectorEnv

@@ -7,6 +7,8 @@ from pfrl_like.agents.actor_critic import OffPolicyActorCritic as OffPolicyActor
 from pfrl_like.agents.advantage_weighted import AdvantageWeightedActorCritic as AdvantageWeightedActorCritic
 from pfrl_like.agents.al import AL as AL
 from pfrl_like.agents.awac import AWAC as AWAC
+from pfrl_like.agents.awr import AWR as AWR
+from pfrl_like.agents.awr import DiscreteAWR as DiscreteAWR
 from pfrl_like.agents.bc import BC as BC
 from pfrl_like.agents.bc import DiscreteBC as DiscreteBC
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN

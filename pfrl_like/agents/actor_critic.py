@@ -163,15 +163,18 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         if batch.action.dtype == torch.float64:  # as NumPy's functions give random actions
             batch = batch.replace(action=batch.action.float())
         with_policy = (self.optim_t + 1) % self.policy_update_delay == 0
-        if self._compiled is None:
-            td_error, stats = self.improve(batch, StepsOfUpdate(self.gradient_steps), with_policy)
-        else:
-            td_error, stats = self._compiled(batch, with_policy)
+        td_error, stats = self.improved(batch, with_policy)
         if with_policy:
             self.policy_updates.count += 1
         if self.moves_its_targets and self.targets_are_due(with_policy):
             self.sync_target_network()
         return td_error, stats
+
+    def improved(self, batch: Batch, with_policy: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """What `improve` gives, which is compiled if the agent is."""
+        if self._compiled is not None:
+            return self._compiled(batch, with_policy)
+        return self.improve(batch, StepsOfUpdate(self.gradient_steps), with_policy)
 
     def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """All descents of one update, in order; returns the TD errors [N] and statistics.

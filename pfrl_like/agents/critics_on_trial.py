@@ -52,7 +52,7 @@ def _two_rows(agent: Any, observation_space: Any, distribution: Distribution) ->
     reward = torch.zeros(2, device=agent.device)
     action = torch.cat([distribution.sample(), distribution.sample()])
     return Batch(
-        obs=obs, action=action, reward=reward, next_obs=obs, next_action=action,
+        obs=obs, action=action, reward=reward, next_obs=obs, next_action=action, returns=reward,
         discount=torch.full_like(reward, agent.gamma), lengths=torch.tensor([1, 1]) if agent.recurrent else None,
     )  # fmt: skip
 

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from torch import from_numpy
 
 from pfrl_like.batch import Batch, map_nested
+from pfrl_like.columns import following
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import Job, as_array, describe
 from pfrl_like.columns.rows import Rows
-from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
+from pfrl_like.columns.steps import RUNNING, Indices, Running, Steps
 
 _CPU = torch.device("cpu")
 _RECURRENT = ("recurrent_state", "next_recurrent_state")
@@ -191,6 +192,7 @@ class Columns(Steps):
         lengths: Indices | None = None,
         *,
         next_actions: bool = False,
+        future: float = 0,
     ) -> Batch:
         """The steps in these rows, each with up to `num_steps` - 1 successors summed up, as a batch of tensors.
 
@@ -203,6 +205,7 @@ class Columns(Steps):
             device: Where the tensors go.
             lengths: Lengths of the sequences.
             next_actions: Whether to fill `Batch.next_action`.
+            future: How many steps after each item `Batch.future` is to hold, infinity for all; 0 for none.
         """
         if gamma != self._gamma or num_steps >= len(self._discounts):
             self._set_gamma(gamma, num_steps)
@@ -214,14 +217,15 @@ class Columns(Steps):
             reward = self._sum_rewards(rows, num_steps)
         discount = self._discounts[self.lookahead[rows]]
         if self.lacks_next:
-            self._refuse_missing_next(last)
+            self.refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
         elsewhere = device != _CPU and device != "cpu"
-        if plain is None or action is None or self.extras or lengths is not None or elsewhere or next_actions:
+        if plain is None or action is None or self.extras or lengths is not None or elsewhere or next_actions or future:
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
-            return self.gather(rows, last, numbers, index, device, lengths, next_actions=next_actions)
+            batch = self.gather(rows, last, numbers, index, device, lengths, next_actions=next_actions)
+            return batch.replace(future=following.future(self, last, future, gamma, device)) if future else batch
         return Batch(
             from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),
@@ -246,11 +250,6 @@ class Columns(Steps):
             self.successor.take(steps[i - 1], None, steps[i], "clip")
         reward: NDArray[np.float64] = self._powers[:num_steps].dot(self.reward.take(steps))
         return reward.astype(np.float32)
-
-    def _refuse_missing_next(self, last: Indices) -> None:
-        lacking = (self.next_row[last] == self.obs_row[last]) & ~self.terminal[last]
-        if lacking.any():
-            raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
 
     def gather(
         self,
@@ -308,28 +307,11 @@ class Columns(Steps):
             if name in values:
                 values[name] = values[name].float()
         if next_actions and "next_action" not in values:
-            values["next_action"] = self.next_actions(last, device)
+            values["next_action"] = following.next_actions(self, last, device)
         others = {name: values.pop(name) for name in self.extras if name in values and name not in _BATCH_FIELDS}
         return Batch(
             **values, index=index, extra=others or None, lengths=None if lengths is None else from_numpy(lengths)
         )
-
-    def next_actions(self, last: Indices, device: torch.device | str) -> Any:
-        """The actions of the steps after these, [N, ...], as `Batch.next_action` holds them.
-
-        Nothing is known of the action after an episode's last step, nor of that after a running one's newest.
-        """
-        assert self.action is not None
-        following = self.successor[last]
-        known = following > ENDED
-        jobs = self.action.jobs(np.where(known, following, last))
-        *actions, there = to_tensors([*jobs, (known, np.arange(len(last)))], device)
-
-        def marked(action: torch.Tensor) -> torch.Tensor:
-            rows = there.view(-1, *[1] * (action.ndim - 1))
-            return action.where(rows, torch.nan) if action.is_floating_point() else action.long().where(rows, -1)
-
-        return map_nested(marked, self.action.build(actions))
 
     def further(self, rows: Indices) -> dict[str, Any]:
         """What the extras hold for these steps, as stacked arrays [N, ...] by name; those that all of them have."""

@@ -219,6 +219,16 @@ class Steps:
             length += step > ENDED
         self.set_windows(rows, end, length)
 
+    def refuse_missing_next(self, rows: Indices) -> None:
+        """Refuse steps that cannot be learnt from, because they are not terminal and lead to nothing.
+
+        Raises:
+            ValueError: If there are such among them.
+        """
+        lacking = (self.next_row[rows] == self.obs_row[rows]) & ~self.terminal[rows]
+        if lacking.any():
+            raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
+
     def continues(self, env_id: Any, obs: Any) -> bool:
         """Whether an observation equals the next observation of the newest step of this environment."""
         run = self.running.get(env_id)

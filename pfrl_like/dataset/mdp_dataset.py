@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.columns import Indices
+from pfrl_like.columns import Indices, following
 from pfrl_like.dataset.check import Finding, findings
 from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
 from pfrl_like.dataset.episode import Episode
@@ -251,6 +251,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         num_steps: int = 1,
         n_frames: int = 1,
         next_actions: bool = False,
+        future: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
         """Draw distinct transitions, for `agent.update`. Double precision becomes single.
@@ -262,13 +263,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             num_steps: Steps per item, for n-step returns; fewer at the end of an episode.
             n_frames: How many images to stack, as in `TransitionMiniBatch`.
             next_actions: Whether to fill `Batch.next_action`.
+            future: How many steps after each item `Batch.future` is to hold, infinity for all; 0 for none.
             rng: Source of randomness; None is the global NumPy stream.
 
         Raises:
             ValueError: If there are less than `n` transitions.
         """
         options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
-        return self.batch(self._draw(n, rng), gamma, device, **options)
+        return self.batch(self._draw(n, rng), gamma, device, future=future, **options)
 
     def batch(
         self,
@@ -279,6 +281,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         num_steps: int = 1,
         n_frames: int = 1,
         next_actions: bool = False,
+        future: float = 0,
     ) -> Batch:
         """The transitions of these numbers, 0 to `n_steps` - 1, as `sample_batch` gives them."""
         check_n_frames(n_frames)
@@ -290,13 +293,20 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             self._num_steps = num_steps
         rows = table.steps[index]
         batch = columns.batch(rows, index, None, num_steps, gamma, device, next_actions=next_actions)
-        obs, next_obs = batch.obs, batch.next_obs
+        last = rows if num_steps == 1 else columns.window_end[rows]
+        changed = {name: getattr(batch, name) for name in ("obs", "next_obs", "action", "next_action")}
+        observed = None
         if n_frames > 1 and is_image(table):
-            last = rows if num_steps == 1 else columns.window_end[rows]
-            obs = torch.from_numpy(table.frames(rows, n_frames)).to(device)
-            next_obs = torch.from_numpy(table.frames(last, n_frames, following=True)).to(device)
-        actions = {"action": _single(batch.action), "next_action": _single(batch.next_action)}
-        return batch.replace(obs=_single(obs), next_obs=_single(next_obs), **actions)
+
+            def observed(steps: Indices) -> torch.Tensor:
+                return torch.from_numpy(table.frames(steps, n_frames, following=True)).to(device)
+
+            changed["obs"] = torch.from_numpy(table.frames(rows, n_frames)).to(device)
+            changed["next_obs"] = observed(last)
+        batch = batch.replace(**{name: _single(values) for name, values in changed.items()})
+        if not future:
+            return batch
+        return batch.replace(future=following.future(columns, last, future, gamma, device, observed).map(_single))
 
     def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
         """Draw distinct transitions as a minibatch of arrays.

@@ -13,7 +13,9 @@ from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix 
 from pfrl_like.functions.offline import exponential_weight as exponential_weight
 from pfrl_like.functions.offline import over_mean_size as over_mean_size
 from pfrl_like.functions.offline import squared_distance as squared_distance
+from pfrl_like.functions.returns import linked_lambda_returns as linked_lambda_returns
 from pfrl_like.functions.returns import n_step_returns as n_step_returns
+from pfrl_like.functions.returns import rows_after as rows_after
 from pfrl_like.functions.rollout_returns import gae as gae
 from pfrl_like.functions.rollout_returns import lambda_returns as lambda_returns
 from pfrl_like.functions.rollout_returns import retrace as retrace

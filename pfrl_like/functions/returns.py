@@ -28,17 +28,50 @@ def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps:
         raise ValueError(f"num_steps is {num_steps!r}, expected at least 1")
     if int(lengths.sum()) != len(reward):
         raise ValueError(f"lengths add up to {int(lengths.sum())}, expected {len(reward)} as there are rewards")
-    sizes = batch_sizes_of(lengths)
-    row = torch.arange(len(reward))
-    after = row + sizes.repeat_interleave(sizes)  # the row of the next step, where the sequence has one
-    has_next = torch.cat([sizes[1:], sizes.new_zeros(1)]).repeat_interleave(sizes)
-    has_next = row - (sizes.cumsum(0) - sizes).repeat_interleave(sizes) < has_next
-    after, has_next = after.to(reward.device), has_next.to(reward.device)
-    last = row.to(reward.device)
+    after = rows_after(lengths).to(reward.device)
+    last = torch.arange(len(reward), device=reward.device)
     total, factor = reward, discount
-    for _ in range(1, min(num_steps, len(sizes))):
-        goes_on = has_next[last]
+    for _ in range(1, min(num_steps, int(lengths[0]))):
+        goes_on = after[last] >= 0
         last = torch.where(goes_on, after[last], last)
         total = torch.where(goes_on, torch.addcmul(total, factor, reward[last]), total)
         factor = torch.where(goes_on, factor * discount[last], factor)
     return total, factor, last
+
+
+def rows_after(lengths: Tensor) -> Tensor:
+    """The row of the step after each row of sequences packed time first, [N], int64; -1 where a sequence ends.
+
+    Args:
+        lengths: Lengths of the sequences, [B], falling, on the host.
+    """
+    sizes = batch_sizes_of(lengths)
+    row = torch.arange(int(sizes.sum()))
+    following = torch.cat([sizes[1:], sizes.new_zeros(1)]).repeat_interleave(sizes)
+    sequence = row - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    return torch.where(sequence < following, row + sizes.repeat_interleave(sizes), -1)
+
+
+def linked_lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, after: Tensor, lambd: float) -> Tensor:
+    """`lambda_returns` of steps in any order, each of which says which one comes after it.
+
+    After round k a step's sum has 2**k terms, and `after` is the step so many steps on, so that all have all theirs in
+    log2 of the longest episode (Hillis and Steele 1986, doi:10.1145/7902.7903).
+
+    Args:
+        reward: [M].
+        discount: gamma, or 0 where the step ended in a terminal state, [M].
+        next_value: Value of the state that each step led to, [M].
+        after: Number of the step after each one, [M], int64; -1 where none is known.
+        lambd: lambda, in [0, 1].
+
+    Returns:
+        [M]. Gradients flow into every argument of floats; the caller stops them.
+    """
+    trace = lambd * (after >= 0)
+    total = reward + discount * next_value * (1 - trace)
+    factor, after = discount * trace, after.clamp(min=0)  # a step that nothing follows has the factor 0
+    for _ in range(len(reward).bit_length()):
+        total = torch.addcmul(total, factor, total[after])
+        factor, after = factor * factor[after], after[after]
+    return total

@@ -62,6 +62,7 @@ class HindsightReplayBuffer(ReplayBuffer):
     """
 
     _kind = "hindsight replay buffer"
+    tells_future = False  # it would be another one for each new goal
 
     def __init__(
         self,
@@ -160,14 +161,22 @@ class HindsightReplayBuffer(ReplayBuffer):
         return items
 
     def sample_batch(
-        self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", *, next_actions: bool = False
+        self,
+        n: int,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        next_actions: bool = False,
+        future: float = 0,
     ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
             ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or a function gives something
-                unfit.
+                unfit, or `future` is asked for.
         """
+        if future:
+            raise ValueError(f"future: got {future}, expected 0, since items of different goals have none in common")
         if not 0 <= n <= len(self):
             raise ValueError(f"n: got {n}, expected 0 to {len(self)}, the items held")
         if self._columns.obs is None:

@@ -41,6 +41,8 @@ class ReplayBuffer(SavedBuffer):
         ValueError: If `capacity` or `num_steps` is less than 1 or no whole number.
     """
 
+    tells_future = True
+
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
         if capacity is not None:
             if not (isinstance(capacity, numbers.Real) and capacity >= 1 and capacity % 1 == 0):
@@ -292,7 +294,13 @@ class ReplayBuffer(SavedBuffer):
         return items
 
     def sample_batch(
-        self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", *, next_actions: bool = False
+        self,
+        n: int,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        next_actions: bool = False,
+        future: float = 0,
     ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
@@ -313,7 +321,9 @@ class ReplayBuffer(SavedBuffer):
         length = len(self._ring)
         slot = index if self._first < 16 * length else index - self._first // length * length
         rows = self._ring.take(slot, None, None, "wrap")
-        return self._columns.batch(rows, index, weight, self.num_steps, gamma, device, next_actions=next_actions)
+        return self._columns.batch(
+            rows, index, weight, self.num_steps, gamma, device, next_actions=next_actions, future=future
+        )
 
     def _rows(self, index: Indices) -> Indices:
         """Rows of items, by sequence number."""

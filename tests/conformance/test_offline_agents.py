@@ -14,7 +14,20 @@ from pfrl_like.experiments import train_agent, train_agent_offline
 from pfrl_like.testing.requirement import difference
 from pfrl_like.utils.checks import check_action
 
-OFFLINE = ("CQL", "DiscreteCQL", "EDAC", "BC", "DiscreteBC", "TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")
+OFFLINE = (
+    "CQL",
+    "DiscreteCQL",
+    "EDAC",
+    "BC",
+    "DiscreteBC",
+    "TD3PlusBC",
+    "ReBRAC",
+    "AWAC",
+    "CRR",
+    "IQL",
+    "AWR",
+    "DiscreteAWR",
+)
 
 
 def recorded(env: Any, n: int = 40) -> MDPDataset:

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import torch
 from network_parts import CRITICS, HEADS, RECURRENT_CRITICS, VALUES, make_q_function
-from pair_parts import BUFFERS, EXPLORERS, FAMILIES, FAMILY, Case, Family
+from pair_base import BUFFERS, EXPLORERS, Case, Family
+from pair_parts import FAMILIES, FAMILY
 from torch import nn
 
 from pfrl_like import agents, explorers, policies, q_functions, replay_buffers

@@ -60,6 +60,14 @@ def bc() -> Any:
     return agents.BC(policy, torch.optim.Adam(policy.parameters(), lr=1e-2), ReplayBuffer(), minibatch_size=64)
 
 
+def awr() -> Any:
+    (policy, *_), _ = parts(GaussianHeadWithFixedCovariance(0.3))
+    v_func = nn.Linear(1, 1)
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.005, momentum=0.9) for part in (policy, v_func)]
+    steps = {"n_critic_updates": 4, "n_actor_updates": 4, "batch_size_per_update": 64, "minibatch_size": 64}
+    return agents.AWR(policy, v_func, *optimizers, ReplayBuffer(), 0.9, beta=0.1, standardize_advantages=False, **steps)
+
+
 #: Of each agent the action that its loss calls for.
 EXPECTED: dict[str, tuple[Callable[[], Any], float]] = {
     # The mean of the actions.
@@ -71,6 +79,7 @@ EXPECTED: dict[str, tuple[Callable[[], Any], float]] = {
     # The mean of a normal distribution around 1/2 of variance 0.1 / 2, cut off at 1.
     "AWAC": (lambda: spread(agents.AWAC, lam=0.1, n_action_samples=4), 0.493),
     "IQL": (iql, 0.493),
+    "AWR": (awr, 0.493),
     # Actions that are better than the policy's lie evenly around 1/2.
     "CRR": (lambda: spread(agents.CRR, weight_type="binary"), 0.5),
 }

@@ -12,7 +12,7 @@ from agent_parts import MAKE_BUFFER
 from argument_effects import modules_of
 from gymnasium import spaces
 from network_parts import undeclared
-from pair_parts import Noise
+from pair_base import Noise
 from torch import nn
 
 from pfrl_like import agents

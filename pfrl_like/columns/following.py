@@ -1,0 +1,75 @@
+"""What comes after steps of a store: the next action, and all steps to the end of the episode."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.batch import Future, map_nested
+from pfrl_like.columns.gather import to_tensors
+from pfrl_like.columns.leaves import Job
+from pfrl_like.columns.steps import ENDED, Indices, Steps
+
+
+def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any:
+    """The actions of the steps after these, [N, ...], as `Batch.next_action` holds them.
+
+    Nothing is known of the action after an episode's last step, nor of that after a running one's newest.
+    """
+    assert store.action is not None
+    following = store.successor[last]
+    known = following > ENDED
+    jobs = store.action.jobs(np.where(known, following, last))
+    *actions, there = to_tensors([*jobs, (known, np.arange(len(last)))], device)
+
+    def marked(action: torch.Tensor) -> torch.Tensor:
+        rows = there.view(-1, *[1] * (action.ndim - 1))
+        return action.where(rows, torch.nan) if action.is_floating_point() else action.long().where(rows, -1)
+
+    return map_nested(marked, store.action.build(actions))
+
+
+def future(
+    store: Steps,
+    last: Indices,
+    horizon: float,
+    gamma: float,
+    device: torch.device | str,
+    observed: Callable[[Indices], Any] | None = None,
+) -> Future:
+    """The steps after these, as `Batch.future` holds them.
+
+    Args:
+        store: The store.
+        last: The steps.
+        horizon: How many steps after each of them, as far as its episode goes; steps have each other's, too.
+        gamma: Discount factor per step.
+        device: Where the tensors go.
+        observed: Gives the observations after some steps as tensors; None for those of the store as they are.
+    """
+    assert store.obs is not None
+    following = np.maximum(store.successor, ENDED)  # after a running episode's newest step comes none yet
+    place = np.full(store.steps.size, -1)  # of each step in the future
+    found: list[Indices] = []
+    count, step = 0, np.unique(following[last])
+    step = step[step > ENDED]
+    while len(step) and len(found) < horizon:
+        place[step] = np.arange(count, count + len(step))
+        count += len(step)
+        found.append(step)
+        step = following[step]
+        step = step[(step > ENDED) & (place[step] < 0)]
+    steps = np.concatenate([*found, np.zeros(0, np.int64)])
+    if store.lacks_next:
+        store.refuse_missing_next(steps)
+    columns = (
+        place[following[last]],
+        store.reward[steps].astype(np.float32),
+        (gamma * ~store.terminal[steps]).astype(np.float32),
+        place[following[steps]],
+    )
+    jobs: list[Job] = [(column, np.arange(len(column))) for column in columns]
+    obs_jobs = store.obs.jobs(store.next_row[steps]) if observed is None else []
+    first, reward, discount, after, *obs = to_tensors([*jobs, *obs_jobs], device)
+    return Future(first, reward, discount, observed(steps) if observed else store.obs.build(obs), after)
