@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from pfrl_like import action_value as action_value
     from pfrl_like import agent as agent
     from pfrl_like import agents as agents
+    from pfrl_like import algos as algos
     from pfrl_like import augmentation as augmentation
     from pfrl_like import collections as collections
     from pfrl_like import context as context
     from pfrl_like import dataset as dataset
     from pfrl_like import distributions as distributions
+    from pfrl_like import encoders as encoders
     from pfrl_like import env as env
     from pfrl_like import envs as envs
     from pfrl_like import experiments as experiments
@@ -46,11 +48,13 @@ _MODULES = frozenset(
         "action_value",
         "agent",
         "agents",
+        "algos",
         "augmentation",
         "collections",
         "context",
         "dataset",
         "distributions",
+        "encoders",
         "env",
         "envs",
         "experiments",

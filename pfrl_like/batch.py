@@ -32,6 +32,14 @@ def concatenate_nested(parts: Sequence[Any]) -> Any:
     return None if first is None else torch.cat(list(parts))
 
 
+def concatenate_batches(parts: Sequence["Batch"]) -> "Batch":
+    """Several batches of transitions as one, row after row; the columns that they have are those of the first."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [field.name for field in dataclasses.fields(Batch) if field.name != "index"]
+    return Batch(**{name: concatenate_nested([getattr(part, name) for part in parts]) for name in names})
+
+
 def first_leaf(nested: Any) -> Any:
     """The first leaf of nested dicts and tuples."""
     while isinstance(nested, Mapping | tuple):

@@ -7,6 +7,7 @@ next states' values. Everything works on a batch.
 from pfrl_like.action_value.base import ActionValue as ActionValue
 from pfrl_like.action_value.discrete import DiscreteActionValue as DiscreteActionValue
 from pfrl_like.action_value.distributional import DistributionalDiscreteActionValue as DistributionalDiscreteActionValue
+from pfrl_like.action_value.ensemble import EnsembleActionValue as EnsembleActionValue
 from pfrl_like.action_value.fully_parametrized import FullyParametrizedActionValue as FullyParametrizedActionValue
 from pfrl_like.action_value.implicit_quantile import ImplicitQuantileActionValue as ImplicitQuantileActionValue
 from pfrl_like.action_value.implicit_quantile import QuantileThresholds as QuantileThresholds

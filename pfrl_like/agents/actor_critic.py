@@ -9,7 +9,7 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.acting import wrong_value
-from pfrl_like.agents.critics import critic_loss, value_of
+from pfrl_like.agents.critics import critic_loss, mean_value, value_of
 from pfrl_like.agents.critics_on_trial import try_critics
 from pfrl_like.agents.declared_parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
@@ -19,9 +19,10 @@ from pfrl_like.agents.replay_arguments import check_pairs
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
-from pfrl_like.functions.losses import half_square
+from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+from pfrl_like.q_functions.ensemble import members_by_name, members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
@@ -38,6 +39,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     Args:
         policy: Module from observations to distributions of actions.
         critics: The critics, by the attribute that they become; beside each stands its target, `target_` and the name.
+            One may be a `QFunctionEnsemble`: several critics with one optimiser.
         optimizers: By the attribute that they become: the policy's, those of the critics, those of `further` modules.
         replay_buffer: This and the others are as in `DQN`.
         gamma: Discount factor per step.
@@ -94,9 +96,10 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         check_counts(policy_update_delay=policy_update_delay)
         check_function(optional=True, burnin_action_func=burnin_action_func)
         further = further or {}
-        self.critic_names = tuple(critics)
-        self.averaged_rows = (*(f"q{i}" for i in range(1, len(critics) + 1)), *self.averaged_rows)
-        self.averaged_updates = (*(f"{name}_loss" for name in critics), *self.averaged_updates)
+        named = members_by_name(critics)
+        self.critic_arguments, self.critic_names = tuple(critics), tuple(named)
+        self.averaged_rows = (*(f"q{i}" for i in range(1, len(named) + 1)), *self.averaged_rows)
+        self.averaged_updates = (*(f"{name}_loss" for name in named), *self.averaged_updates)
         self.policy_update_delay = policy_update_delay
         self.burnin_action_func = burnin_action_func
         self.act_deterministically = act_deterministically
@@ -111,7 +114,11 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
         targets = [f"target_{name}" for name in self.target_attributes]
         self.saved_attributes = (*modules, *targets, *optimizers)
-        self._policy_optimizer, *self._critic_optimizers = [*optimizers][: 1 + len(critics)]
+        self._policy_optimizer, *own = [*optimizers][: 1 + len(critics)]
+        self._critic_optimizers = [
+            name for name, critic in zip(own, critics.values(), strict=True) for _ in members_of(critic)
+        ]
+        self._bootstraps = any(getattr(critic, "bootstrap", False) for critic in critics.values())
         self.policy_updates = Count()
 
     # How an algorithm differs
@@ -124,7 +131,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         """
         given = check_output("policy", modules["policy"], self.value_type)
         check_distribution("policy", given, densities=self.needs_densities, reparametrised=True)
-        check_critics({name: modules[name] for name in self.critic_names}, self.critic_type)
+        check_critics(members_by_name({name: modules[name] for name in self.critic_arguments}), self.critic_type)
         check_explorer(self.explorer, "continuous", type(self).__name__)
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
@@ -145,7 +152,17 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         values = [self.value_of(critic, batch) for critic in self.critics]
-        return [critic_loss(value, batch, next_value, reward, **self.loss_options) for value in values]
+        return [
+            critic_loss(value, rows, next_value, reward, **self.loss_options)
+            for value, rows in zip(values, self.rows_of_critics(batch), strict=True)
+        ]
+
+    def rows_of_critics(self, batch: Batch) -> list[Batch]:
+        """What each critic learns from: the batch, or of an ensemble that bootstraps random rows of it, by weight."""
+        if not self._bootstraps:
+            return [batch] * len(self.critic_names)
+        weight = torch.ones_like(batch.reward) if batch.weight is None else batch.weight
+        return [batch.replace(weight=weight * bootstrap_weight(weight)) for _ in self.critic_names]
 
     @property
     def loss_options(self) -> dict[str, Any]:
@@ -204,27 +221,39 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     def descend(
         self, found: Sequence[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
-        """Descend on the losses of the critics, in order, and return what was given."""
+        """Descend on the losses of the critics, in order, and return what was given.
+
+        Those that share an optimiser, the members of an ensemble, have their losses added up.
+        """
+        losses: dict[str, Tensor] = {}
         for optimizer, (loss, _, _) in zip(self._critic_optimizers, found, strict=True):
+            losses[optimizer] = losses[optimizer] + loss if optimizer in losses else loss
+        for optimizer, loss in losses.items():
             step(optimizer, loss)
         return found
 
     @property
     def critics(self) -> list[Any]:
-        """The critics."""
-        return [getattr(self, name) for name in self.critic_names]
+        """The critics, of an ensemble its members."""
+        return [member for name in self.critic_arguments for member in members_of(getattr(self, name))]
 
     @property
     def target_critics(self) -> list[Any]:
         """Their targets."""
-        return [getattr(self, f"target_{name}") for name in self.critic_names]
+        return [member for name in self.critic_arguments for member in members_of(getattr(self, f"target_{name}"))]
+
+    def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
+        """What each critic holds of observations and actions, features on the agent's device, [n_critics, N]."""
+        none = torch.zeros(len(action), device=action.device)
+        batch = Batch(obs=obs, action=action, reward=none, next_obs=None, discount=none)
+        return torch.stack([mean_value(self.value_of(critic, batch)) for critic in self.critics])
 
     # Progress
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
         known = {**dict(super().get_statistics()), **self.further_statistics()}
-        return [(name, known[name]) for name in self.reported]
+        return [(name, known[name]) for name in self.reported if name in known]  # a single critic has no second
 
     def further_statistics(self) -> dict[str, Any]:
         """Statistics that are no means."""

@@ -73,10 +73,10 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         policy: Module from observations to distributions of actions with densities, such as one that ends in a
             `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, as in `SoftActorCritic`, like all arguments that are not named here.
-        q_func2: Second critic.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic.
+        q_func2_optimizer: Optimiser of the second critic, None likewise.
         replay_buffer: As in `SoftActorCritic`.
         gamma: As in `SoftActorCritic`.
         gpu: As in `SoftActorCritic`.
@@ -125,10 +125,10 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         self,
         policy: nn.Module,
         q_func1: nn.Module,
-        q_func2: nn.Module,
+        q_func2: nn.Module | None,
         policy_optimizer: torch.optim.Optimizer,
         q_func1_optimizer: torch.optim.Optimizer,
-        q_func2_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
         replay_buffer: AbstractReplayBuffer,
         gamma: float,
         *,

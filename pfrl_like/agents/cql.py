@@ -140,12 +140,12 @@ class CQL(SoftActorCritic):
         with evaluating_readers(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
         found = []
-        for critic in self.critics:
+        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
-            loss, td_error, mean = critic_loss(value, batch, next_value, reward, **self.loss_options)
+            loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self.loss_options)
             values = self.compared_values(values_of_actions(critic, batch, actions), batch)
             gap = self.conservative_weight * conservative_gap(values, log_density, mean_value(value))
-            loss = loss + self._alpha() * weighted_mean(gap, batch.weight, self.batch_accumulator)
+            loss = loss + self._alpha() * weighted_mean(gap, rows.weight, self.batch_accumulator)
             found.append(((loss, td_error, mean), gap))
         return found
 
@@ -169,11 +169,14 @@ def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
     """The soft maximum log sum exp Q(s, .) less Q(s, a), [N] (arXiv:2006.04779, eq. 4), of what is allowed.
 
     Args:
-        value: A `DiscreteActionValue` of the states, of any form.
+        value: A `DiscreteActionValue` of the states, of any form; of an ensemble the gaps of all are added up.
         action: The data's actions, [N].
     """
-    gap: Tensor = value.without_forbidden(value.q_values).logsumexp(1) - value.evaluate_actions(action)
-    return gap
+    gaps = [
+        each.without_forbidden(each.q_values).logsumexp(1) - each.evaluate_actions(action)
+        for each in getattr(value, "members", [value])
+    ]
+    return torch.stack(gaps).sum(0) if len(gaps) > 1 else gaps[0]
 
 
 class DiscreteCQL(DoubleDQN):

@@ -8,6 +8,7 @@ from torch import nn
 
 from pfrl_like.agents.parts import check_kinds
 from pfrl_like.agents.replay_arguments import check_pairs
+from pfrl_like.q_functions.ensemble import QFunctionEnsemble
 
 
 def listed(argument: str, parts: Any) -> dict[str, Any]:
@@ -45,18 +46,25 @@ def numbered(
 
 def two_or_more(
     q_func1: nn.Module,
-    q_func2: nn.Module,
+    q_func2: nn.Module | None,
     q_func1_optimizer: torch.optim.Optimizer,
-    q_func2_optimizer: torch.optim.Optimizer,
+    q_func2_optimizer: torch.optim.Optimizer | None,
     further_q_funcs: Any,
     further_q_func_optimizers: Any,
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """`numbered` for agents that take two critics as arguments of their own and others in lists."""
+    """`numbered` for agents that take two critics as arguments of their own and others in lists.
+
+    If the first is an ensemble, the second and its optimiser may be None.
+    """
+    second: dict[str, Any] = {"q_func2": q_func2}
+    second_optimizer: dict[str, Any] = {"q_func2_optimizer": q_func2_optimizer}
+    if isinstance(q_func1, QFunctionEnsemble) and q_func2 is None and q_func2_optimizer is None:
+        second, second_optimizer = {}, {}
     return numbered(
-        {"q_func1": q_func1, "q_func2": q_func2, **listed("further_q_funcs", further_q_funcs)},
+        {"q_func1": q_func1, **second, **listed("further_q_funcs", further_q_funcs)},
         {
             "q_func1_optimizer": q_func1_optimizer,
-            "q_func2_optimizer": q_func2_optimizer,
+            **second_optimizer,
             **listed("further_q_func_optimizers", further_q_func_optimizers),
         },
     )

@@ -8,20 +8,24 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critics import distribution_of, mean_value, value_of
+from pfrl_like.agents.critics import distribution_of, least_next_value, mean_value, value_of
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.q_functions.ensemble import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.fixed import Fixed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
-    """Q'(s', a') with a' drawn from the target policy, where it is certain a' = mu'(s') (arXiv:1509.02971, eq. 5)."""
+    """Q'(s', a') with a' drawn from the target policy, where it is certain a' = mu'(s') (arXiv:1509.02971, eq. 5).
+
+    Of an ensemble it is the least value.
+    """
     next_action = distribution_of(target_policy, batch, next=True).sample()
-    return value_of(target_q_function, batch, next_action, next=True)
+    return least_next_value([*members_of(target_q_function)], batch, next_action)
 
 
 def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:

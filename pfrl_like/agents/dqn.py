@@ -222,6 +222,11 @@ class DQN(OffPolicyAgent):
         )  # fmt: skip
         return loss, td_error, {"loss": loss.detach(), "q": value}
 
+    def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
+        """What the Q-function, or each of an ensemble, holds of observations and actions, [n_members, N]."""
+        value = call(self.model, obs)
+        return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
+
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment whose actions the Q-function cannot choose.
 

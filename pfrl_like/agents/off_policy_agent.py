@@ -67,6 +67,10 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 
+    #: Changes what is learnt from, a minibatch of features on the agent's device; None leaves it. It may give all rows
+    #: several times, one copy of the batch after the other.
+    augment: Callable[[Batch], Batch] | None = None
+
     #: What other parts of the agent were built with.
     optimizer: Any = Fixed()
     phi: Any = Fixed()
@@ -296,6 +300,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         if self._updates_left == 0:
             self.sync_target_network()
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
+        if self.augment is not None:
+            ready = self.augment(ready)
         moments: list[tuple[Tensor, Tensor]] = []
         for module in self._with_moments:
             moments += [(buffer, buffer.clone()) for buffer in module.buffers()]
@@ -319,6 +325,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         for name, record in self._records.items():
             if name in stats:
                 record.append(stats[name])
+        if len(td_error) > len(batch.reward):
+            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # of the copies of each row
         if ready.lengths is not None:
             td_error = max_over_sequences(td_error, ready.lengths)
         if order is not None:

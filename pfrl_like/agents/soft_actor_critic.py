@@ -104,10 +104,10 @@ class SoftActorCritic(OffPolicyActorCritic):
         policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
             action.
-        q_func2: Second critic.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic.
+        q_func2_optimizer: Optimiser of the second critic, None likewise.
         replay_buffer: As in `TD3`, like all arguments that are not named here.
         gamma: As in `TD3`.
         gpu: As in `TD3`.
@@ -162,10 +162,10 @@ class SoftActorCritic(OffPolicyActorCritic):
         self,
         policy: nn.Module,
         q_func1: nn.Module,
-        q_func2: nn.Module,
+        q_func2: nn.Module | None,
         policy_optimizer: torch.optim.Optimizer,
         q_func1_optimizer: torch.optim.Optimizer,
-        q_func2_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
         replay_buffer: AbstractReplayBuffer,
         gamma: float,
         gpu: int | None = None,

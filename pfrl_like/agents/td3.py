@@ -66,10 +66,10 @@ class TD3(OffPolicyActorCritic):
     Args:
         policy: As in `DDPG`, like all arguments that are not named here.
         q_func1: First critic, which the policy follows.
-        q_func2: Second critic.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic.
+        q_func2_optimizer: Optimiser of the second critic, None likewise.
         replay_buffer: As in `DDPG`.
         gamma: As in `DDPG`.
         explorer: As in `DDPG`.
@@ -118,10 +118,10 @@ class TD3(OffPolicyActorCritic):
         self,
         policy: nn.Module,
         q_func1: nn.Module,
-        q_func2: nn.Module,
+        q_func2: nn.Module | None,
         policy_optimizer: torch.optim.Optimizer,
         q_func1_optimizer: torch.optim.Optimizer,
-        q_func2_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
         replay_buffer: AbstractReplayBuffer,
         gamma: float,
         explorer: Explorer,

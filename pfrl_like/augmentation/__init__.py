@@ -1,6 +1,7 @@
 """Random changes of observations that leave their meaning, for images and for vectors."""
 
 from pfrl_like.augmentation.augmentation import Augmentation as Augmentation
+from pfrl_like.augmentation.batches import BatchAugmentation as BatchAugmentation
 from pfrl_like.augmentation.image import ColorJitter as ColorJitter
 from pfrl_like.augmentation.image import Cutout as Cutout
 from pfrl_like.augmentation.image import HorizontalFlip as HorizontalFlip

@@ -3,6 +3,7 @@
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh as bound_by_tanh
 from pfrl_like.functions.distributional import categorical_projection as categorical_projection
 from pfrl_like.functions.distributional import even_fractions as even_fractions
+from pfrl_like.functions.losses import bootstrap_weight as bootstrap_weight
 from pfrl_like.functions.losses import expectile as expectile
 from pfrl_like.functions.losses import half_square as half_square
 from pfrl_like.functions.losses import huber as huber

@@ -72,6 +72,11 @@ def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> 
     return weight * huber(error)
 
 
+def bootstrap_weight(like: Tensor) -> Tensor:
+    """0 or 2 at random, in the shape of `like`: each row counts double or not at all (Owen 2012, arXiv:1106.2125)."""
+    return torch.randint_like(like, 2) * 2
+
+
 def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str = "mean") -> Tensor:
     """Mean or sum of the losses of a minibatch, each times its importance weight.
 

@@ -1,5 +1,6 @@
 """Modules that networks are composed of."""
 
+from pfrl_like.nn.activity_penalty import ActivityPenalty as ActivityPenalty
 from pfrl_like.nn.atari_cnn import LargeAtariCNN as LargeAtariCNN
 from pfrl_like.nn.atari_cnn import SmallAtariCNN as SmallAtariCNN
 from pfrl_like.nn.bound_by_tanh import BoundByTanh as BoundByTanh

@@ -8,6 +8,7 @@ from pfrl_like.q_functions.distributional_state_action_q_functions import (
 )
 from pfrl_like.q_functions.dropout_q_functions import DropoutFCSAQFunction
 from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
+from pfrl_like.q_functions.ensemble import QFunctionEnsemble
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
     CosineBasisLinear,
     FullyParametrizedQFunction,
@@ -58,6 +59,7 @@ __all__ = [
     "FullyParametrizedQFunction",
     "ImplicitQuantileFCSAQFunction",
     "ImplicitQuantileQFunction",
+    "QFunctionEnsemble",
     "QuantileFCSAQFunction",
     "QuantileFCStateQFunctionWithDiscreteAction",
     "QuantileSingleModelStateQFunctionWithDiscreteAction",

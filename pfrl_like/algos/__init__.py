@@ -1,0 +1,13 @@
+"""Estimators: algorithms with scikit-learn's interface, which size networks, compose agents and run them."""
+
+from pfrl_like.algos.base import Estimator as Estimator
+from pfrl_like.algos.bc import BC as BC
+from pfrl_like.algos.bc import DiscreteBC as DiscreteBC
+from pfrl_like.algos.ddpg import DDPG as DDPG
+from pfrl_like.algos.ddpg import TD3 as TD3
+from pfrl_like.algos.dqn import DQN as DQN
+from pfrl_like.algos.dqn import DiscreteCQL as DiscreteCQL
+from pfrl_like.algos.dqn import DoubleDQN as DoubleDQN
+from pfrl_like.algos.sac import AWAC as AWAC
+from pfrl_like.algos.sac import CQL as CQL
+from pfrl_like.algos.sac import SAC as SAC

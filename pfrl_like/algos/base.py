@@ -1,0 +1,372 @@
+"""The interface of estimators: algorithms and their hyperparameters, from which an agent is built."""
+
+import copy
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pfrl_like.algos.fitting import Fitting
+from pfrl_like.algos.hyperparameters import Hyperparameters
+from pfrl_like.algos.saving import params_from_json, plain_params, read_model, write_model
+from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
+from pfrl_like.batch import Batch
+from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.dataset.selection import batch_of
+from pfrl_like.encoders import Encoder, make_encoder
+from pfrl_like.errors import CheckpointError, NotFittedError
+from pfrl_like.preprocessing import make_scaler
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.device import resolve_device
+
+Array = NDArray[Any]
+
+#: Every estimator by the name of its class, as `params.json` has it.
+ESTIMATORS: dict[str, type["Estimator"]] = {}
+
+
+class Estimator(Fitting, Hyperparameters):
+    """Base of estimators.
+
+    The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with
+    every further `fit`, and in environments with `fit_online`. The clone of an estimator is not built.
+
+    Args:
+        batch_size: Transitions of a minibatch.
+        n_frames: Images that are stacked to one observation, along the channels.
+        use_batch_norm: Whether layers of the networks are followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Of the observations: "pixel", "min_max", "standard", or a `Scaler`. One that is not fitted is fitted
+            to the episodes of the first `fit`.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`.
+        n_augmentations: How many times each row is augmented; the loss is the mean over them.
+        encoder_params: As of `pfrl_like.encoders.make_encoder`.
+        dynamics: Model that generates more transitions at the beginning of every epoch; None for none.
+        impl: The agent, if it is there already.
+        kwargs: Unknown hyperparameters are ignored with a warning.
+
+    Attributes:
+        impl: The agent; None before it is built.
+        scaler_: The fitted scaler, once the agent is built.
+        eval_results_: Scores by name, one for each epoch.
+        observation_shape_: Shape of one observation, before frames are stacked.
+        action_size_: Numbers of an action, or how many discrete actions there are.
+    """
+
+    #: Whether actions are indices.
+    discrete_action: ClassVar[bool] = False
+    #: Metrics of an update and the agent's statistics that they are.
+    loss_names: ClassVar[Mapping[str, str]] = {}
+    #: Metrics of an epoch, attributes of the agent.
+    state_names: ClassVar[tuple[str, ...]] = ()
+
+    batch_size: int = 100
+    n_frames: int = 1
+    use_batch_norm: bool = False
+    use_gpu: Any = False
+    scaler: Any = None
+    augmentation: Any = []
+    n_augmentations: int = 1
+    encoder_params: Any = {}
+    dynamics: Any = None
+    impl: Any = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        ESTIMATORS[cls.__name__] = cls
+
+    def __init__(self, **hyperparameters: Any) -> None:
+        super().__init__(**hyperparameters)
+        self._given_impl = self.impl
+        self.scaler_: Any = None
+        self.eval_results_: dict[str, list[float]] = {}
+        self.observation_shape_: tuple[int, ...] | None = None
+        self.action_size_: int | None = None
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All hyperparameters, from which the constructor makes an equal estimator, not built.
+
+        Args:
+            deep: Whether the values are copies.
+        """
+        params = super().get_params(deep=False) | {"impl": self._given_impl}
+        return copy.deepcopy(params) if deep else params
+
+    # Building
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        """The agent for observations, with frames stacked, and actions of these sizes."""
+        raise NotImplementedError(f"{type(self).__name__} builds no agent")
+
+    def create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """Build the agent; `fit` and `fit_online` do it for the shapes of their data.
+
+        Args:
+            observation_shape: Shape of one observation, without stacked frames.
+            action_size: Numbers of an action, or how many discrete actions there are.
+
+        Raises:
+            ValueError: On a hyperparameter or a shape that cannot be, with the value got.
+            TypeError: Likewise.
+        """
+        shape = tuple(int(size) for size in observation_shape)
+        check_counts(
+            batch_size=self.batch_size, n_frames=self.n_frames, n_augmentations=self.n_augmentations,
+            action_size=action_size,
+        )  # fmt: skip
+        self.observation_shape_, self.action_size_ = shape, int(action_size)
+        if self.scaler_ is None:
+            self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
+        if self.scaler_ is not None and not self.scaler_.fitted:
+            raise NotFittedError(f"scaler is {self.scaler!r}, which is not fitted: fit does it, or fit_scaler")
+        pipeline = AugmentationPipeline(self.augmentation)
+        stacked = (shape[0] * self.n_frames, *shape[1:]) if len(shape) == 3 else shape
+        self.impl = self._build_agent(stacked, self.action_size_)
+        if len(pipeline):
+            self.impl.augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_)
+
+    def fit_scaler(self, episodes: Any) -> None:
+        """Make the scaler, and fit it to episodes if it is not; `fit` does it before it builds the agent."""
+        self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
+        if self.scaler_ is not None and not self.scaler_.fitted:
+            self.scaler_.fit(episodes)
+
+    def check_shapes(self, observation_shape: Any, action_size: int) -> None:
+        """Refuse data of other shapes than those that the agent was built for.
+
+        Raises:
+            ValueError: If they differ; fewer discrete actions may occur than there are.
+        """
+        built, size = self.observation_shape_, self.action_size_
+        if built is None or size is None:  # an agent of the user's own
+            return
+        if tuple(observation_shape) != built or action_size > size or (action_size < size and not self.discrete_action):
+            raise ValueError(
+                f"the data has observations {tuple(observation_shape)} and actions of size {action_size}, but "
+                f"{type(self).__name__} was built for {built} and {size}"
+            )
+
+    def _encoder(self, observation_shape: tuple[int, ...], action_size: int = 0) -> Encoder:
+        return make_encoder(
+            observation_shape, self.encoder_params, action_size=action_size, use_batch_norm=self.use_batch_norm,
+            scaler=self.scaler_,
+        )  # fmt: skip
+
+    def _common(self) -> dict[str, Any]:
+        """What every agent is built with; batches come from the data, and from a buffer only online."""
+        return {
+            "replay_buffer": ReplayBuffer(None), "device": self._device, "minibatch_size": self.batch_size,
+            "replay_start_size": self.batch_size,
+        }  # fmt: skip
+
+    @property
+    def _device(self) -> torch.device:
+        number = getattr(self.use_gpu, "get_id", lambda: self.use_gpu)()
+        return resolve_device(None if number is None or number is False else int(number))
+
+    # Acting and judging
+
+    def predict(self, x: Any) -> Array:
+        """Greedy actions.
+
+        Args:
+            x: Observations, [n, ...], frames stacked.
+
+        Returns:
+            Actions, [n, action_size], or [n] if discrete.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            ValueError: If the observations have another shape.
+        """
+        agent, obs = self._agent, self._observations(x)
+        with agent.eval_mode():
+            return np.asarray(agent.batch_act(obs))
+
+    def sample_action(self, x: Any) -> Array:
+        """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""
+        policy = getattr(self._agent, "policy", None)
+        if policy is None:
+            return self.predict(x)
+        with torch.no_grad(), evaluating_readers(policy):
+            drawn: Array = policy(self._tensor(self._observations(x))).sample().cpu().numpy()
+        return drawn
+
+    def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
+        """Values of actions, means over the critics.
+
+        Args:
+            x: Observations, [n, ...], frames stacked.
+            action: Actions, [n, action_size], or [n] if discrete.
+            with_std: Whether to give also how far the critics differ.
+
+        Returns:
+            Values, [n]; with `with_std` they and the standard deviations over the critics, [n].
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            ValueError: If observations or actions have another shape.
+        """
+        agent, obs, actions = self._agent, self._tensor(self._observations(x)), self._actions(action)
+        if len(actions) != len(obs):
+            raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+        networks = [
+            part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
+        ]
+        with torch.no_grad(), evaluating_readers(torch.nn.ModuleList(networks)):
+            values = agent.values_of_pairs(obs, actions)
+        mean = values.mean(0).cpu().numpy()
+        return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
+
+    @property
+    def _agent(self) -> Any:
+        if self.impl is None:
+            raise NotFittedError(
+                f"{type(self).__name__} is not built yet: call fit, fit_online, create_impl or load_model"
+            )
+        return self.impl
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.impl is not None
+
+    def _observations(self, x: Any) -> Array:
+        obs = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
+        obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
+        shape = self.observation_shape_
+        if shape is not None:
+            wanted = (shape[0] * self.n_frames, *shape[1:]) if len(shape) == 3 else shape
+            if obs.shape[1:] != wanted:
+                raise ValueError(f"x has shape {obs.shape}, expected (n, {', '.join(map(str, wanted))})")
+        return obs
+
+    def _actions(self, action: Any) -> Tensor:
+        actions = np.asarray(action)
+        if self.discrete_action:
+            return self._tensor(actions.reshape(-1).astype(np.int64))
+        return self._tensor(actions.reshape(len(actions), -1).astype(np.float32))
+
+    def _tensor(self, values: Array) -> Tensor:
+        return torch.as_tensor(values, device=self._agent.device)
+
+    # Learning
+
+    def update(self, epoch: int, total_step: int, batch: TransitionMiniBatch | Batch) -> list[float]:
+        """Learn once.
+
+        Args:
+            epoch: Epochs so far.
+            total_step: Updates so far.
+            batch: Minibatch, frames stacked.
+
+        Returns:
+            The losses, in the order of `loss_names`; those that this update had no turn for are left out.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            NonFiniteError: If a loss is NaN or infinite.
+        """
+        agent = self._agent
+        if isinstance(batch, TransitionMiniBatch):
+            batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action)
+        return [float(loss) for loss in self._learn(epoch, total_step, batch).values()]
+
+    def _learn(self, epoch: int, total_step: int, batch: Batch) -> dict[str, Tensor]:
+        """`update`, with the losses by name and where they are."""
+        agent = self._agent
+        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy learns in the first one
+        stats = agent.update(batch)[1]
+        return {name: stats[key] for name, key in self.loss_names.items() if key in stats}
+
+    def _state_metrics(self) -> dict[str, float]:
+        """Metrics of an epoch that are no losses."""
+        return {name: float(getattr(self._agent, name)) for name in self.state_names}
+
+    # What others have learnt
+
+    def copy_policy_from(self, algo: "Estimator") -> None:
+        """Take the parameters of another estimator's policy, whose networks are alike; targets follow at once."""
+        self._copy(algo, "policy", "target_policy")
+
+    def copy_q_function_from(self, algo: "Estimator") -> None:
+        """Take the parameters of another estimator's Q-functions; otherwise as `copy_policy_from`."""
+        names = self._q_function_names()
+        self._copy(algo, *names, *(f"target_{name}" for name in names))
+
+    def _q_function_names(self) -> tuple[str, ...]:
+        return tuple(getattr(self._agent, "critic_arguments", ("model",)))
+
+    def _copy(self, algo: "Estimator", *names: str) -> None:
+        ours, theirs = self._agent, algo._agent
+        pairs = [(getattr(ours, name, None), getattr(theirs, name, None)) for name in names]
+        if pairs[0][0] is None or pairs[0][1] is None:
+            kinds = f"{type(algo).__name__} to {type(self).__name__}"
+            raise ValueError(f"{kinds}: expected two estimators that have a {names[0].replace('_', ' ')}")
+        for own, other in pairs:
+            if own is not None and other is not None:
+                own.load_state_dict(other.state_dict())
+
+    def reset_optimizer_states(self) -> None:
+        """Let all optimisers forget what they keep of earlier steps."""
+        for step in self._agent.gradient_steps.values():
+            step.optimizer.state.clear()
+
+    # Saving
+
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
+        """Save all parameters, the states of optimisers included, so that training can go on.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            CheckpointError: If the file cannot be written; an old one of this name stays.
+        """
+        write_model(fname, self._agent.state_dict(), self._json_params())
+
+    def load_model(self, fname: str | os.PathLike[str]) -> None:
+        """Load what `save_model` saved; an estimator that is not built yet takes the shapes and the scaler from it.
+
+        Raises:
+            CheckpointError: If the file is damaged, or the model of another algorithm or of other networks.
+        """
+        state, params = read_model(fname)
+        if params.get("algorithm") != type(self).__name__:
+            raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
+        if self.impl is None:
+            self.scaler_ = make_scaler(params["scaler"])
+            self.create_impl(params["observation_shape"], params["action_size"])
+        self._agent.load_state_dict(state)
+
+    def _json_params(self) -> dict[str, Any]:
+        """What `params.json` holds."""
+        params = plain_params({**self.get_params(deep=False), "scaler": self.scaler_ or self.scaler})
+        shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
+        return {"algorithm": type(self).__name__, **params, **shapes}
+
+    @classmethod
+    def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
+        """An estimator with the hyperparameters of a `params.json`, built, so that it can load a model.
+
+        Called on `Estimator` it makes one of whatever class the file says.
+
+        Args:
+            fname: The file.
+            use_gpu: As of the constructor.
+
+        Raises:
+            CheckpointError: If the file is damaged, or of another algorithm.
+        """
+        params = params_from_json(fname)
+        name = params.pop("algorithm", None)
+        kind: Any = ESTIMATORS.get(str(name))
+        if kind is None or not issubclass(kind, cls):
+            raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {cls.__name__}")
+        shape, action_size = params.pop("observation_shape"), params.pop("action_size")
+        made: Self = kind(**params | {"use_gpu": use_gpu})
+        if shape is not None:
+            made.create_impl(shape, action_size)
+        return made

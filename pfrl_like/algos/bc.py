@@ -1,0 +1,64 @@
+"""Estimators that imitate."""
+
+from typing import Any, ClassVar, NoReturn
+
+from torch import nn
+
+from pfrl_like import agents
+from pfrl_like.algos.base import Estimator
+from pfrl_like.algos.networks import adam, categorical_policy, deterministic_policy
+
+
+class BC(Estimator):
+    """Behavioural cloning of continuous actions by the squared error, `pfrl_like.agents.BC`.
+
+    Args:
+        learning_rate: Of the policy.
+        eps: Epsilon of Adam.
+        kwargs: As `Estimator`.
+    """
+
+    loss_names: ClassVar[Any] = {"loss": "loss"}
+
+    learning_rate: float = 1e-3
+    eps: float = 1e-8
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        policy = deterministic_policy(self._encoder(observation_shape), action_size)
+        return agents.BC(policy, self._optimizer(policy), **self._common())
+
+    def _optimizer(self, policy: nn.Module) -> Any:
+        return adam(policy, self.learning_rate, self.eps)
+
+    def predict_value(self, x: Any, action: Any) -> NoReturn:  # type: ignore[override]
+        """Refuse: a policy that imitates knows no values.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"{type(self).__name__} learns a policy only, which has no values")
+
+    def sample_action(self, x: Any) -> NoReturn:
+        """Refuse: what is learnt is one action for each state, which `predict` gives.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has nothing to draw from: use predict")
+
+
+class DiscreteBC(BC):
+    """Behavioural cloning of discrete actions by their likelihood, `pfrl_like.agents.DiscreteBC`.
+
+    Args:
+        beta: Weight of the mean squared logits in the loss.
+        kwargs: As `BC`.
+    """
+
+    discrete_action = True
+
+    beta: float = 0.5
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        policy = categorical_policy(self._encoder(observation_shape), action_size)
+        return agents.DiscreteBC(policy, self._optimizer(policy), beta=self.beta, **self._common())

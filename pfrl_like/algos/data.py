@@ -1,0 +1,62 @@
+"""The minibatches of an estimator's training: passes over transitions in random order, with those that a model adds."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.batch import Batch, concatenate_batches
+from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.dataset.selection import Selection, batch_of
+
+
+class TrainingData:
+    """Minibatches of episodes; in a pass over them each transition comes once, save for the rest of the last one.
+
+    Args:
+        episodes: A dataset or a list of episodes.
+        batch_size: Transitions of a minibatch; fewer if there are not as many.
+        n_frames: Images that are stacked.
+    """
+
+    def __init__(self, episodes: Any, batch_size: int, n_frames: int) -> None:
+        self.selection = Selection(episodes)
+        self.batch_size, self.n_frames = batch_size, n_frames
+        self._transitions: list[Any] | None = None
+        self._generated: Batch | None = None
+        self._left: NDArray[np.int64] = np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        """Minibatches of a pass."""
+        return max(1, self._count // self.batch_size)
+
+    @property
+    def _count(self) -> int:
+        return len(self.selection) + (0 if self._generated is None else len(self._generated))
+
+    def begin_epoch(self, algo: Any) -> None:
+        """Begin a pass, with what the estimator's dynamics model generates now."""
+        self._left = self._left[:0]
+        if algo.dynamics is not None:
+            generated = algo.dynamics.generate(algo, self.transitions)
+            batch = batch_of(TransitionMiniBatch(generated), algo.impl.gamma, algo.impl.device, algo.discrete_action)
+            self._generated = batch
+
+    @property
+    def transitions(self) -> list[Any]:
+        """All transitions of the episodes."""
+        if self._transitions is None:
+            self._transitions = self.selection.transitions()
+        return self._transitions
+
+    def next_batch(self, agent: Any) -> Batch:
+        """The next minibatch, on the agent's device; after a pass the next one begins."""
+        if len(self._left) < min(self.batch_size, self._count):
+            self._left = np.random.permutation(self._count)
+        rows, self._left = self._left[: self.batch_size], self._left[self.batch_size :]
+        recorded = rows[rows < len(self.selection)]
+        options = {"n_frames": self.n_frames, **getattr(agent, "sampling", {})}
+        parts = [self.selection.batch(recorded, agent.gamma, agent.device, **options)] if len(recorded) else []
+        if self._generated is not None and len(recorded) < len(rows):
+            parts.append(self._generated[rows[rows >= len(self.selection)] - len(self.selection)])
+        return concatenate_batches(parts)

@@ -1,0 +1,80 @@
+"""Estimators of deterministic policies that follow critics."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from pfrl_like import agents
+from pfrl_like.algos.networks import adam, deterministic_policy
+from pfrl_like.algos.q_learning import ActorCritic
+from pfrl_like.explorers import Greedy
+
+
+class DDPG(ActorCritic):
+    """Deep Deterministic Policy Gradient, `pfrl_like.agents.DDPG`.
+
+    Args:
+        regularizing_rate: Weight of the mean square of what the policy's tanh is applied to, in the policy's loss;
+            also spelt `reguralizing_rate`.
+        kwargs: As `ActorCritic`.
+    """
+
+    loss_names = {"critic_loss": "critic_loss", "actor_loss": "actor_loss"}
+    spellings: ClassVar[Any] = {"reguralizing_rate": "regularizing_rate"}
+
+    n_critics = 1
+    regularizing_rate: float = 1e-10
+
+    @property
+    def reguralizing_rate(self) -> float:
+        """`regularizing_rate`, as the documents spell it, too."""
+        return self.regularizing_rate
+
+    def _policy(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        return deterministic_policy(self._encoder(observation_shape), action_size, self.regularizing_rate)
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        policy, critics = self._policy(observation_shape, action_size), self._critics(observation_shape, action_size)
+        return agents.DDPG(
+            policy, critics, adam(policy, self.actor_learning_rate, self.eps),
+            adam(critics, self.critic_learning_rate, self.eps), gamma=self.gamma, explorer=Greedy(),
+            target_update_interval=1, target_update_method="soft", soft_update_tau=self.tau,
+            act_deterministically=True, **self._common(),
+        )  # fmt: skip
+
+
+class TD3(DDPG):
+    """Twin Delayed Deep Deterministic Policy Gradient, `pfrl_like.agents.TD3`.
+
+    Args:
+        target_smoothing_sigma: Standard deviation of the noise on the target policy's actions.
+        target_smoothing_clip: Largest noise.
+        update_actor_interval: Updates of the critics for each one of policy and targets.
+        kwargs: As `DDPG`.
+    """
+
+    loss_names = ActorCritic.loss_names
+
+    n_critics = 2
+    regularizing_rate = 0.0
+    target_smoothing_sigma: float = 0.2
+    target_smoothing_clip: float = 0.5
+    update_actor_interval: int = 2
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        return self._actor_critic(
+            agents.TD3, self._policy(observation_shape, action_size), self._critics(observation_shape, action_size),
+            explorer=Greedy(), policy_update_delay=self.update_actor_interval, act_deterministically=True,
+            target_policy_smoothing_func=smoothing(self.target_smoothing_sigma, self.target_smoothing_clip),
+        )  # fmt: skip
+
+
+def smoothing(sigma: float, clip: float) -> Callable[[Tensor], Tensor]:
+    """What puts noise on actions in [-1, 1] (arXiv:1802.09477, eq. 14)."""
+
+    def smoothed(action: Tensor) -> Tensor:
+        return (action + (sigma * torch.randn_like(action)).clamp(-clip, clip)).clamp(-1, 1)
+
+    return smoothed

@@ -1,0 +1,54 @@
+"""Estimators of DQN's family."""
+
+from typing import Any, ClassVar
+
+from pfrl_like import agents
+from pfrl_like.algos.networks import adam
+from pfrl_like.algos.q_learning import QLearning
+from pfrl_like.explorers import Greedy
+
+
+class DQN(QLearning):
+    """Deep Q-Network, `pfrl_like.agents.DQN`.
+
+    Args:
+        learning_rate: Of the Q-function.
+        target_update_interval: Updates between those of the target network.
+        kwargs: As `QLearning`.
+    """
+
+    agent_class: ClassVar[Any] = agents.DQN
+    discrete_action = True
+    loss_names = {"value_loss": "loss"}
+
+    learning_rate: float = 6.25e-5
+    batch_size = 32
+    eps = 1.5e-4
+    target_update_interval: float = 8e3
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        q_function = self._q_function(lambda: self._encoder(observation_shape), action_size)
+        return self.agent_class(
+            q_function, adam(q_function, self.learning_rate, self.eps), gamma=self.gamma, explorer=Greedy(),
+            target_update_interval=int(self.target_update_interval), clip_delta=False, **self._common(),
+        )  # fmt: skip
+
+
+class DoubleDQN(DQN):
+    """Double DQN, `pfrl_like.agents.DoubleDQN`.
+
+    Args:
+        kwargs: As `DQN`.
+    """
+
+    agent_class = agents.DoubleDQN
+
+
+class DiscreteCQL(DoubleDQN):
+    """Conservative Q-Learning of discrete actions, `pfrl_like.agents.DiscreteCQL`.
+
+    Args:
+        kwargs: As `DQN`.
+    """
+
+    agent_class = agents.DiscreteCQL

@@ -1,0 +1,200 @@
+"""How estimators learn from data: epoch after epoch, with metrics, scores and saved models."""
+
+import contextlib
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self
+
+from pfrl_like.algos.data import TrainingData
+from pfrl_like.algos.run_log import RunLog
+from pfrl_like.experiments.loop import Callback, Clock, Episode, run
+from pfrl_like.experiments.progress import Progress
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.isolated_rng import isolated_rng
+
+#: Called with the estimator and episodes; larger is better.
+Scorer = Callable[[Any, Any], float]
+
+
+class UpdateSource:
+    """Updates of an estimator from data, each a step of the clock; `metrics` are the means of their losses."""
+
+    def __init__(self, algo: Any, data: TrainingData, epoch: int) -> None:
+        self.algo, self.data, self.epoch = algo, data, epoch
+        self._losses: dict[str, list[Any]] = {name: [] for name in algo.loss_names}
+
+    def tick(self, clock: Clock) -> tuple[Episode, ...]:
+        """One update."""
+        losses = self.algo._learn(self.epoch, clock.t, self.data.next_batch(self.algo.impl))
+        for name, loss in losses.items():
+            self._losses[name].append(loss)
+        clock.t += 1
+        return ()
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over the epoch, NaN of losses that had no turn."""
+        means = {name: sum(losses) / len(losses) for name, losses in self._losses.items() if losses}
+        return {name: float(means.get(name, float("nan"))) for name in self._losses}
+
+
+class Fitting:
+    """The offline training of estimators."""
+
+    batch_size: int
+    n_frames: int
+
+    def fit(
+        self,
+        episodes: Any,
+        n_epochs: int = 1000,
+        save_metrics: bool = True,
+        experiment_name: str | None = None,
+        with_timestamp: bool = True,
+        logdir: str = "d3rlpy_logs",
+        verbose: bool = True,
+        show_progress: bool = True,
+        tensorboard: bool = True,
+        eval_episodes: Any = None,
+        save_interval: int = 1,
+        scorers: Mapping[str, Scorer] | None = None,
+        *,
+        n_steps: int | None = None,
+        n_steps_per_epoch: int = 10_000,
+        callback: Callable[[Any, int, int], Any] | None = None,
+    ) -> Self:
+        """Learn from episodes; an agent that is there already learns on.
+
+        Args:
+            episodes: A dataset or a list of episodes.
+            n_epochs: Passes over all transitions, save for the rest of the last minibatch.
+            save_metrics: Whether anything is written to disk.
+            experiment_name: Name of the folder; None for that of the class.
+            with_timestamp: Whether the time is appended to it.
+            logdir: Where the folder is made.
+            verbose: Whether hyperparameters and metrics are printed.
+            show_progress: Whether the progress of each epoch is shown.
+            tensorboard: Whether metrics go to TensorBoard, too, under `runs`.
+            eval_episodes: What the scorers are called with, after each epoch.
+            save_interval: Epochs between saved models.
+            scorers: Functions of (estimator, episodes), by name.
+            n_steps: Updates in all, in epochs of `n_steps_per_epoch`; None for `n_epochs` passes.
+            n_steps_per_epoch: Updates of an epoch then.
+            callback: Called with (estimator, epoch, updates so far) after each update.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: If there is no transition, or the data or a number cannot be.
+            TypeError: On discrete actions for an algorithm of continuous ones, and the reverse.
+            NonFiniteError: If a loss is NaN or infinite.
+        """
+        options = {name: value for name, value in locals().items() if name != "self"}
+        deque(self._epochs(**options), maxlen=0)
+        return self
+
+    def fitter(self, *args: Any, **kwargs: Any) -> Iterator[tuple[int, dict[str, float]]]:
+        """`fit` as an iterator over its epochs, with the same arguments.
+
+        Yields:
+            The number of the epoch and its metrics.
+        """
+        bound = inspect.signature(self.fit).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self._epochs(**bound.arguments)
+
+    def _epochs(
+        self,
+        episodes: Any,
+        n_epochs: int,
+        n_steps: int | None,
+        n_steps_per_epoch: int,
+        eval_episodes: Any,
+        scorers: Any,
+        show_progress: bool,
+        save_interval: int,
+        callback: Any,
+        experiment_name: str | None,
+        **log_options: Any,
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        check_counts(n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval)
+        check_counts(optional=True, n_steps=n_steps)
+        data = TrainingData(episodes, self.batch_size, self.n_frames)
+        self._build_for(data)
+        scorers = named_scorers(scorers)
+        algo: Any = self
+        algo.eval_results_ = {name: [] for name in scorers}
+        with RunLog(experiment_name or type(self).__name__, **log_options) as log:
+            log.params(algo._json_params())
+            epoch = step = 0
+            while epoch < n_epochs if n_steps is None else step < n_steps:
+                data.begin_epoch(self)
+                length = len(data) if n_steps is None else min(n_steps_per_epoch, n_steps - step)
+                source, clock = UpdateSource(self, data, epoch), Clock(step + length, step)
+                hooks: list[Callback] = []
+                if callback is not None:
+                    hooks.append(lambda clock: callback(self, epoch, clock.t))  # noqa: B023 - called in this round
+                with shown(clock, show_progress) as bar:
+                    run(source, clock, hooks + bar)
+                step = clock.t
+                metrics = source.metrics | algo._state_metrics() | self._scores(scorers, eval_episodes)
+                log.metrics(epoch, step, metrics)
+                if (epoch + 1) % save_interval == 0:
+                    log.save(self, step)
+                yield epoch, metrics
+                epoch += 1
+
+    def _build_for(self, data: TrainingData) -> None:
+        """Build the agent, or refuse data that it is not built for."""
+        algo: Any = self
+        selection = data.selection
+        kinds = {True: "discrete", False: "continuous"}
+        if selection.discrete_action != algo.discrete_action:
+            raise TypeError(
+                f"{type(self).__name__} has {kinds[algo.discrete_action]} actions, but the episodes have "
+                f"{kinds[selection.discrete_action]} ones"
+            )
+        if algo.impl is None:
+            algo.fit_scaler(selection.episodes)
+            algo.create_impl(selection.observation_shape, selection.action_size)
+        algo.check_shapes(selection.observation_shape, selection.action_size)
+
+    def _scores(self, scorers: Mapping[str, Scorer], episodes: Any) -> dict[str, float]:
+        """Scores after an epoch, which leave the random streams as they are."""
+        algo: Any = self
+        with isolated_rng():
+            scores = {name: float(scorer(self, episodes)) for name, scorer in scorers.items()}
+        for name, score in scores.items():
+            algo.eval_results_[name].append(score)
+        return scores
+
+
+def named_scorers(scorers: Any) -> dict[str, Scorer]:
+    """Scorers by name; those of a list are called as the functions are.
+
+    Raises:
+        TypeError: If one is no function.
+    """
+    if scorers is None or isinstance(scorers, Mapping):
+        named = dict(scorers or {})
+    else:
+        named = {getattr(scorer, "__name__", f"scorer{i}"): scorer for i, scorer in enumerate(scorers)}
+    for name, scorer in named.items():
+        if not callable(scorer):
+            raise TypeError(f"scorers[{name!r}] is {scorer!r:.80}, expected a function of (algo, episodes)")
+    return named
+
+
+@contextlib.contextmanager
+def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
+    """The callback that shows the progress of a clock, if it is to be shown."""
+    if not show_progress:
+        yield []
+        return
+    progress = Progress(clock.steps, clock.t)
+    try:
+        yield [progress]
+    finally:
+        progress.close()

@@ -1,0 +1,79 @@
+"""Hyperparameters that are declared once, as annotated attributes of a class, and stored by the constructor."""
+
+import copy
+import difflib
+import inspect
+import typing
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+
+class Hyperparameters:
+    """Base of classes whose constructor takes keywords and stores them, as scikit-learn wants it.
+
+    Each public attribute that a class annotates and gives a value, other than a `ClassVar`, is a hyperparameter: a
+    keyword-only argument of the constructor with that value as its default, and an attribute. Subclasses inherit them,
+    and change a default by assigning another. Unknown keywords are accepted with a warning that names the nearest.
+    """
+
+    #: Other spellings that the documents have, and what they stand for.
+    spellings: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        empty, keyword = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter(name, keyword, default=default, annotation=empty)
+            for name, default in cls.defaults().items()
+        ]
+        rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+        cls.__signature__ = inspect.Signature([*parameters, rest])  # type: ignore[attr-defined]
+
+    def __init__(self, **hyperparameters: Any) -> None:
+        for name, default in self.defaults().items():
+            setattr(self, name, copy.copy(default))
+        self.set_params(**hyperparameters)
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """The hyperparameters with their defaults, by name."""
+        names = [
+            name
+            for base in reversed(cls.__mro__)
+            for name, annotation in vars(base).get("__annotations__", {}).items()
+            if not name.startswith("_") and typing.get_origin(annotation) is not ClassVar and hasattr(cls, name)
+        ]
+        return {name: getattr(cls, name) for name in sorted(set(names))}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All hyperparameters, from which the constructor makes an equal object.
+
+        Args:
+            deep: Whether the values are copies.
+        """
+        params = {name: getattr(self, name) for name in self.defaults()}
+        return copy.deepcopy(params) if deep else params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself."""
+        known = self.defaults()
+        for given, value in params.items():
+            name = self.spellings.get(given, given)
+            if name in known:
+                setattr(self, name, value)
+                continue
+            nearest = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
+            text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored"
+            warnings.warn(text + "".join(f"; the nearest is {name!r}" for name in nearest), UserWarning, stacklevel=3)
+        return self
+
+    def __repr__(self) -> str:
+        params = self.get_params(deep=False)
+        changed = [f"{name}={params[name]!r}" for name, default in self.defaults().items() if params[name] != default]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=False))

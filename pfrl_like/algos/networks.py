@@ -1,0 +1,122 @@
+"""The networks of estimators, made of encoders: Q-functions of every type, and policies."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from pfrl_like.encoders import Encoder
+from pfrl_like.nn import ActivityPenalty
+from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
+from pfrl_like.q_functions import (
+    CosineBasisLinear,
+    FullyParametrizedQFunction,
+    ImplicitQuantileQFunction,
+    QFunctionEnsemble,
+    QuantileSingleModelStateQFunctionWithDiscreteAction,
+    SingleModelStateQFunctionWithDiscreteAction,
+)
+
+#: Quantiles of "qr" (arXiv:1710.10044), fractions of "fqf" (arXiv:1911.02140), functions of a fraction (1806.06923).
+N_QUANTILES, N_FRACTIONS, N_COSINES = 200, 32, 64
+
+#: Makes an encoder of its own with each call.
+MakeEncoder = Callable[[], Encoder]
+
+
+def mean_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
+    """One number for each action."""
+    layers = nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions))
+    return SingleModelStateQFunctionWithDiscreteAction(layers)
+
+
+def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
+    """Quantiles at even fractions."""
+    last = nn.Linear(encoder.feature_size, N_QUANTILES * n_actions)
+    layers = nn.Sequential(encoder, last, nn.Unflatten(1, (N_QUANTILES, n_actions)))
+    return QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
+
+
+def implicit_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
+    """Quantiles at fractions that are drawn."""
+    return ImplicitQuantileQFunction(*_quantile_parts(encoder, n_actions))
+
+
+def fully_parametrized_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
+    """Quantiles at fractions that are proposed."""
+    proposal = nn.Linear(encoder.feature_size, N_FRACTIONS)
+    return FullyParametrizedQFunction(*_quantile_parts(encoder, n_actions), proposal)
+
+
+def _quantile_parts(encoder: Encoder, n_actions: int) -> tuple[nn.Module, nn.Module, nn.Module]:
+    size = encoder.feature_size
+    phi = nn.Sequential(CosineBasisLinear(N_COSINES, size), nn.ReLU())
+    return encoder, phi, nn.Linear(size, n_actions)
+
+
+#: What `q_func_type` chooses among.
+Q_FUNC_TYPES: dict[str, Callable[[Encoder, int], nn.Module]] = {
+    "mean": mean_q_function,
+    "qr": quantile_q_function,
+    "iqn": implicit_q_function,
+    "fqf": fully_parametrized_q_function,
+}
+
+
+def make_q_function(
+    q_func_type: str,
+    make_encoder: MakeEncoder,
+    n_actions: int = 1,
+    *,
+    n_critics: int = 1,
+    bootstrap: bool = False,
+    share_encoder: bool = False,
+    pool: str = "mean",
+) -> nn.Module:
+    """A Q-function, or several as an ensemble.
+
+    Args:
+        q_func_type: One of `Q_FUNC_TYPES`.
+        make_encoder: Of observations, or of pairs with actions.
+        n_actions: Number of actions; 1 for pairs.
+        n_critics: How many there are.
+        bootstrap: Whether each learns from random rows only.
+        share_encoder: Whether they share one encoder.
+        pool: As of `QFunctionEnsemble`.
+
+    Raises:
+        ValueError: On another type.
+    """
+    if q_func_type not in Q_FUNC_TYPES:
+        raise ValueError(f"q_func_type is {q_func_type!r}, expected one of {', '.join(map(repr, Q_FUNC_TYPES))}")
+    shared = make_encoder() if share_encoder else None
+    members = [Q_FUNC_TYPES[q_func_type](shared or make_encoder(), n_actions) for _ in range(n_critics)]
+    return (
+        members[0]
+        if n_actions > 1 and n_critics == 1 and not bootstrap
+        else QFunctionEnsemble(members, bootstrap, pool)
+    )
+
+
+def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: float = 0.0) -> nn.Module:
+    """One action in [-1, 1] for each state; the rate weighs the mean square of what tanh is applied to."""
+    penalty = [ActivityPenalty(regularizing_rate)] if regularizing_rate else []
+    last = nn.Linear(encoder.feature_size, action_size)
+    return nn.Sequential(encoder, last, *penalty, nn.Tanh(), DeterministicHead())
+
+
+def squashed_gaussian_policy(encoder: Encoder, action_size: int) -> nn.Module:
+    """Gaussians squashed into [-1, 1]."""
+    return nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * action_size), SquashedGaussianHead())
+
+
+def categorical_policy(encoder: Encoder, n_actions: int) -> nn.Module:
+    """Probabilities of discrete actions."""
+    return nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions), SoftmaxCategoricalHead())
+
+
+def adam(module: nn.Module, lr: float, eps: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
+    """An optimiser of all parameters of a module."""
+    params: Iterable[Any] = module.parameters()
+    return torch.optim.Adam(params, lr=lr, eps=eps, weight_decay=weight_decay)

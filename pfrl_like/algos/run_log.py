@@ -1,0 +1,102 @@
+"""Where the numbers of an estimator's training go: the console, a folder with CSV and models, TensorBoard."""
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pfrl_like.errors import MissingDependencyError
+from pfrl_like.loggers import CSVLogger, MetricsLogger, TensorBoardLogger
+from pfrl_like.storage.atomic import atomic_write
+from pfrl_like.storage.json_file import dump_json
+
+_LOGGER = logging.getLogger(__name__)
+
+#: Where TensorBoard looks for runs.
+RUNS = "runs"
+
+
+class RunLog:
+    """Metrics of one training, epoch by epoch.
+
+    The folder `logdir/name` has `params.json`, `metrics.csv` and, as they are saved, `model_<step>.pt`.
+
+    Args:
+        name: Of the folder.
+        save_metrics: Whether anything is written to disk.
+        with_timestamp: Whether the time is appended to the name.
+        logdir: Where the folder is made.
+        verbose: Whether hyperparameters and metrics are printed.
+        tensorboard: Whether they go to TensorBoard, too, under `runs`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        save_metrics: bool = True,
+        with_timestamp: bool = True,
+        logdir: str = "d3rlpy_logs",
+        verbose: bool = True,
+        tensorboard: bool = True,
+    ) -> None:
+        self.verbose = verbose
+        self.directory: str | None = None
+        self._loggers: list[MetricsLogger] = []
+        if save_metrics:
+            self.directory = _made(os.path.join(logdir, name), with_timestamp)
+            self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
+        if save_metrics and tensorboard and self.directory is not None:
+            self._add_tensorboard(os.path.basename(self.directory))
+
+    def _add_tensorboard(self, name: str) -> None:
+        try:
+            self._loggers.append(TensorBoardLogger(os.path.join(RUNS, name)))
+        except MissingDependencyError as error:
+            _LOGGER.warning("%s; tensorboard=False does without", error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for logger in self._loggers:
+            logger.close()
+
+    def params(self, params: Mapping[str, Any]) -> None:
+        """Print the hyperparameters, and write them as `params.json`."""
+        if self.verbose:
+            for name, value in params.items():
+                print(f"{name}={value}")
+        if self.directory is not None:
+            path = os.path.join(self.directory, "params.json")
+            atomic_write(path, dump_json(params, path))
+
+    def metrics(self, epoch: int, step: int, metrics: Mapping[str, float]) -> None:
+        """Print and write the metrics of an epoch."""
+        if self.verbose:
+            for name, value in metrics.items():
+                print(f"epoch={epoch} step={step} {name}={value:.6f}")
+        for logger in self._loggers:
+            logger.log(step, {"epoch": epoch, **metrics})
+
+    def save(self, algo: Any, step: int) -> None:
+        """Save the model after so many steps, if anything is written."""
+        if self.directory is not None:
+            algo.save_model(os.path.join(self.directory, f"model_{step}.pt"))
+
+
+def _made(path: str, with_timestamp: bool) -> str:
+    """The folder, which is another one than those of trainings that began in the same second."""
+    if not with_timestamp:
+        os.makedirs(path, exist_ok=True)
+        return path
+    path = f"{path}_{time.strftime('%Y%m%d%H%M%S')}"
+    chosen, number = path, 1
+    while True:
+        try:
+            os.makedirs(chosen)
+            return chosen
+        except FileExistsError:
+            number += 1
+            chosen = f"{path}_{number}"

@@ -1,0 +1,97 @@
+"""Estimators of stochastic policies that follow critics."""
+
+from typing import Any, ClassVar
+
+from pfrl_like import agents
+from pfrl_like.algos.networks import squashed_gaussian_policy
+from pfrl_like.algos.q_learning import ActorCritic
+
+
+class SAC(ActorCritic):
+    """Soft Actor-Critic with a learnt temperature, `pfrl_like.agents.SoftActorCritic`.
+
+    The entropy is held at minus the number of an action's numbers.
+
+    Args:
+        temp_learning_rate: Of the temperature.
+        initial_temperature: First temperature.
+        update_actor_interval: Updates of the critics for each one of policy and temperature.
+        kwargs: As `ActorCritic`.
+    """
+
+    agent_class: ClassVar[Any] = agents.SoftActorCritic
+    state_names: ClassVar[Any] = ("temperature",)
+
+    temp_learning_rate: float = 3e-4
+    initial_temperature: float = 1.0
+    update_actor_interval: int = 2
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        policy = squashed_gaussian_policy(self._encoder(observation_shape), action_size)
+        return self._actor_critic(
+            self.agent_class, policy, self._critics(observation_shape, action_size),
+            initial_temperature=self.initial_temperature, entropy_target=-float(action_size),
+            temperature_optimizer_lr=self.temp_learning_rate, policy_update_delay=self.update_actor_interval,
+            **self._further_options(),
+        )  # fmt: skip
+
+    def _further_options(self) -> dict[str, Any]:
+        """Arguments of the agent that Soft Actor-Critic has not."""
+        return {}
+
+
+class CQL(SAC):
+    """Conservative Q-Learning, `pfrl_like.agents.CQL`.
+
+    Args:
+        alpha_learning_rate: Of the weight alpha of the conservative term.
+        initial_alpha: First alpha.
+        alpha_threshold: At which the gap between values of actions drawn and of the data's is held, by learning alpha.
+        n_action_samples: Actions drawn of each kind.
+        kwargs: As `SAC`.
+    """
+
+    agent_class = agents.CQL
+    state_names = ("temperature", "alpha")
+
+    actor_learning_rate = 3e-5
+    temp_learning_rate = 3e-5
+    update_actor_interval = 1
+    alpha_learning_rate: float = 3e-4
+    initial_alpha: float = 5.0
+    alpha_threshold: float = 10.0
+    n_action_samples: int = 10
+
+    def _further_options(self) -> dict[str, Any]:
+        return {
+            "alpha_optimizer_lr": self.alpha_learning_rate, "initial_alpha": self.initial_alpha,
+            "alpha_threshold": self.alpha_threshold, "n_action_samples": self.n_action_samples,
+        }  # fmt: skip
+
+
+class AWAC(ActorCritic):
+    """Advantage-Weighted Actor-Critic, `pfrl_like.agents.AWAC`.
+
+    Args:
+        lam: Temperature of the weights; the smaller, the more the advantage counts.
+        n_action_samples: Actions drawn for the value of a state.
+        max_weight: Largest weight.
+        actor_weight_decay: Weight decay of the policy's Adam.
+        update_actor_interval: Updates of the critics for each one of the policy.
+        kwargs: As `ActorCritic`.
+    """
+
+    batch_size = 1024
+    lam: float = 1.0
+    n_action_samples: int = 1
+    max_weight: float = 20.0
+    actor_weight_decay: float = 1e-4
+    update_actor_interval: int = 1
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        policy = squashed_gaussian_policy(self._encoder(observation_shape), action_size)
+        return self._actor_critic(
+            agents.AWAC, policy, self._critics(observation_shape, action_size), self.actor_weight_decay,
+            lam=self.lam, n_action_samples=self.n_action_samples, max_weight=self.max_weight,
+            policy_update_delay=self.update_actor_interval,
+        )  # fmt: skip

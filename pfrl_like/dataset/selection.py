@@ -1,0 +1,103 @@
+"""Some episodes, of one dataset or of several, as minibatches to learn from."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.batch import Batch, map_nested
+from pfrl_like.columns import Indices
+from pfrl_like.dataset.episode import Episode
+from pfrl_like.dataset.mdp_dataset import MDPDataset
+from pfrl_like.dataset.table import Table, joined
+from pfrl_like.dataset.transition import Transition, TransitionMiniBatch
+
+
+class Selection:
+    """The transitions of some episodes, numbered from 0 on.
+
+    Episodes of one dataset stay where they are; those of several are copied into one.
+
+    Args:
+        episodes: A dataset, or episodes.
+
+    Raises:
+        ValueError: If there is no transition, or the episodes are not all of one kind.
+        TypeError: If something is no episode.
+    """
+
+    def __init__(self, episodes: Any) -> None:
+        self.episodes = chosen = list(_episodes(episodes))
+        for i, episode in enumerate(chosen):
+            if not isinstance(episode, Episode):
+                raise TypeError(f"episodes[{i}] is a {type(episode).__name__}, expected an Episode")
+        if not sum(map(len, chosen)):
+            raise ValueError("episodes hold no transition, expected at least one")
+        tables = {id(episode.table): episode.table for episode in chosen}
+        _check_alike([*tables.values()])
+        first = dict(zip(tables, np.cumsum([0, *(len(table.lengths) for table in tables.values())]), strict=False))
+        table = joined([*tables.values()]) if len(tables) > 1 else chosen[0].table
+        self.discrete_action = table.action.ndim == 1
+        self.dataset = MDPDataset.of_table(table, self.discrete_action)
+        self.observation_shape: tuple[int, ...] = table.obs_shape
+        self.action_size = max(episode.get_action_size() for episode in chosen)
+        begin = np.cumsum(table.lengths) - table.lengths
+        numbers = [first[id(episode.table)] + episode.number for episode in chosen]
+        self._index = np.concatenate([begin[number] + np.arange(table.lengths[number]) for number in numbers])
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def transitions(self) -> list[Transition]:
+        """All transitions, as objects."""
+        return [transition for episode in self.episodes for transition in episode]
+
+    def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
+        """The transitions of these numbers; the rest as of `MDPDataset.batch`."""
+        return self.dataset.batch(self._index[index], *arguments, **options)
+
+    def sample_batch(self, n: int, *arguments: Any, **options: Any) -> Batch:
+        """Draw distinct transitions, from NumPy's global stream; arguments as of `batch`."""
+        return self.batch(np.random.choice(len(self), n, replace=False), *arguments, **options)
+
+
+def batch_of(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str, discrete_action: bool) -> Batch:
+    """A minibatch of arrays as agents learn from it; the actions are paid with the next rewards.
+
+    Args:
+        minibatch: The transitions.
+        gamma: Discount factor per step.
+        device: Where the tensors go.
+        discrete_action: Whether actions are indices.
+    """
+
+    def tensor(values: Any) -> torch.Tensor:
+        array = np.asarray(values)
+        return torch.as_tensor(array.astype(np.float32) if array.dtype == np.float64 else array, device=device)
+
+    actions = minibatch.actions
+    return Batch(
+        obs=map_nested(tensor, minibatch.observations),
+        action=tensor(actions.reshape(-1).astype(np.int64) if discrete_action else actions.astype(np.float32)),
+        reward=tensor(minibatch.next_rewards[:, 0]),
+        next_obs=map_nested(tensor, minibatch.next_observations),
+        discount=tensor((gamma * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
+    )
+
+
+def _episodes(episodes: Any) -> Iterable[Any]:
+    found = getattr(episodes, "episodes", episodes)
+    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        raise TypeError(f"episodes is a {type(found).__name__}, expected a dataset or a list of episodes")
+    return found
+
+
+def _check_alike(tables: list[Table]) -> None:
+    """Refuse episodes whose observations or actions are of different kinds."""
+    kinds = {
+        f"observations {table.obs_shape} and {'discrete' if table.action.ndim == 1 else table.action.shape[1:]} actions"
+        for table in tables
+    }
+    if len(kinds) > 1:
+        raise ValueError(f"episodes have {'; '.join(sorted(kinds))}, expected the same of all")

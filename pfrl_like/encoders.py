@@ -1,0 +1,118 @@
+"""Encoders: from the shape of observations to a module that makes features of them, alone or with actions."""
+
+import difflib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.preprocessing import Scaler
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.direct_call import call
+
+#: What `encoder_params` may hold, and the defaults, for images and for vectors.
+PIXEL_PARAMS: Mapping[str, Any] = {"filters": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "feature_size": 512}
+VECTOR_PARAMS: Mapping[str, Any] = {"hidden_units": (256, 256)}
+
+
+@ignores_training
+class Encoder(nn.Module):
+    """Features [B, feature_size] of observations, or of pairs of observation and action.
+
+    Args:
+        body: What is applied to the observations; None for nothing.
+        head: What is applied then, with actions beside it.
+        feature_size: Number of features.
+        takes_action: Whether it is called with pairs.
+        scaler: What the observations pass first.
+    """
+
+    def __init__(
+        self, body: nn.Module | None, head: nn.Module, feature_size: int, takes_action: bool, scaler: Scaler | None
+    ) -> None:
+        super().__init__()
+        self.body, self.head = body, head
+        self.feature_size, self.takes_action = feature_size, takes_action
+        self.scaler = scaler
+
+    def forward(self, x: Any) -> Tensor:
+        """The features; integers become floating point."""
+        obs, action = x if self.takes_action else (x, None)
+        obs = self.scaler.transform(obs) if self.scaler is not None else obs
+        obs = obs if obs.is_floating_point() else obs.float()
+        features = obs if self.body is None else call(self.body, obs)
+        out: Tensor = call(self.head, features if action is None else torch.cat((features, action), dim=-1))
+        return out
+
+
+def make_encoder(
+    observation_shape: Sequence[int],
+    encoder_params: Mapping[str, Any] | None = None,
+    *,
+    action_size: int = 0,
+    use_batch_norm: bool = False,
+    scaler: Scaler | None = None,
+) -> Encoder:
+    """An encoder for vectors or for images.
+
+    Args:
+        observation_shape: (n,), or (channels, height, width).
+        encoder_params: Of vectors "hidden_units", the sizes of the layers; of images "filters", a list of (channels,
+            kernel size, stride), and "feature_size", the size of the linear layer after them.
+        action_size: Numbers of the action that comes with each observation, beside the vector or beside what the
+            filters gave; 0 for none.
+        use_batch_norm: Whether each layer is followed by batch normalisation.
+        scaler: What the observations pass first.
+
+    Raises:
+        ValueError: On another shape, an unknown parameter (telling the nearest), or images too small for the filters.
+    """
+    shape = tuple(observation_shape)
+    if len(shape) not in (1, 3):
+        raise ValueError(f"observation_shape is {shape}, expected (n,) or (channels, height, width)")
+    defaults = VECTOR_PARAMS if len(shape) == 1 else PIXEL_PARAMS
+    params = {**defaults, **_checked(encoder_params or {}, defaults, shape)}
+    if len(shape) == 1:
+        sizes = [shape[0] + action_size, *params["hidden_units"]]
+        return Encoder(None, _linear_layers(sizes, use_batch_norm), sizes[-1], bool(action_size), scaler)
+    body, size = _convolutions(shape, params["filters"], use_batch_norm)
+    head = _linear_layers([size + action_size, params["feature_size"]], use_batch_norm)
+    return Encoder(body, head, params["feature_size"], bool(action_size), scaler)
+
+
+def _checked(given: Mapping[str, Any], known: Mapping[str, Any], shape: tuple[int, ...]) -> Mapping[str, Any]:
+    for name in given.keys() - known.keys():
+        nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"encoder_params has {name!r}, expected {', '.join(map(repr, known))} for observations {shape}; the "
+            f"nearest is {nearest!r}"
+        )
+    check_counts(**{f"encoder_params {i}": size for i, size in enumerate(given.get("hidden_units", ()))})
+    if "feature_size" in given:
+        check_counts(feature_size=given["feature_size"])
+    return given
+
+
+def _linear_layers(sizes: Sequence[int], use_batch_norm: bool) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for n_in, n_out in zip(sizes[:-1], sizes[1:], strict=True):
+        layers += [nn.Linear(n_in, n_out), *([nn.BatchNorm1d(n_out)] if use_batch_norm else []), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _convolutions(
+    shape: tuple[int, ...], filters: Sequence[Sequence[int]], use_batch_norm: bool
+) -> tuple[nn.Sequential, int]:
+    """Filters, and how many numbers they make of an image."""
+    layers: list[nn.Module] = []
+    channels, sides = shape[0], shape[1:]
+    for n_out, kernel, stride in filters:
+        layers += [nn.Conv2d(channels, n_out, kernel, stride)]
+        layers += [*([nn.BatchNorm2d(n_out)] if use_batch_norm else []), nn.ReLU()]
+        channels, sides = n_out, tuple((side - kernel) // stride + 1 for side in sides)
+        if min(sides) < 1:
+            raise ValueError(f"observation_shape is {shape}, too small for the filters {[*filters]}")
+    return nn.Sequential(*layers, nn.Flatten()), channels * math.prod(sides)
