@@ -1,0 +1,248 @@
+"""What every estimator does, whatever it is built of."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from estimator_parts import QUIET, SMALL, SMALL_FILTERS, images, vectors
+
+from pfrl_like import algos
+from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
+from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
+
+ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+VALUED = [name for name in ALL if issubclass(algos.base.ESTIMATORS[name], algos.q_learning.QLearning)]
+OBS = np.random.default_rng(1).normal(size=(7, 4))
+
+
+def make(name: str, **options: Any) -> Any:
+    return algos.base.ESTIMATORS[name](**SMALL | options)
+
+
+def fitted(name: str, n_epochs: int = 1, **options: Any) -> Any:
+    made = make(name, **options)
+    return made.fit(vectors(made.discrete_action), n_epochs=n_epochs, **QUIET)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    np.random.seed(0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_predictions_have_one_row_each(name: str) -> None:
+    made = fitted(name)
+    actions = made.predict(OBS)
+    assert actions.shape == ((7,) if made.discrete_action else (7, 2))
+    assert actions.dtype.kind == ("i" if made.discrete_action else "f")
+    assert (np.abs(actions) <= 2).all()
+    assert np.array_equal(made.predict(list(OBS)), actions)
+
+
+@pytest.mark.parametrize("name", VALUED)
+def test_values_are_those_of_the_critics(name: str) -> None:
+    made = fitted(name, n_critics=3)
+    actions = made.predict(OBS)
+    mean, std = made.predict_value(OBS, actions, with_std=True)
+    assert mean.shape == std.shape == (7,)
+    assert np.array_equal(made.predict_value(OBS, actions), mean)
+    obs, acts = torch.as_tensor(OBS, dtype=torch.float32), torch.as_tensor(actions)
+    with torch.no_grad():
+        values = made.impl.values_of_pairs(obs, acts)
+    assert np.allclose(values.mean(0), mean) and np.allclose(values.std(0, correction=0), std)
+    assert (std > 0).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_training_is_the_same_with_the_same_seed_and_goes_on_from_a_model(name: str) -> None:
+    def run(*epochs: int) -> Any:
+        torch.manual_seed(3)
+        np.random.seed(3)
+        made = make(name)
+        for n in epochs:
+            made.fit(vectors(made.discrete_action), n_epochs=n, **QUIET)
+        return made
+
+    once, again = run(2), run(2)
+    assert np.array_equal(once.predict(OBS), again.predict(OBS))
+    once.save_model("model.pt")
+    other = make(name)
+    other.load_model("model.pt")
+    assert np.array_equal(once.predict(OBS), other.predict(OBS))
+    for each in (once, other):
+        torch.manual_seed(4)
+        np.random.seed(4)
+        each.fit(vectors(each.discrete_action), n_epochs=1, **QUIET)
+    assert np.array_equal(once.predict(OBS), other.predict(OBS))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_params_json_makes_the_same_estimator(name: str) -> None:
+    made = make(name, scaler="standard", augmentation=["single_amplitude_scaling"], n_augmentations=2)
+    made.fit(vectors(made.discrete_action), n_epochs=1, logdir="logs", verbose=False, show_progress=False)
+    (folder,) = Path("logs").iterdir()
+    assert folder.name.startswith(f"{name}_2")
+    for base in (type(made), algos.Estimator):
+        again: Any = base.from_json(folder / "params.json")
+        assert type(again) is type(made)
+        again.load_model(next(folder.glob("model_*.pt")))
+        assert np.array_equal(again.predict(OBS), made.predict(OBS))
+        assert again.n_augmentations == 2 and len(again.impl.augment.augment) == 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_update_gives_a_list_of_losses(name: str) -> None:
+    made = make(name)
+    data = vectors(made.discrete_action)
+    made.create_impl((4,), 3 if made.discrete_action else 2)
+    batch = data.sample(16)
+    assert isinstance(batch, TransitionMiniBatch)
+    losses = made.update(0, 0, batch)
+    assert len(losses) == len(made.loss_names) and np.isfinite(losses).all()
+    assert made.update(0, 1, data.sample_batch(16, 0.9))
+
+
+def test_a_minibatch_of_arrays_is_paid_with_the_next_reward() -> None:
+    data = vectors(True)
+    arrays = data.sample(120)
+    rows = np.lexsort(arrays.observations.T)
+    batch = algos.base.batch_of(arrays, 0.5, "cpu", True)
+    whole = data.batch(np.arange(data.n_steps), 0.5)
+    other = np.lexsort(whole.obs.numpy().T)
+    for field in ("obs", "action", "reward", "next_obs", "discount"):
+        assert torch.equal(getattr(batch, field)[rows], getattr(whole, field)[other]), field
+
+
+@pytest.mark.parametrize("name", ["BC", "DiscreteBC"])
+def test_imitators_refuse_values_and_samples(name: str) -> None:
+    made = fitted(name)
+    with pytest.raises(NotImplementedError, match="no values"):
+        made.predict_value(OBS, made.predict(OBS))
+    with pytest.raises(NotImplementedError, match="use predict"):
+        made.sample_action(OBS)
+
+
+@pytest.mark.parametrize("name", VALUED)
+def test_samples_differ_from_predictions_where_policies_are_random(name: str) -> None:
+    made = fitted(name)
+    same = np.array_equal(made.sample_action(OBS), made.predict(OBS))
+    assert same == (name not in {"SAC", "CQL", "AWAC"})
+    assert made.sample_action(OBS).shape == made.predict(OBS).shape
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_not_built_says_so(name: str) -> None:
+    for use in ("predict", "save_model"):
+        with pytest.raises(NotFittedError, match=f"{name} is not built yet"):
+            getattr(make(name), use)("here")
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC"])
+def test_data_of_the_other_kind_is_refused(name: str) -> None:
+    made = make(name)
+    with pytest.raises(TypeError, match=f"{name} has .* actions, but the episodes have"):
+        made.fit(vectors(not made.discrete_action), **QUIET)
+    assert made.impl is None
+
+
+def test_data_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="no transition"):
+        make("DQN").fit([], **QUIET)
+    with pytest.raises(TypeError, match=r"episodes\[0\] is a int"):
+        make("DQN").fit([1], **QUIET)
+    built = fitted("DQN")
+    other = MDPDataset.from_arrays(np.zeros((5, 3)), np.zeros(5, int), np.zeros(5), np.arange(5) == 4)
+    with pytest.raises(ValueError, match=r"was built for \(4,\) and 3"):
+        built.fit(other, **QUIET)
+    with pytest.raises(ValueError, match=r"x has shape \(7, 3\)"):
+        built.predict(OBS[:, :3])
+    with pytest.raises(ValueError, match="7 observations in x and 2 actions"):
+        built.predict_value(OBS, [0, 1])
+
+
+def test_infinite_losses_end_training() -> None:
+    data = vectors(False)
+    made = make("DDPG", critic_learning_rate=1e30)
+    with pytest.raises(NonFiniteError):
+        made.fit(data, n_epochs=50, **QUIET)
+
+
+def test_a_model_of_another_algorithm_or_size_is_refused() -> None:
+    fitted("DQN").save_model("dqn.pt")
+    with pytest.raises(CheckpointError, match="holds a DQN, expected a SAC"):
+        make("SAC").load_model("dqn.pt")
+    with pytest.raises(CheckpointError):
+        make("DQN", encoder_params={"hidden_units": [8]}).load_model("dqn.pt")
+    Path("bad.pt").write_bytes(Path("dqn.pt").read_bytes()[:500])
+    with pytest.raises(CheckpointError):
+        make("DQN").load_model("bad.pt")
+    Path("params.json").write_text(json.dumps({"algorithm": "SAC", "observation_shape": [4], "action_size": 2}))
+    with pytest.raises(CheckpointError, match="holds the hyperparameters of 'SAC', expected those of DQN"):
+        algos.DQN.from_json("params.json")
+
+
+@pytest.mark.parametrize("name", ["DQN", "TD3", "BC"])
+def test_images_are_stacked(name: str) -> None:
+    made = make(name, n_frames=3, scaler="pixel", encoder_params=SMALL_FILTERS, augmentation=["random_shift"])
+    made.fit(images(made.discrete_action), n_epochs=1, **QUIET)
+    assert made.observation_shape_ == (1, 16, 16)
+    assert len(made.predict(np.zeros((2, 3, 16, 16), np.uint8))) == 2
+    with pytest.raises(ValueError, match=r"expected \(n, 3, 16, 16\)"):
+        made.predict(np.zeros((2, 1, 16, 16), np.uint8))
+
+
+def test_policies_and_q_functions_are_copied() -> None:
+    given, taking = fitted("TD3"), fitted("DDPG", n_critics=2)
+    assert not np.array_equal(given.predict(OBS), taking.predict(OBS))
+    taking.copy_policy_from(given)
+    assert np.array_equal(given.predict(OBS), taking.predict(OBS))
+    actions = given.predict(OBS)
+    assert not np.array_equal(given.predict_value(OBS, actions), taking.predict_value(OBS, actions))
+    other = fitted("TD3")
+    other.copy_q_function_from(given)
+    assert np.array_equal(given.predict_value(OBS, actions), other.predict_value(OBS, actions))
+    with pytest.raises(ValueError, match="expected two estimators that have a policy"):
+        fitted("DQN").copy_policy_from(given)
+
+
+def test_optimisers_forget() -> None:
+    made = fitted("SAC")
+    optimizers = [step.optimizer for step in made.impl.gradient_steps.values()]
+    assert all(optimizer.state for optimizer in optimizers)
+    made.reset_optimizer_states()
+    assert not any(optimizer.state for optimizer in optimizers)
+    assert made.update(0, 0, vectors(False).sample(16))
+
+
+def test_epochs_are_yielded_with_their_metrics() -> None:
+    made = make("DQN")
+    seen = list(made.fitter(vectors(True), 3, scorers={"one": lambda algo, episodes: 1.0}, **QUIET))
+    assert [epoch for epoch, _ in seen] == [0, 1, 2]
+    assert all(metrics.keys() == {"value_loss", "one"} for _, metrics in seen)
+    assert made.eval_results_ == {"one": [1.0] * 3}
+
+
+def test_a_number_of_updates_may_be_asked_for() -> None:
+    calls: list[tuple[int, int]] = []
+    made = make("DQN")
+    options: dict[str, Any] = {"n_steps": 25, "n_steps_per_epoch": 10, **QUIET}
+    made.fit(vectors(True), callback=lambda algo, epoch, step: calls.append((epoch, step)), **options)
+    assert calls == [(i // 10, i + 1) for i in range(25)]
+    assert made.impl.optim_t == 25
+
+
+def test_scores_leave_training_as_it_is() -> None:
+    def draw(algo: Any, episodes: Any) -> float:
+        return float(torch.rand(()) + np.random.rand())
+
+    runs = []
+    for scorers in ({}, {"draw": draw}):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        runs.append(make("SAC").fit(vectors(False), n_epochs=2, scorers=scorers, **QUIET).predict(OBS))
+    assert np.array_equal(*runs)
