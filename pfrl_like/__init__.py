@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pfrl_like import dataset as dataset
     from pfrl_like import distributions as distributions
     from pfrl_like import encoders as encoders
+    from pfrl_like import dynamics as dynamics
     from pfrl_like import env as env
     from pfrl_like import envs as envs
     from pfrl_like import experiments as experiments
@@ -55,6 +56,7 @@ _MODULES = frozenset(
         "dataset",
         "distributions",
         "encoders",
+        "dynamics",
         "env",
         "envs",
         "experiments",
