@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pfrl_like import context as context
     from pfrl_like import dataset as dataset
     from pfrl_like import distributions as distributions
-    from pfrl_like import encoders as encoders
     from pfrl_like import dynamics as dynamics
+    from pfrl_like import encoders as encoders
     from pfrl_like import env as env
     from pfrl_like import envs as envs
     from pfrl_like import experiments as experiments
@@ -55,8 +55,8 @@ _MODULES = frozenset(
         "context",
         "dataset",
         "distributions",
-        "encoders",
         "dynamics",
+        "encoders",
         "env",
         "envs",
         "experiments",
