@@ -30,6 +30,7 @@ SIDEWAYS = {
     ("experiments", "loggers"),
     ("implicit_action_value", "action_value"),
     ("dataset", "replay_buffers"),  # it opens what runs have recorded
+    ("dynamics", "algos"),  # a model is fitted as algorithms are
 }
 
 #: What `pip install pfrl_like` brings; everything else, and gym, whose import has side effects, is imported where used.

@@ -1,0 +1,160 @@
+"""Model-based Offline Policy Optimization (Yu et al. 2020, arXiv:2005.13239)."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.algos import Estimator
+from pfrl_like.batch import Batch
+from pfrl_like.dataset import Transition
+from pfrl_like.dynamics.dynamics_model import DynamicsModel
+from pfrl_like.dynamics.probabilistic_ensemble import ProbabilisticEnsemble
+from pfrl_like.dynamics.rollouts import imagine
+from pfrl_like.utils.checks import check_counts
+
+
+class MOPO(Estimator):
+    """A model of an environment, with which estimators that have it as `dynamics` imagine transitions.
+
+    It is fitted like an algorithm. Rewards of imagined transitions are less by `lam` times the variance of the
+    prediction, so that a policy does not go where the model does not know.
+
+    Args:
+        learning_rate: Of Adam.
+        eps: Epsilon of Adam.
+        weight_decay: Weight decay of Adam; not of the bounds of the variances.
+        n_ensembles: Members of the ensemble.
+        n_transitions: How many recorded transitions are gone on from; this and the next two may be changed at any time.
+        horizon: For how many steps.
+        lam: Weight of the variance in rewards.
+        discrete_action: Whether actions are indices.
+        kwargs: As `Estimator`; observations are vectors, and `dynamics` stays None.
+    """
+
+    loss_names: ClassVar[Any] = {"loss": "loss"}
+
+    learning_rate: float = 1e-3
+    eps: float = 1e-8
+    weight_decay: float = 1e-4
+    n_ensembles: int = 5
+    n_transitions: int = 400
+    horizon: int = 5
+    lam: float = 1.0
+    discrete_action: bool = False  # type: ignore[misc]  # a hyperparameter here
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        if len(observation_shape) != 1:
+            raise ValueError(f"observation_shape is {observation_shape}, but {type(self).__name__} models vectors only")
+        if self.dynamics is not None:
+            raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} is such a model itself")
+        check_counts(n_ensembles=self.n_ensembles)
+        encoders = [self._encoder(observation_shape, action_size) for _ in range(self.n_ensembles)]
+        network = ProbabilisticEnsemble(encoders, encoders[0].feature_size, observation_shape[0] + 1)
+        groups: list[dict[str, Any]] = [
+            {"params": [*network.layers()], "weight_decay": self.weight_decay},
+            {"params": [*network.bounds()]},
+        ]
+        return DynamicsModel(
+            network, torch.optim.Adam(groups, lr=self.learning_rate, eps=self.eps),
+            n_actions=action_size if self.discrete_action else None, scaler=self.scaler_, device=self._device,
+        )  # fmt: skip
+
+    def predict(self, x: Any, action: Any, with_variance: bool = False) -> tuple[Any, ...]:  # type: ignore[override]
+        """Next observations and rewards that are expected.
+
+        Args:
+            x: Observations, [n, ...].
+            action: Actions, [n, action_size], or [n] if discrete.
+            with_variance: Whether to give the variance of the prediction, too.
+
+        Returns:
+            Observations, [n, ...]; rewards, [n, 1]; with `with_variance` the largest norm of variances among the
+            members, [n, 1], in units of the scaler's results.
+
+        Raises:
+            NotFittedError: Before the model is built.
+            ValueError: If observations or actions have another shape.
+        """
+        model: DynamicsModel = self._agent
+        step = model.predict(self._tensor(self._observations(x)), self._actions(action))
+        next_obs, reward, variance = (part.reshape(len(part), -1).cpu().numpy() for part in step)
+        return (next_obs, reward, variance) if with_variance else (next_obs, reward)
+
+    def generate(self, algo: Any, transitions: Sequence[Transition]) -> list[Transition]:
+        """Imagine transitions: from recorded observations go on for `horizon` steps by an algorithm's actions.
+
+        No state is terminal, since the model knows of none.
+
+        Args:
+            algo: The algorithm; its actions are those of `sample_action`, or of `predict` if it draws none.
+            transitions: Recorded ones, of which `n_transitions` are drawn with replacement.
+
+        Returns:
+            `n_transitions` times `horizon` transitions, linked within each imagined episode.
+
+        Raises:
+            NotFittedError: Before the model, or the algorithm, is built.
+            ValueError: On numbers out of range, or observations of another shape.
+        """
+        check_counts(n_transitions=self.n_transitions, horizon=self.horizon)
+        if not 0 <= self.lam < float("inf"):
+            raise ValueError(f"lam is {self.lam!r}, expected a number of at least 0")
+        start = [transitions[i].observation for i in np.random.randint(len(transitions), size=self.n_transitions)]
+        obs = self._tensor(self._observations(np.stack(start)))
+
+        def choose(obs: Tensor) -> Tensor:
+            return self._actions(drawn_actions(algo, obs.cpu().numpy()))
+
+        steps = [*imagine(self._agent, obs, choose, self.horizon, self.lam)]
+        return self._linked(steps, choose(steps[-1].next_obs))
+
+    def _linked(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
+        """Steps of so many episodes at a time as transitions, those of a step after those of the one before."""
+        obs, action, reward, next_obs = (
+            [getattr(step, name).cpu().numpy() for step in steps] for name in ("obs", "action", "reward", "next_obs")
+        )
+        next_action = [*action[1:], last_action.cpu().numpy()]
+        made: list[Transition] = []
+        before: list[Transition | None] = [None] * len(reward[0])
+        for t in range(len(steps)):
+            now = [
+                Transition(
+                    obs[t].shape[1:], self.action_size_ or 0, obs[t][i], self._plain(action[t][i]),
+                    0.0 if last is None else last.next_reward, next_obs[t][i], self._plain(next_action[t][i]),
+                    reward[t][i], terminal=0, prev_transition=last,
+                )
+                for i, last in enumerate(before)
+            ]  # fmt: skip
+            made += now
+            before = [*now]
+        return made
+
+    def _plain(self, action: Any) -> Any:
+        return int(action) if self.discrete_action else action
+
+    def predict_value(self, x: Any, action: Any, with_std: bool = False) -> NoReturn:
+        """Refuse: a model of an environment knows no values.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"{type(self).__name__} models an environment, which has no values")
+
+    def sample_action(self, x: Any) -> NoReturn:
+        """Refuse: a model of an environment does not act.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(f"{type(self).__name__} models an environment and does not act")
+
+
+def drawn_actions(algo: Any, obs: Any) -> Any:
+    """Actions that an algorithm draws, or those that it predicts if it draws none."""
+    try:
+        return algo.sample_action(obs)
+    except NotImplementedError:
+        return algo.predict(obs)

@@ -1,0 +1,255 @@
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from estimator_parts import QUIET, SMALL, images, vectors
+from torch import nn
+
+from pfrl_like import algos, dynamics
+from pfrl_like.dataset import Transition, TransitionMiniBatch
+from pfrl_like.dynamics import MOPO
+from pfrl_like.errors import NotFittedError
+from pfrl_like.metrics.scorer import (
+    dynamics_observation_prediction_error_scorer,
+    dynamics_prediction_variance_scorer,
+    dynamics_reward_prediction_error_scorer,
+)
+
+OBS = np.random.default_rng(1).normal(size=(7, 4))
+ACTIONS = {True: np.arange(7) % 3, False: np.random.default_rng(2).uniform(-1, 1, (7, 2))}
+KINDS = pytest.mark.parametrize("discrete", [False, True], ids=["continuous", "discrete"])
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    np.random.seed(0)
+
+
+def fitted(discrete: bool = False, n_epochs: int = 1, **options: Any) -> MOPO:
+    made = MOPO(**SMALL | {"discrete_action": discrete, "n_ensembles": 2, "n_transitions": 6, "horizon": 3} | options)
+    return made.fit(vectors(discrete), n_epochs=n_epochs, **QUIET)
+
+
+def policy(discrete: bool = False, **options: Any) -> Any:
+    kind = algos.DQN if discrete else algos.SAC
+    return kind(**SMALL | options).fit(vectors(discrete), n_epochs=1, **QUIET)
+
+
+def transitions(discrete: bool = False) -> list[Transition]:
+    return [transition for episode in vectors(discrete) for transition in episode]
+
+
+def test_both_paths_lead_to_it() -> None:
+    assert dynamics.mopo.MOPO is dynamics.MOPO
+
+
+# Predicting
+
+
+@KINDS
+def test_predictions_have_one_row_each(discrete: bool) -> None:
+    model, action = fitted(discrete), ACTIONS[discrete]
+    next_obs, reward = model.predict(OBS, action)
+    assert next_obs.shape == (7, 4) and reward.shape == (7, 1)
+    again, _, variance = model.predict(list(OBS), list(action), with_variance=True)
+    assert np.array_equal(again, next_obs) and variance.shape == (7, 1) and (variance > 0).all()
+
+
+@KINDS
+def test_what_is_predicted_depends_on_the_action(discrete: bool) -> None:
+    model, action = fitted(discrete), ACTIONS[discrete]
+    other = (action + 1) % 3 if discrete else -action
+    assert (model.predict(OBS, action)[1] != model.predict(OBS, other)[1]).all()
+
+
+def test_predictions_are_in_units_of_the_data() -> None:
+    far = vectors(False)
+    far = type(far)(1000 + 50 * far.observations, far.actions, far.rewards, far.terminals)
+    model = MOPO(**SMALL | {"scaler": "standard", "learning_rate": 3e-3}).fit(far, n_epochs=5, **QUIET)
+    error = -dynamics_observation_prediction_error_scorer(model, far) / 4
+    assert error**0.5 < 100  # next observations are random, with a deviation of 50
+
+
+# Learning
+
+
+def test_scores_get_better_and_are_kept_by_epoch() -> None:
+    scorers = {
+        "observation": dynamics_observation_prediction_error_scorer,
+        "reward": dynamics_reward_prediction_error_scorer,
+        "variance": dynamics_prediction_variance_scorer,
+    }
+    model = MOPO(**SMALL | {"learning_rate": 1e-2})
+    model.fit(vectors(False), n_epochs=10, eval_episodes=vectors(False, seed=1), scorers=scorers, **QUIET)
+    assert model.eval_results_.keys() == scorers.keys()
+    assert {len(scores) for scores in model.eval_results_.values()} == {10}
+    assert model.eval_results_["reward"][-1] > model.eval_results_["reward"][0]
+
+
+def test_an_update_gives_its_loss() -> None:
+    model = fitted()
+    batch = TransitionMiniBatch(transitions()[:16])
+    [before] = model.update(0, 0, batch)
+    for step in range(60):
+        [after] = model.update(0, step, batch)
+    assert after < before
+
+
+@pytest.mark.parametrize(
+    ("options", "shows"),
+    [
+        (
+            {"use_batch_norm": True},
+            lambda m: any(isinstance(part, nn.BatchNorm1d) for part in m.impl.network.modules()),
+        ),
+        ({"n_ensembles": 3}, lambda m: len(m.impl.network) == 3),
+        ({"learning_rate": 0.5}, lambda m: {group["lr"] for group in m.impl.optimizer.param_groups} == {0.5}),
+        ({"eps": 0.5}, lambda m: {group["eps"] for group in m.impl.optimizer.param_groups} == {0.5}),
+        ({"weight_decay": 0.5}, lambda m: [g["weight_decay"] for g in m.impl.optimizer.param_groups] == [0.5, 0]),
+        ({"augmentation": ["single_amplitude_scaling"]}, lambda m: m.impl.augment is not None),
+        ({"scaler": "min_max"}, lambda m: m.impl.scaler is not None and m.impl.scaler.fitted),
+    ],
+    ids=lambda value: "" if callable(value) else next(iter(value)),
+)
+def test_hyperparameters_reach_the_model(options: dict[str, Any], shows: Any) -> None:
+    made, plain = fitted(**options), fitted()
+    assert shows(made) and not shows(plain)
+    loss = [model.update(0, 0, TransitionMiniBatch(transitions()[:16]))[0] for model in (made, plain)]
+    assert loss[0] != loss[1]
+
+
+# Imagining
+
+
+@KINDS
+def test_imagined_transitions_are_linked_and_go_on_from_recorded_ones(discrete: bool) -> None:
+    recorded = transitions(discrete)
+    made = fitted(discrete).generate(policy(discrete), recorded)
+    assert len(made) == 6 * 3 and not any(transition.terminal for transition in made)
+    begins = {tuple(transition.observation.tolist()) for transition in recorded}
+    for i in range(6):
+        episode = made[i::6]
+        assert tuple(episode[0].observation.tolist()) in begins and episode[0].reward == 0
+        assert episode[0].prev_transition is None and episode[-1].next_transition is None
+        for now, after in zip(episode, episode[1:], strict=False):
+            assert now.next_transition is after and after.prev_transition is now
+            assert np.array_equal(now.next_observation, after.observation)
+            assert np.array_equal(now.next_action, after.action) and now.next_reward == after.reward
+    batch = TransitionMiniBatch(made)
+    assert batch.observations.shape == (18, 4) and batch.actions.shape == ((18, 1) if discrete else (18, 2))
+    assert batch.actions.dtype.kind == ("i" if discrete else "f")
+
+
+def test_rewards_are_less_by_lam_variances() -> None:
+    model, algo, recorded = fitted(), policy(), transitions()
+
+    def generated(lam: float) -> list[Transition]:
+        torch.manual_seed(0)
+        np.random.seed(0)
+        model.lam = lam
+        return model.generate(algo, recorded)
+
+    for plain, penalised in zip(generated(0.0), generated(2.0), strict=True):
+        assert np.array_equal(plain.observation, penalised.observation)
+        variance = model.predict(plain.observation[None], plain.action[None], with_variance=True)[2].item()
+        assert plain.next_reward - penalised.next_reward == pytest.approx(2 * variance, rel=1e-3)
+
+
+def test_actions_are_those_of_the_algorithm() -> None:
+    algo = policy(discrete=True)
+    made = fitted(discrete=True).generate(algo, transitions(True))
+    assert [transition.action for transition in made] == algo.predict([t.observation for t in made]).tolist()
+
+
+def test_an_algorithm_that_draws_no_actions_predicts_them() -> None:
+    algo = algos.BC(**SMALL).fit(vectors(False), n_epochs=1, **QUIET)
+    made = fitted().generate(algo, transitions())
+    expected = algo.predict(np.stack([transition.observation for transition in made]))
+    assert np.allclose([transition.action for transition in made], expected, atol=1e-6)
+
+
+class Counting(MOPO):
+    """Keeps after how many updates it was called."""
+
+    calls: list[int]
+
+    def generate(self, algo: Any, transitions: Any) -> list[Transition]:
+        self.calls.append(algo.impl.optim_t)
+        return super().generate(algo, transitions)
+
+
+def test_an_algorithm_learns_from_new_transitions_at_the_start_of_every_epoch() -> None:
+    model = Counting(**fitted(n_transitions=40, lam=1e6).get_params())
+    model.fit(vectors(False), n_epochs=1, **QUIET)
+    model.calls, rewards = [], []
+    algo = algos.CQL(**SMALL | {"dynamics": model})
+    algo.create_impl((4,), 2)
+    algo.impl.augment = lambda batch: (rewards.extend(batch.reward.tolist()), batch)[1]
+    algo.fit(vectors(False), n_epochs=3, **QUIET)
+    per_epoch = (len(transitions()) + 40 * 3) // 16
+    assert model.calls == [0, per_epoch, 2 * per_epoch]
+    # each pass has every transition once, save for the rest of the last minibatch; only imagined rewards are so small
+    assert len(rewards) == 3 * per_epoch * 16
+    assert sum(reward < -1000 for reward in rewards) == pytest.approx(3 * 40 * 3, abs=3 * 16)
+
+
+# Saving
+
+
+def test_a_loaded_model_predicts_the_same_and_can_be_tuned() -> None:
+    model = fitted(scaler="standard")
+    model.fit(vectors(False), n_epochs=1, experiment_name="mopo", with_timestamp=False, tensorboard=False)
+    loaded = MOPO.from_json("d3rlpy_logs/mopo/params.json")
+    [path] = Path("d3rlpy_logs/mopo").glob("model_*.pt")
+    loaded.load_model(path)
+    assert np.array_equal(loaded.predict(OBS, ACTIONS[False])[0], model.predict(OBS, ACTIONS[False])[0])
+    loaded.n_transitions, loaded.horizon, loaded.lam = 4, 2, 0.0
+    assert len(loaded.generate(policy(), transitions())) == 8
+    assert copy.deepcopy(loaded.get_params())["n_transitions"] == 4
+
+
+# Bad input
+
+
+def test_images_are_refused() -> None:
+    with pytest.raises(ValueError, match="vectors only"):
+        MOPO().fit(images(False), n_epochs=1, **QUIET)
+
+
+def test_a_model_of_a_model_is_refused() -> None:
+    with pytest.raises(ValueError, match="dynamics"):
+        MOPO(dynamics=fitted()).create_impl((4,), 2)
+
+
+def test_data_of_other_actions_are_refused() -> None:
+    with pytest.raises(TypeError, match="discrete"):
+        MOPO().fit(vectors(True), n_epochs=1, **QUIET)
+
+
+def test_what_is_not_built_is_refused() -> None:
+    with pytest.raises(NotFittedError):
+        MOPO().predict(OBS, ACTIONS[False])
+    with pytest.raises(NotFittedError):
+        MOPO().generate(policy(), transitions())
+
+
+def test_a_model_knows_no_values_and_does_not_act() -> None:
+    with pytest.raises(NotImplementedError, match="values"):
+        fitted().predict_value(OBS, ACTIONS[False])
+    with pytest.raises(NotImplementedError, match="act"):
+        fitted().sample_action(OBS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_transitions", 0), ("horizon", 0), ("lam", -1.0), ("lam", float("nan"))]
+)
+def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
+    model = fitted()
+    setattr(model, name, value)
+    with pytest.raises(ValueError, match=name):
+        model.generate(policy(), transitions())
