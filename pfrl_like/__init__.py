@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pfrl_like import experiments as experiments
     from pfrl_like import explorer as explorer
     from pfrl_like import explorers as explorers
+    from pfrl_like import export as export
     from pfrl_like import functions as functions
     from pfrl_like import gpu as gpu
     from pfrl_like import implicit_action_value as implicit_action_value
@@ -62,6 +63,7 @@ _MODULES = frozenset(
         "experiments",
         "explorer",
         "explorers",
+        "export",
         "functions",
         "gpu",
         "implicit_action_value",

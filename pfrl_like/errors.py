@@ -48,6 +48,10 @@ class NotFittedError(PfrlLikeError, ValueError):
     """Something that is fitted to data, used before it has been."""
 
 
+class ExportError(PfrlLikeError, ValueError):
+    """An agent that cannot be exported, or whose exported policy would not do what it does; nothing was written."""
+
+
 class EnvError(PfrlLikeError, RuntimeError):
     """An environment that breaks its contract: wrong return values, wrong shapes, a step after its end."""
 
@@ -78,15 +82,18 @@ class MissingDependencyError(PfrlLikeError, ImportError):
     Args:
         package: Its name on the package index.
         purpose: What needs it.
+        extra: This package's extra that brings it along, if there is one.
     """
 
-    def __init__(self, package: str, purpose: str) -> None:
+    def __init__(self, package: str, purpose: str, extra: str | None = None) -> None:
         self.package = package
         self.purpose = purpose
-        super().__init__(package, purpose)
+        self.extra = extra
+        super().__init__(package, purpose, extra)
 
     def __str__(self) -> str:
-        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {self.package}"
+        what = self.package if self.extra is None else f'"pfrl_like[{self.extra}]"'
+        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {what}"
 
 
 class AsyncTrainingError(PfrlLikeError, RuntimeError):

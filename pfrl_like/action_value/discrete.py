@@ -92,7 +92,7 @@ class DiscreteActionValue(ActionValue):
             ValueError: If its shape does not fit.
         """
         first = self.params[0]
-        mask = as_action_mask(action_mask, torch.Size((len(first), self.n_actions)), first.device)
+        mask = as_action_mask(action_mask, torch.Size((first.shape[0], self.n_actions)), first.device)
         return self._rows(slice(None), mask)
 
     def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:

@@ -100,12 +100,12 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
 
     def draw(self, n: int) -> Tensor:
         """As many fractions for every state, [B, n], uniform in [0, 1), from PyTorch's global stream."""
-        return torch.rand(len(self.features), n, dtype=self.features.dtype, device=self.features.device)
+        return torch.rand(self.features.shape[0], n, dtype=self.features.dtype, device=self.features.device)
 
     def at_even_fractions(self) -> Self:
         """The same values with means of evenly spaced fractions, so that nothing is random."""
         value = self._rows(slice(None), self.action_mask)
-        value.taus = even_fractions(self.thresholds.K, self.features).expand(len(self.features), -1)
+        value.taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
         return value
 
     def td_loss(

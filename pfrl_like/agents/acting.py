@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import ActionValue
+from pfrl_like.agents.exporting import ExportingMixin
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import ACTION_MASK, map_nested
 from pfrl_like.explorer import select_actions
@@ -45,7 +46,7 @@ _CRITICS_GIVING = {
 }
 
 
-class ActingMixin:
+class ActingMixin(ExportingMixin):
     """What an agent needs to act; it need not learn.
 
     An agent that chooses in another way than by the greedy actions of a Q-function overrides `select_actions`.
@@ -109,15 +110,22 @@ class ActingMixin:
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
         if self._compiled_greedy is None or action_mask is not None or (self.training and self._explorer_reads_value):
-            value = self._value(obs, active)
-            if action_mask is not None:
-                value = value.masked(action_mask)
-            greedy = value.greedy_actions
+            greedy, value = self.greedy_actions(obs, action_mask, active)
         else:
             value = types.SimpleNamespace(**{"action_mask": None, **self._compiled_greedy(obs)})
             greedy = value.greedy_actions
         actions = greedy.cpu().numpy()
         return select_actions(self.explorer, self.t, actions, value, active) if self.training else actions
+
+    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        """The actions of evaluation for a batch of features, [k, ...], and what says that they are the best.
+
+        Torch operations alone: this is what `export` writes into a file.
+        """
+        value = self._value(obs, active)
+        if action_mask is not None:
+            value = value.masked(action_mask)
+        return value.greedy_actions, value
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         """What the acting network gives for features."""

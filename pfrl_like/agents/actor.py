@@ -14,6 +14,7 @@ from pfrl_like.agent import AsyncAgent
 from pfrl_like.agents.shared_weights import SharedWeights
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import WorkerError
+from pfrl_like.export import Signature
 from pfrl_like.processes import Portable, SharedArrays
 from pfrl_like.processes.shared_arrays import Layout
 
@@ -160,6 +161,12 @@ class Actor(AsyncAgent):
     def load(self, dirname: str) -> None:
         """Have the learner's process load the agent."""
         self._ask("load", os.path.abspath(dirname))
+
+    def export(self, path: str | os.PathLike[str], **options: Any) -> Signature:
+        """Write the greedy policy, with the parameters that it acts with, into a file: `export` of agents."""
+        self._refresh()
+        signature: Signature = self.acting.export(path, **options)
+        return signature
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """The learner's statistics."""

@@ -137,7 +137,7 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent):
     def _value(self, obs: Any, active: Any = None) -> Any:
         """The distribution of actions for features."""
         outputs = super()._value(obs, active)
-        check_outputs(outputs, len(first_leaf(obs)), self.acting_argument, self.model_parts)
+        check_outputs(outputs, first_leaf(obs).shape[0], self.acting_argument, self.model_parts)
         return outputs[0]
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:

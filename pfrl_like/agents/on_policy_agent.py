@@ -142,7 +142,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         """The distribution of actions for features."""
         output = super()._value(self.normalized(obs), active)
         if self.value_type is tuple:
-            check_outputs(output, len(first_leaf(obs)), self.acting_argument)
+            check_outputs(output, first_leaf(obs).shape[0], self.acting_argument)
         self._said = output if self.value_type is tuple else (output, None)
         return self._said[0]
 

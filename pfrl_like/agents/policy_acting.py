@@ -1,7 +1,7 @@
 """How an agent with a policy chooses actions: a sample, or the mode, and an explorer on top where there is one."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -39,22 +39,33 @@ class PolicyActingMixin(ActingMixin):
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
-        k = len(first_leaf(obs))
+        if self.act_deterministically and not self.training:
+            return self.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
         burning_in = self.training and self.burnin_action_func is not None and self.burning_in
         if burning_in and self.memory is None:
-            return self._burnin_actions(k, active)
-        distribution = self._value(obs, active)  # brings the memory of a recurrent policy up to date
+            return self._burnin_actions(len(first_leaf(obs)), active)
+        distribution = self._distribution(obs, action_mask, active)  # brings a recurrent policy's memory up to date
         if burning_in:
-            return self._burnin_actions(k, active)
-        check_one_for_each(distribution, k)
-        if action_mask is not None:
-            distribution = masked(distribution, action_mask)
-        if self.act_deterministically and not self.training:
-            return mode_of(distribution).cpu().numpy()
+            return self._burnin_actions(len(first_leaf(obs)), active)
         actions = sample_of(distribution, active).cpu().numpy()
         if self.explorer is None or not self.training:
             return actions
         return select_actions(self.explorer, self.t, actions, None, active)
+
+    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        distribution = self._distribution(obs, action_mask, active)
+        return mode_of(distribution), distribution
+
+    def greedy_copy(self) -> Self:
+        acting = super().greedy_copy()
+        acting.act_deterministically = True
+        return acting
+
+    def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """The distribution of allowed actions for features."""
+        distribution = self._value(obs, active)
+        check_one_for_each(distribution, first_leaf(obs).shape[0])
+        return distribution if action_mask is None else masked(distribution, action_mask)
 
     def _burnin_actions(self, k: int, active: Any) -> list[Any]:
         """One call for each environment that is active; the others repeat their last action, which is ignored."""

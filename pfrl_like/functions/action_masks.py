@@ -22,7 +22,7 @@ def as_action_mask(action_mask: Any, shape: torch.Size, device: torch.device) ->
         ValueError: If its shape does not fit.
     """
     mask = action_mask if torch.is_tensor(action_mask) else torch.from_numpy(np.array(action_mask, dtype=bool))
-    if mask.shape not in {shape, shape[-1:]}:
+    if mask.shape != shape and mask.shape != shape[-1:]:  # in a trace sizes are tensors, which no set takes for equal
         expected = " or ".join(map(str, dict.fromkeys((tuple(shape), tuple(shape[-1:])))))
         raise ValueError(f"action_mask has shape {tuple(mask.shape)}, expected {expected}")
     return mask.to(device, torch.bool).expand(shape)

@@ -120,7 +120,7 @@ class FeatureExtractor:
             self._on_stack = _agrees_on_stack(self.phi, stack)
         if self._on_stack:
             return map_nested(lambda leaf: torch.as_tensor(leaf).to(device), self.phi(stack))
-        return self.batch_states(_rows(stack), device, self.phi)
+        return self.batch_states(rows_of_stack(stack), device, self.phi)
 
 
 def identity(obs: Any) -> Any:
@@ -140,14 +140,18 @@ def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
         warnings.simplefilter("ignore")
         with contextlib.suppress(Exception):
             phi = copy.deepcopy(phi)  # an object may count its calls or keep running means
-            return _agrees(phi, stack) is True and all(_agrees(phi, other) is not False for other in _varied(stack))
+            return _agrees(phi, stack) is True and all(
+                _agrees(phi, other) is not False for other in varied_stacks(stack)
+            )
         return False
 
 
 def _agrees(phi: Phi, stack: Any) -> bool | None:
     """The same for one stack; None if `phi` does not take one of its rows."""
     try:
-        first, second = (fingerprint(_collate([phi(row) for row in _rows(_copy(stack))], _CPU)) for _ in range(2))
+        first, second = (
+            fingerprint(_collate([phi(row) for row in rows_of_stack(_copy(stack))], _CPU)) for _ in range(2)
+        )
     except Exception:  # whatever a user's function does
         return None
     try:
@@ -156,7 +160,7 @@ def _agrees(phi: Phi, stack: Any) -> bool | None:
         return False
 
 
-def _varied(stack: Any) -> Iterator[Any]:
+def varied_stacks(stack: Any) -> Iterator[Any]:
     """Stacks of another number of rows, in another order, which differ in scale and offset.
 
     The numbers of the first lie within the range of those given, as a `phi` may demand; those of the second do not.
@@ -189,7 +193,7 @@ def _far_apart(rows: Any, i: Any) -> Any:
 
 
 def _rows_differ(stack: Any) -> bool:
-    first, *others = map(fingerprint, _rows(stack))
+    first, *others = map(fingerprint, rows_of_stack(stack))
     return any(other != first for other in others)
 
 
@@ -207,7 +211,8 @@ def _copy(nested: Any) -> Any:
     return map_nested(lambda leaf: np.array(leaf.numpy(force=True) if isinstance(leaf, Tensor) else leaf), nested)
 
 
-def _rows(stack: Any) -> list[Any]:
+def rows_of_stack(stack: Any) -> list[Any]:
+    """The single observations of a stack."""
     return [_row(stack, i) for i in range(len(first_leaf(stack)))]
 
 

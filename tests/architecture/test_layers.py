@@ -15,7 +15,7 @@ LAYERS = (
     {"agent"},  # an interface, but with the mixin that saves agents: above storage
     {"replay_buffers", "dataset", "datasets", "preprocessing", "augmentation", "envs", "wrappers"},
     {"nn", "distributions", "initializers", "optimizers", "action_value", "implicit_action_value"},
-    {"q_functions", "policies", "explorers", "encoders"},
+    {"q_functions", "policies", "explorers", "encoders", "export"},
     {"agents"},
     {"experiments", "loggers", "metrics", "testing"},
     {"algos", "online", "ope", "dynamics"},

@@ -27,7 +27,8 @@ def test_a_missing_package_is_named_as_pip_knows_it(monkeypatch: Any, package: s
 ERRORS = [
     errors.PfrlLikeError("what"), errors.CheckpointError("folder", "is empty"), errors.NonFiniteError("loss", "is nan"),
     errors.NotFittedError("what"), errors.EnvError("what"), errors.WorkerError(1, "was killed", "in step"),
-    MissingDependencyError("optuna", "pruning"), errors.AsyncTrainingError({0: "raised"}, {0: "in step"}),
+    MissingDependencyError("optuna", "pruning"), errors.ExportError("what"),
+    errors.AsyncTrainingError({0: "raised"}, {0: "in step"}),
 ]  # fmt: skip
 
 

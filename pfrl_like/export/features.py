@@ -1,0 +1,210 @@
+"""What an agent makes of its observations before the network, in torch operations on a whole batch.
+
+A `phi` is any function of one observation, most often of NumPy. It goes into the file as it is if it also takes a batch
+of tensors, and else as a rewrite that gives the same for every observation tried.
+"""
+
+import contextlib
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.batch import map_nested
+from pfrl_like.errors import ExportError
+from pfrl_like.utils.batch_states import FeatureExtractor, rows_of_stack, varied_stacks
+
+#: From raw observations, tensors [B, ...] in a list, to features, nested as the network takes them.
+Preprocessing = Callable[[Sequence[Tensor]], Any]
+#: A part of it.
+Part = Callable[[Sequence[Tensor]], Tensor]
+
+_CPU = torch.device("cpu")
+#: More axes than these are not reordered, and more parts than these not joined.
+_MOST_AXES, _MOST_PARTS = 4, 5
+#: So many observations are tried, and some that are made of them.
+_N_TRIED = 16
+
+
+def leaves_of(nested: Any) -> list[Any]:
+    """The leaves of nested dicts and tuples, in order."""
+    leaves: list[Any] = []
+    map_nested(leaves.append, nested)
+    return leaves
+
+
+def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
+    """Other leaves, nested as `form` is."""
+    each = iter(leaves)
+    return map_nested(lambda _: next(each), form)
+
+
+def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
+    """What `features` does, as torch operations.
+
+    Args:
+        features: An agent's feature extractor.
+        stack: Raw observations, tensors [k, ...], nested as one observation is.
+
+    Raises:
+        ExportError: If nothing that is known does the same.
+    """
+    if features.is_identity:
+        return functools.partial(nested_like, stack)
+    trials = [*_trials(features, map_nested(lambda leaf: leaf[:_N_TRIED], stack))]
+    first, targets = trials[0]
+    for candidate in (
+        functools.partial(nested_like, stack),
+        _rewrite([leaves_of(inputs) for inputs, _ in trials], [target for _, target in trials]),
+        _traced(features.phi, stack),
+    ):
+        if candidate is not None and all(_agrees(candidate, *trial) for trial in trials):
+            return candidate
+    name = getattr(features.phi, "__name__", type(features.phi).__name__)
+    what = "batch_states, or phi" if features.batch_states is not _DEFAULT.batch_states else f"phi ({name})"
+    raise ExportError(
+        f"{what} cannot be put into the file: it is neither a torch module or function, to be applied to a batch of "
+        "tensors [B, ...], nor a rewrite that is known (cast, scale and shift, reorder axes, reshape, pick or join the "
+        f"parts of an observation); it makes {_shapes(targets)} of {_shapes(first)}. Write it with torch operations "
+        "that work on a batch, or move it into the network or into a wrapper of the environment"
+    )
+
+
+_DEFAULT = FeatureExtractor()
+
+
+def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
+    """`phi` on a batch of tensors, if a trace of it follows other tensors: one that leaves torch is none of these."""
+
+    def on_batch(leaves: Sequence[Tensor]) -> Any:
+        return phi(nested_like(stack, leaves))
+
+    with contextlib.suppress(Exception):
+        leaves = leaves_of(stack)
+        few = [leaf[:1] for leaf in leaves]
+        traced = torch.jit.trace(lambda *each: tuple(leaves_of(on_batch(each))), tuple(few), check_trace=False)  # type: ignore[no-untyped-call]
+        if _same(tuple(traced(*leaves)), tuple(leaves_of(on_batch(leaves)))):
+            return on_batch
+    return None
+
+
+def _trials(features: FeatureExtractor, stack: Any) -> Iterator[tuple[Any, Any]]:
+    """Observations and their features: those given first, then others, made of them, that `phi` takes."""
+    yield stack, _features(features, stack)
+    arrays = map_nested(lambda leaf: leaf.numpy(), stack)
+    with np.errstate(all="ignore"):
+        for other in varied_stacks(arrays):
+            with contextlib.suppress(Exception):  # whatever a user's function says to such observations
+                tensors = map_nested(torch.from_numpy, other)
+                yield tensors, _features(features, tensors)
+
+
+def _features(features: FeatureExtractor, stack: Any) -> Any:
+    """What `phi` makes of the observations one by one, as an agent calls it."""
+    rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), stack))
+    first, again = (features(rows, _CPU) for _ in range(2))
+    if not _same(first, again):
+        raise ExportError("phi gives another result the second time, so that it cannot be put into a file")
+    return first
+
+
+def _agrees(candidate: Preprocessing, stack: Any, target: Any) -> bool:
+    with contextlib.suppress(Exception):  # a `phi` of NumPy does not take tensors
+        return _same(candidate(leaves_of(stack)), target)
+    return False
+
+
+def _same(found: Any, target: Any) -> bool:
+    if isinstance(target, Mapping | tuple):
+        if type(found) is not type(target) or len(found) != len(target):
+            return False
+        keys = target.keys() if isinstance(target, Mapping) else range(len(target))
+        return all(_same(found[key], target[key]) for key in keys)
+    if not isinstance(found, Tensor) or (found.shape, found.dtype) != (target.shape, target.dtype):
+        return False
+    found, target = found.double(), target.double()
+    largest = float(target[target.isfinite()].abs().max()) if target.isfinite().any() else 0.0
+    return torch.allclose(found, target, rtol=1e-6, atol=1e-7 * largest, equal_nan=True)
+
+
+def _shapes(nested: Any) -> Any:
+    return map_nested(lambda leaf: f"{tuple(leaf.shape)} {leaf.dtype}".replace("torch.", ""), nested)
+
+
+# Rewrites
+
+
+def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | None:
+    """A rewrite of all trials' observations as their features, part by part; None if there is none."""
+    first = targets[0]
+    if isinstance(first, Mapping | tuple):
+        keys = list(first) if isinstance(first, Mapping) else range(len(first))
+        parts = [_rewrite(inputs, [target[key] for target in targets]) for key in keys]
+        if any(part is None for part in parts):
+            return None
+        return lambda leaves: nested_like(first, [leaf for part in parts for leaf in leaves_of(part(leaves))])  # type: ignore[misc]
+    for part in itertools.chain(_picks(inputs, targets), _joins(inputs, targets)):
+        if all(_agrees(part, *trial) for trial in zip(inputs, targets, strict=True)):
+            return part
+    return None
+
+
+def _picks(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
+    """One part of the observation, its axes in another order, reshaped, cast, scaled and shifted."""
+    shape, dtype = targets[0].shape[1:], targets[0].dtype
+    for i, leaf in enumerate(inputs[0]):
+        if math.prod(leaf.shape[1:]) != math.prod(shape) or leaf.ndim > _MOST_AXES + 1:
+            continue
+        for order in itertools.permutations(range(1, leaf.ndim)):
+            arranged = _arrange(i, (0, *order), shape)
+            numbers = torch.cat([arranged(leaves).flatten() for leaves in inputs])
+            features = torch.cat([target.flatten() for target in targets])
+            yield _compose(arranged, *_scale(numbers.double(), features.double(), dtype), dtype)
+
+
+def _arrange(i: int, order: tuple[int, ...], shape: torch.Size) -> Part:
+    def arranged(leaves: Sequence[Tensor]) -> Tensor:
+        leaf = leaves[i]
+        leaf = leaf if list(order) == sorted(order) else leaf.permute(order)
+        return leaf if leaf.shape[1:] == shape else leaf.reshape(-1, *shape)
+
+    return arranged
+
+
+def _scale(numbers: Tensor, features: Tensor, dtype: torch.dtype) -> tuple[float, float]:
+    """The divisor and the offset that take the least and the largest number to their features."""
+    low, high = numbers.argmin(), numbers.argmax()
+    if not dtype.is_floating_point or numbers[low] == numbers[high] or features[low] == features[high]:
+        return 1.0, 0.0
+    divisor = float((numbers[high] - numbers[low]) / (features[high] - features[low]))
+    near = round(divisor)
+    divisor = float(near) if near and abs(divisor - near) < 1e-5 * abs(near) else divisor
+    offset = float(features[low] - numbers[low] / divisor)
+    return divisor, 0.0 if abs(offset) < 1e-6 * float(features.abs().max()) else offset
+
+
+def _compose(arranged: Part, divisor: float, offset: float, dtype: torch.dtype) -> Part:
+    def composed(leaves: Sequence[Tensor]) -> Tensor:
+        x = arranged(leaves).to(dtype)
+        x = x if divisor == 1.0 else x / divisor
+        return x if offset == 0.0 else x + offset
+
+    return composed
+
+
+def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
+    """Several parts of the observation, flattened and cast, one behind the other."""
+    if targets[0].ndim != 2 or len(inputs[0]) > _MOST_PARTS:
+        return
+    sizes, dtype = [math.prod(leaf.shape[1:]) for leaf in inputs[0]], targets[0].dtype
+    for count in range(2, len(sizes) + 1):
+        for order in itertools.permutations(range(len(sizes)), count):
+            if sum(sizes[i] for i in order) == targets[0].shape[1]:
+                yield lambda leaves, order=order: torch.cat(  # type: ignore[misc]
+                    [leaves[i].reshape(-1, sizes[i]).to(dtype) for i in order], 1
+                )

@@ -1,0 +1,201 @@
+"""An agent's greedy policy as a module: from raw observations, recurrent state and noise to actions and next state."""
+
+import dataclasses
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from pfrl_like.batch import ACTION_MASK, first_leaf
+from pfrl_like.export.features import find_preprocessing, leaves_of, nested_like
+from pfrl_like.export.noise import Draw, GivenDraws, NoiseMode, draws_of
+from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.utils.recurrent import unwrap_packed_sequences_recursive, wrap_packed_sequences_recursive
+
+#: In shapes, the axis that counts the observations.
+BATCH = "batch"
+#: Observations to trace with: a number that an exporter takes for no constant.
+EXAMPLES = 3
+
+
+class Greedy(Protocol):
+    """What can be exported: a copy of an agent, which acts greedily, on the CPU, and belongs to nobody else."""
+
+    features: FeatureExtractor
+    memory: Any
+
+    def greedy_actions(self, obs: Any, action_mask: Any = None) -> tuple[Tensor, Any]:
+        """Greedy actions for features, and what says that they are the best."""
+
+    def batch_act(self, batch_obs: Any, *, action_mask: Any = None) -> Any:
+        """Greedy actions for a list of raw observations."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Port:
+    """An input or output of an exported policy.
+
+    Attributes:
+        name: Its name.
+        shape: Its shape, with "batch" for the axis that counts the observations.
+        dtype: Its dtype, as NumPy calls it.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: str
+
+    def sizes(self, batch: int) -> tuple[int, ...]:
+        """Its shape for so many observations."""
+        return tuple(batch if size == BATCH else int(size) for size in self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What an exported policy takes and gives, in order.
+
+    Attributes:
+        inputs: `input_0` and so on, the observations; `action_mask`, if asked for; `state_0` and so on, the recurrent
+            state, zeros where an episode begins; `noise_0` and so on, if asked for.
+        outputs: `action`; `next_state_0` and so on, which are `state_0` and so on of the next step.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+class GivenState:
+    """Stands in the place of an agent's memory: its state comes from outside, and goes back there.
+
+    Args:
+        state: State before the step; None is the initial one.
+    """
+
+    def __init__(self, state: Any) -> None:
+        self.state = state
+
+    def forward(self, module: Any, obs: Any, training: bool, active: Any = None) -> Any:
+        """The module's output after one step."""
+        leaf = first_leaf(obs)
+        traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
+        batch_sizes = torch._shape_as_tensor(leaf)[:1] if traced else torch.full((1,), leaf.shape[0])
+        output, self.state = module(wrap_packed_sequences_recursive(obs, batch_sizes, None), self.state)
+        return unwrap_packed_sequences_recursive(output)
+
+
+class GreedyPolicy(nn.Module):
+    """What an agent does in evaluation, as a function of tensors.
+
+    Args:
+        agent: The copy that acts; its modules become parts of this one.
+        stack: Raw observations to find out with, tensors [k, ...], nested as one observation is.
+        action_mask: A mask of actions for them, [k, n_actions], if it is to be an input; None for no such input.
+        noise: What is done about random numbers.
+
+    Attributes:
+        signature: What it takes and gives.
+        draws: What it would draw.
+        examples: Inputs to trace it with.
+
+    Raises:
+        ExportError: If it cannot be done.
+    """
+
+    def __init__(self, agent: Greedy, stack: Any, action_mask: Tensor | None, noise: NoiseMode) -> None:
+        super().__init__()
+        self._agent = agent
+        self._preprocess = find_preprocessing(agent.features, stack)
+        parts = {name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)}
+        if isinstance(agent.features.phi, nn.Module):
+            parts["phi"] = agent.features.phi
+        self.parts = nn.ModuleDict(parts)
+        for part in self.modules():
+            if isinstance(part, nn.RNNBase):
+                part.forward = types.MethodType(_one_step, part)
+        self._form, self._n_leaves = stack, len(leaves_of(stack))
+        self._has_mask = action_mask is not None
+        known = leaves_of(stack) if action_mask is None else [*leaves_of(stack), action_mask]
+        known = [leaf[torch.arange(EXAMPLES) % len(leaf)] for leaf in known]
+        self._state: Any = None
+        self._state = self._act(known)[2]
+        states = [torch.zeros_like(state) for state in leaves_of(self._state)]
+        self.draws = draws_of(
+            lambda batch: self._act([*(leaf[:batch] for leaf in known), *(state[:, :batch] for state in states)])
+        )
+        self._fixed = [draw.fixed() for draw in self.draws] if noise == "fixed" else None
+        self.examples = [*known, *states, *(draw.sample(EXAMPLES, torch.Generator()) for draw in self.asked_for)]
+        self.signature = self._signature(len(states))
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """The actions, followed by the next recurrent state if there is one."""
+        actions, _, state = self.judge(*inputs)
+        return actions if state is None else (actions, *leaves_of(state))
+
+    def judge(self, *inputs: Tensor) -> tuple[Tensor, Any, Any]:
+        """The actions, what says that they are the best, and the next recurrent state."""
+        with GivenDraws(self.numbers(*inputs)):
+            return self._act(inputs)
+
+    def numbers(self, *inputs: Tensor) -> list[Tensor]:
+        """What is drawn, in the shape in which it is."""
+        if self._fixed is None:
+            given: Sequence[Tensor] = inputs[len(inputs) - len(self.draws) :]
+        else:
+            batch = inputs[0].shape[0]
+            given = [
+                fixed.expand(batch, *fixed.shape[1:]) if draw.per_row else fixed
+                for draw, fixed in zip(self.draws, self._fixed, strict=True)
+            ]
+        return [draw.as_drawn(each) for draw, each in zip(self.draws, given, strict=True)]
+
+    @property
+    def asked_for(self) -> list[Draw]:
+        """The draws that are inputs."""
+        return self.draws if self._fixed is None else []
+
+    def ports(self, name: str) -> list[Port]:
+        """The inputs whose names begin so."""
+        return [port for port in self.signature.inputs if port.name.startswith(name)]
+
+    def _act(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Any, Any]:
+        n = self._n_leaves
+        mask = inputs[n] if self._has_mask else None
+        if isinstance(self._form, Mapping) and mask is None:
+            mask = nested_like(self._form, inputs).get(ACTION_MASK)
+        memory = None
+        if self._agent.memory is not None:
+            state = None if self._state is None else nested_like(self._state, inputs[n + self._has_mask :])
+            memory = self._agent.memory = GivenState(state)
+        actions, value = self._agent.greedy_actions(self._preprocess(inputs[:n]), mask)
+        return actions, value, None if memory is None else memory.state
+
+    def _signature(self, n_states: int) -> Signature:
+        draws = {f"noise_{i}": draw for i, draw in enumerate(self.asked_for)}
+        names = [f"input_{i}" for i in range(self._n_leaves)] + [ACTION_MASK] * self._has_mask
+        names += [f"state_{i}" for i in range(n_states)]
+        inputs = [_port(name, tensor) for name, tensor in zip(names, self.examples, strict=False)]
+        noise = [Port(name, draw.input_shape, _dtype(draw.dtype)) for name, draw in draws.items()]
+        actions, _, state = self.judge(*self.examples)
+        outputs = {"action": actions, **{f"next_state_{i}": leaf for i, leaf in enumerate(leaves_of(state))}}
+        return Signature((*inputs, *noise), tuple(_port(name, tensor) for name, tensor in outputs.items()))
+
+
+def _one_step(layer: Any, packed: Any, state: Any = None) -> tuple[Any, Any]:
+    """A layer's `forward` for sequences of one step, which no exporter follows where they are packed."""
+    time, is_packed = int(layer.batch_first), isinstance(packed, PackedSequence)
+    rows = packed.data.unsqueeze(time) if is_packed else packed
+    output, state = type(layer).forward(layer, rows, state)
+    return packed._replace(data=output.squeeze(time)) if is_packed else output, state
+
+
+def _port(name: str, tensor: Tensor) -> Port:
+    shape: list[int | str] = [*tensor.shape]
+    shape[int("state" in name)] = BATCH
+    return Port(name, tuple(shape), _dtype(tensor.dtype))
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,72 @@
+"""Every agent's exported policy acts as the agent does, in every format, in batches of any size."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_bases import MAKERS, arguments_of, obs_size
+
+from pfrl_like import agents
+
+#: Formats, and agents of which the default run tries them (plain, recurrent); the slow run tries all.
+EXEMPLARS = {
+    ".pt": (MAKERS.keys(), {agents.DQN, agents.IQN, agents.TD3, agents.PPO, agents.A3C}),
+    ".onnx": ({agents.SoftActorCritic}, {agents.DQN}),
+    ".pt2": ({agents.IQN}, {agents.PPO}),
+}
+BATCHES = (1, 4)
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(
+            kind, recurrent, ending, id=f"{kind.__name__}{'-recurrent' * recurrent}{ending}",
+            marks=[] if kind in exemplars[recurrent] else pytest.mark.slow,
+        )
+        for ending, exemplars in EXEMPLARS.items()
+        for kind in MAKERS
+        for recurrent in (False, True)
+    ]  # fmt: skip
+
+
+def opened(path: Path, names: list[str]) -> Any:
+    """The policy in a file, called with arrays."""
+    if path.suffix == ".onnx":
+        onnxruntime = pytest.importorskip("onnxruntime")
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return lambda *inputs: session.run(None, dict(zip(names, inputs, strict=True)))
+    module = torch.jit.load(path) if path.suffix == ".pt" else torch.export.load(path).module()
+
+    def run(*inputs: Any) -> list[Any]:
+        outputs = module(*map(torch.from_numpy, inputs))
+        return [output.numpy(force=True) for output in (outputs if isinstance(outputs, tuple | list) else [outputs])]
+
+    return run
+
+
+@pytest.mark.parametrize(("kind", "recurrent", "ending"), cases())
+def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, ending: str, tmp_path: Path) -> None:
+    if ending == ".onnx":
+        pytest.importorskip("onnxscript")
+    agent = kind(**arguments_of(kind, recurrent))
+    acting = getattr(agent, "acting", agent)
+    acting.act_deterministically = True  # IQN draws, and some policies give samples
+    rng = np.random.default_rng(0)
+    path = tmp_path / f"policy{ending}"
+    signature = agent.export(path, example_obs=rng.normal(size=(20, obs_size(kind))).astype(np.float32))
+    names = [port.name for port in signature.inputs]
+    assert names[0] == "input_0" and len(names) == 1 + len(signature.outputs[1:])
+    run = opened(path, names)
+    for batch in BATCHES:
+        if recurrent:
+            acting.memory.forget(training=False)
+        state = [np.zeros(port.sizes(batch), port.dtype) for port in signature.inputs[1:]]
+        for _ in range(3 if recurrent else 1):
+            obs = rng.normal(size=(batch, obs_size(kind))).astype(np.float32)
+            actions, *state = run(obs, *state)
+            with acting.eval_mode():
+                wanted = acting.batch_act(list(obs))
+            assert actions.dtype == wanted.dtype
+            np.testing.assert_allclose(actions, wanted, atol=1e-5, rtol=0)

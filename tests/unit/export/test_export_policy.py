@@ -1,0 +1,292 @@
+"""What goes into an exported file, what it is compared with, and what is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent, make_q_function
+from agent_parts import make_batch as make_transitions
+from network_parts import embedding
+from on_policy_parts import make_nets
+from torch import nn
+
+from pfrl_like.agents import PPO
+from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError
+from pfrl_like.nn import Branched, EmpiricalNormalization, to_factorized_noisy
+from pfrl_like.q_functions import DiscreteActionValueHead, ImplicitQuantileQFunction
+from pfrl_like.storage import atomic
+from pfrl_like.testing.requirement import difference
+from pfrl_like.utils.contexts import ignores_training
+
+OBS = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
+
+
+def greedy(agent: Any, obs: Any, **given: Any) -> Any:
+    with agent.eval_mode():
+        return agent.batch_act(list(obs), **given)
+
+
+def exported(agent: Any, path: Path, **options: Any) -> Any:
+    agent.export(path / "policy.pt", **{"example_obs": OBS, **options})
+    return torch.jit.load(path / "policy.pt")
+
+
+# What is inside
+
+
+@pytest.mark.parametrize("in_network", [True, False], ids=["in the network", "before it"])
+def test_the_normalisation_of_observations_is_inside_and_holds_still(in_network: bool, tmp_path: Path) -> None:
+    normalizer = EmpiricalNormalization(5)
+    normalizer.experience(3 + 10 * torch.from_numpy(OBS))
+    if in_network:
+        agent: Any = make_agent(q_function=nn.Sequential(normalizer, make_q_function()))
+    else:
+        model = Branched(*make_nets())
+        optimizer = torch.optim.Adam(model.parameters())
+        agent = PPO(model, optimizer, obs_normalizer=normalizer, act_deterministically=True)
+    before = normalizer.count.clone()
+    policy = exported(agent, tmp_path)
+    for obs in (OBS, 50 * OBS, OBS):
+        np.testing.assert_array_equal(policy(torch.from_numpy(obs)).numpy(), greedy(agent, obs))
+    assert normalizer.count == before
+
+
+def test_masks_are_inputs(tmp_path: Path) -> None:
+    agent = make_agent(n_actions=4)
+    policy = exported(agent, tmp_path, action_mask=[True, False, True, True])
+    masks = np.random.default_rng(1).random((40, 4)) < 0.5
+    actions = policy(torch.from_numpy(OBS), torch.from_numpy(masks)).numpy()
+    np.testing.assert_array_equal(actions, greedy(agent, OBS, action_mask=masks))
+    assert (masks[np.arange(40), actions] | ~masks.any(1)).all()
+
+
+def test_the_parts_of_an_observation_are_inputs_and_a_mask_among_them_counts(tmp_path: Path) -> None:
+    agent = make_agent(phi=lambda obs: np.concatenate([obs["b"], obs["a"]]))
+    masks = np.random.default_rng(1).random((40, 2)) < 0.7
+    obs = [{"a": row[:2], "b": row[2:], "action_mask": mask} for row, mask in zip(OBS, masks, strict=True)]
+    signature = agent.export(tmp_path / "policy.pt", example_obs=obs)
+    assert [port.shape for port in signature.inputs] == [("batch", 2), ("batch", 3), ("batch", 2)]
+    policy = torch.jit.load(tmp_path / "policy.pt")
+    actions = policy(*map(torch.from_numpy, (OBS[:, :2], OBS[:, 2:], masks)))
+    np.testing.assert_array_equal(actions.numpy(), greedy(agent, obs))
+
+
+def test_random_fractions_and_weights_are_fixed_or_inputs(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    body = nn.Sequential(nn.Linear(5, 8), nn.Tanh())
+    agent = make_agent("IQN", q_function=ImplicitQuantileQFunction(body, embedding(), nn.Linear(8, 6)))
+    to_factorized_noisy(body, sigma_scale=3.0)
+    policy = exported(agent, tmp_path)
+    assert policy(torch.from_numpy(OBS)).tolist() == policy(torch.from_numpy(OBS)).tolist()
+    signature = agent.export(tmp_path / "policy.pt", example_obs=OBS, noise="input")
+    assert [port.shape for port in signature.inputs] == [("batch", 5), (13,), ("batch", 32)]
+    policy = torch.jit.load(tmp_path / "policy.pt")
+    torch.manual_seed(3)
+    noise, fractions = torch.randn(13), torch.rand(40, 32)
+    torch.manual_seed(3)
+    np.testing.assert_array_equal(policy(torch.from_numpy(OBS), noise, fractions).numpy(), greedy(agent, OBS))
+    assert not torch.equal(*(policy(torch.from_numpy(OBS), sign * noise, fractions) for sign in (-1, 1)))
+
+
+# Files
+
+
+@pytest.mark.parametrize("ending", [".pt", ".pt2"])
+def test_the_signature_stands_in_the_file(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"policy{ending}"
+    signature = make_agent(recurrent=True).export(path, example_obs=OBS)
+    found = {"signature.json": ""}
+    if ending == ".pt":
+        torch.jit.load(path, _extra_files=found)
+    else:
+        torch.export.load(path, extra_files=found)
+    ports = json.loads(found["signature.json"])
+    assert [port["name"] for port in ports["inputs"]] == ["input_0", "state_0", "state_1"]
+    assert [port["name"] for port in ports["outputs"]] == ["action", "next_state_0", "next_state_1"]
+    assert [tuple(port["shape"]) for port in ports["inputs"]] == [port.shape for port in signature.inputs]
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        (".pt", "import torch; print(torch.jit.load('policy.pt')(torch.tensor(obs)).tolist())"),
+        (
+            ".onnx",
+            "import numpy, onnxruntime; session = onnxruntime.InferenceSession('policy.onnx')\n"
+            "print(session.run(None, {'input_0': numpy.array(obs, 'float32')})[0].tolist())\n"
+            "assert 'torch' not in modules",
+        ),
+    ],
+)
+def test_a_file_runs_where_this_library_is_not(ending: str, code: str, tmp_path: Path) -> None:
+    if ending == ".onnx":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+    agent = make_agent(phi=lambda obs: obs.astype(np.float32) / 10)
+    agent.export(tmp_path / f"policy{ending}", example_obs=OBS)
+    assert [path.name for path in tmp_path.iterdir()] == [f"policy{ending}"]
+    probe = f"from sys import modules; obs = {OBS.tolist()}\n{code}; assert 'pfrl_like' not in modules"
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "ignore", "-c", probe], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == greedy(agent, OBS).tolist()
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: Any) -> None:
+    path, agent = tmp_path / "policy.pt", make_agent()
+    agent.export(path, example_obs=OBS)
+    before = path.read_bytes()
+
+    def full(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(atomic.os, "write", full)
+    with pytest.raises(CheckpointError, match="No space left"):
+        make_agent().export(path, example_obs=OBS)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+def test_exporting_leaves_no_trace_in_the_agent_and_the_streams(tmp_path: Path) -> None:
+    agent = make_agent("IQN", recurrent=True)
+    agent.act(OBS[0])
+    agent.observe(OBS[1], 1.0, False, False)
+    with agent.eval_mode():
+        agent.act(OBS[2])
+    state, memory = agent.state_dict(), agent.memory.test_state
+    torch.manual_seed(5), np.random.seed(5)
+    exported(agent, tmp_path)
+    drawn = float(torch.rand(())), np.random.random()
+    torch.manual_seed(5), np.random.seed(5)
+    assert drawn == (float(torch.rand(())), np.random.random())
+    assert difference(state, agent.state_dict(), "state") is None
+    assert agent.memory.test_state is memory and agent.training
+
+
+# Observations to try with
+
+
+def test_observations_come_from_the_replay_buffer_or_what_was_acted_on_last(tmp_path: Path) -> None:
+    agent = make_agent()
+    agent.act(OBS[0])
+    assert exported(agent, tmp_path, example_obs=None)(torch.from_numpy(OBS)).tolist() == greedy(agent, OBS).tolist()
+    for obs in OBS[1:6]:
+        agent.observe(obs, 1.0, False, False)
+        agent.act(obs)
+    assert len(agent._observations_seen()) == 5
+    exported(agent, tmp_path, example_obs=None)
+
+
+def test_observations_are_drawn_from_a_space_whose_stream_stays(tmp_path: Path) -> None:
+    space = gymnasium.spaces.Box(-1, 1, (5,), seed=0)
+    exported(make_agent(), tmp_path, example_obs=space)
+    np.testing.assert_array_equal(space.sample(), gymnasium.spaces.Box(-1, 1, (5,), seed=0).sample())
+
+
+def test_an_agent_that_has_seen_nothing_says_what_to_give(tmp_path: Path) -> None:
+    agent = make_agent()
+    agent.update(make_transitions(0))
+    with pytest.raises(ExportError, match="DQN has seen no observation.*example_obs.*observation_space"):
+        agent.export(tmp_path / "policy.pt")
+    with pytest.raises(ExportError, match="example_obs is empty"):
+        agent.export(tmp_path / "policy.pt", example_obs=[])
+
+
+# What is refused
+
+
+@ignores_training
+class Planted(nn.Module):
+    """Values that are others once they have been traced."""
+
+    def __init__(self, shift: float) -> None:
+        super().__init__()
+        self.linear, self.shift = nn.Linear(5, 2), shift
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        values = self.linear(x)
+        return values + torch.tensor([0.0, self.shift]) if torch.jit.is_tracing() else values
+
+
+class OneSize(nn.Module):
+    """Takes, once it has been traced, as many observations as it was traced with."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.zeros(len(x), 5)
+
+
+class Unlike(nn.Module):
+    """Draws from a place of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.empty_like(x).normal_()
+
+
+def of_values(*layers: nn.Module) -> Any:
+    return make_agent(q_function=nn.Sequential(*layers, DiscreteActionValueHead()))
+
+
+@pytest.mark.parametrize(
+    ("layers", "error", "words"),
+    [
+        ([Planted(0.1)], ExportError, r"chooses other actions than the agent for \d+ of \d+ observations"),
+        ([OneSize(), nn.Linear(5, 2)], ExportError, r"action is \(3,\) of torch.int64, the agent's \(1,\)"),
+        ([Unlike(), nn.Linear(5, 2)], ExportError, "other functions than torch.rand"),
+    ],
+)
+def test_a_policy_that_would_act_otherwise_is_refused(layers: Any, error: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(error, match=words):
+        of_values(*layers).export(tmp_path / "policy.pt", example_obs=OBS)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_actions_that_are_equally_good_may_differ(tmp_path: Path) -> None:
+    model = Planted(1e-7)
+    model.linear.weight.data[1] = model.linear.weight.data[0]
+    model.linear.bias.data[1] = model.linear.bias.data[0]
+    agent = of_values(model)
+    assert set(exported(agent, tmp_path)(torch.from_numpy(OBS)).tolist()) != set(greedy(agent, OBS).tolist())
+
+
+def test_numbers_of_actions_are_compared(tmp_path: Path) -> None:
+    class Shifted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1e-4 if torch.jit.is_tracing() else x
+
+    policy, vf = make_nets(continuous=True)
+    model = Branched(nn.Sequential(policy[:-1], Shifted(), policy[-1]), vf)
+    agent = PPO(model, torch.optim.Adam(model.parameters()))
+    with pytest.raises(ExportError, match="action differs from the agent's by 0.0001, more than 1e-05"):
+        agent.export(tmp_path / "policy.pt", example_obs=OBS)
+
+
+def test_actions_that_are_nan_are_refused(tmp_path: Path) -> None:
+    policy, vf = make_nets(continuous=True)
+    policy[0].weight.data.fill_(torch.nan)
+    model = Branched(policy, vf)
+    with pytest.raises(NonFiniteError, match="the agent's own actions are NaN"):
+        PPO(model, torch.optim.Adam(model.parameters())).export(tmp_path / "policy.pt", example_obs=OBS)
+
+
+def test_arguments_are_looked_at_first(tmp_path: Path) -> None:
+    agent = make_agent()
+    with pytest.raises(ValueError, match=r"policy.h5', expected a name that ends in one of .pt, .onnx, .pt2"):
+        agent.export(tmp_path / "policy.h5", example_obs=OBS)
+    with pytest.raises(ValueError, match="noise is 'none', expected one of 'fixed', 'input'"):
+        agent.export(tmp_path / "policy.pt", example_obs=OBS, noise="none")  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match="its directory does not exist"):
+        agent.export(tmp_path / "nowhere" / "policy.pt", example_obs=OBS)
+    with pytest.raises(ValueError, match="obs does not fit q_function"):
+        agent.export(tmp_path / "policy.pt", example_obs=OBS[:, :3])
+
+
+def test_a_missing_package_is_named_with_the_extra(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r'package onnx, which .*: pip install "pfrl_like\[export\]"'):
+        make_agent().export(tmp_path / "policy.onnx", example_obs=OBS)
