@@ -203,11 +203,13 @@ def test_an_agent_that_has_seen_nothing_says_what_to_give(tmp_path: Path) -> Non
 
 @ignores_training
 class Planted(nn.Module):
-    """Values that are others once they have been traced."""
+    """Values of two actions, of which either is the better for some observations; others once they have been traced."""
 
-    def __init__(self, shift: float) -> None:
+    def __init__(self, shift: float, difference: float = 1.0) -> None:
         super().__init__()
         self.linear, self.shift = nn.Linear(5, 2), shift
+        self.linear.weight.data = torch.tensor([[difference] + 4 * [0.0], 5 * [0.0]])
+        self.linear.bias.data = torch.zeros(2)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         values = self.linear(x)
@@ -235,7 +237,7 @@ def of_values(*layers: nn.Module) -> Any:
 @pytest.mark.parametrize(
     ("layers", "error", "words"),
     [
-        ([Planted(0.1)], ExportError, r"chooses other actions than the agent for \d+ of \d+ observations"),
+        ([Planted(1.0)], ExportError, r"chooses other actions than the agent for \d+ of \d+ observations"),
         ([OneSize(), nn.Linear(5, 2)], ExportError, r"action is \(3,\) of torch.int64, the agent's \(1,\)"),
         ([Unlike(), nn.Linear(5, 2)], ExportError, "other functions than torch.rand"),
     ],
@@ -247,10 +249,7 @@ def test_a_policy_that_would_act_otherwise_is_refused(layers: Any, error: Any, w
 
 
 def test_actions_that_are_equally_good_may_differ(tmp_path: Path) -> None:
-    model = Planted(1e-7)
-    model.linear.weight.data[1] = model.linear.weight.data[0]
-    model.linear.bias.data[1] = model.linear.bias.data[0]
-    agent = of_values(model)
+    agent = of_values(Planted(1e-7, difference=0.0))
     assert set(exported(agent, tmp_path)(torch.from_numpy(OBS)).tolist()) != set(greedy(agent, OBS).tolist())
 
 
