@@ -25,6 +25,7 @@ EXTRAS = {
     "atari": ["ale-py>=0.12", "opencv-python-headless>=4.9"],  # games included; OpenCV is for speed
     "minatar": ["minatar>=1.0.15"],  # with pandas, seaborn, scipy and matplotlib: 240 MB
     "mujoco": ["mujoco>=3.1,<4", "imageio>=2.31", "packaging"],  # the last two are gymnasium's, for these environments
+    "pybullet": ["pybullet-envs-gymnasium>=0.5"],  # with pybullet: 100 MB
     "tensorboard": ["tensorboard>=2.18"],
     "offline": ["h5py>=3.8"],  # datasets as HDF5 files, Minari's and d3rlpy's among them; .npz needs nothing
     "export": ["onnx>=1.17", "onnxscript>=0.4", "onnxruntime>=1.20"],  # policies as ONNX; TorchScript needs nothing
@@ -32,7 +33,10 @@ EXTRAS = {
     "video": ["imageio>=2.31", "imageio-ffmpeg>=0.5"],  # mp4 of episodes; without it they become GIFs
     "test": ["pytest>=8", "pytest-xdist>=3.6", "pytest-timeout>=2.3", "hypothesis>=6.100"],
 }
-HEAVY = {"minatar"}  # not for developers: its tests run where it is installed, and are skipped by name elsewhere
+HEAVY = {
+    "minatar",
+    "pybullet",
+}  # not for developers: its tests run where it is installed, and are skipped by name elsewhere
 EXTRAS["dev"] = [
     *(package for extra, packages in EXTRAS.items() if extra not in HEAVY for package in packages),
     "ruff",
@@ -49,7 +53,7 @@ setup(
     license="MIT",
     license_files=["LICENSE"],
     packages=find_packages(include=["pfrl_like*"]),
-    package_data={"pfrl_like": ["py.typed"]},
+    package_data={"pfrl_like": ["py.typed", "datasets/data/*"]},
     python_requires=">=3.11",
     install_requires=[line for line in read("requirements.txt").splitlines() if line and not line.startswith("#")],
     extras_require=EXTRAS,

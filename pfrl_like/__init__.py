@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pfrl_like import collections as collections
     from pfrl_like import context as context
     from pfrl_like import dataset as dataset
+    from pfrl_like import datasets as datasets
     from pfrl_like import distributions as distributions
     from pfrl_like import dynamics as dynamics
     from pfrl_like import encoders as encoders
@@ -55,6 +56,7 @@ _MODULES = frozenset(
         "collections",
         "context",
         "dataset",
+        "datasets",
         "distributions",
         "dynamics",
         "encoders",

@@ -96,6 +96,25 @@ class MissingDependencyError(PfrlLikeError, ImportError):
         return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {what}"
 
 
+class DownloadError(PfrlLikeError, RuntimeError):
+    """A file that cannot be fetched from the network.
+
+    Args:
+        url: Where it should come from.
+        path: Where it should go.
+        reason: What is wrong, as a sentence without a final full stop.
+    """
+
+    def __init__(self, url: str, path: str, reason: str) -> None:
+        self.url = url
+        self.path = path
+        self.reason = reason
+        super().__init__(url, path, reason)
+
+    def __str__(self) -> str:
+        return f"{self.url} cannot be fetched: {self.reason}. Without a network, put the file at {self.path} yourself"
+
+
 class AsyncTrainingError(PfrlLikeError, RuntimeError):
     """Training in several processes that one of them, or the learner, has ended.
 

@@ -8,6 +8,9 @@ from pfrl_like.algos.ddpg import TD3 as TD3
 from pfrl_like.algos.dqn import DQN as DQN
 from pfrl_like.algos.dqn import DiscreteCQL as DiscreteCQL
 from pfrl_like.algos.dqn import DoubleDQN as DoubleDQN
+from pfrl_like.algos.epoch_algorithms import EpochDDPG as EpochDDPG
+from pfrl_like.algos.epoch_algorithms import EpochDQN as EpochDQN
+from pfrl_like.algos.off_policy_rl_algorithm import OffPolicyRLAlgorithm as OffPolicyRLAlgorithm
 from pfrl_like.algos.sac import AWAC as AWAC
 from pfrl_like.algos.sac import CQL as CQL
 from pfrl_like.algos.sac import SAC as SAC

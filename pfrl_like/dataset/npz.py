@@ -69,12 +69,25 @@ def _arrays(archive: zipfile.ZipFile, size: int) -> dict[str, NDArray[Any]]:
 
 
 def _check_header(start: io.BytesIO, info: zipfile.ZipInfo) -> None:
+    if size_of_npy(start, "biufU") != info.file_size:
+        raise ValueError(f"{info.filename} has not the size of its array")
+
+
+def size_of_npy(start: BinaryIO, kinds: str) -> int:
+    """Bytes of a whole `.npy` file.
+
+    Args:
+        start: Its beginning.
+        kinds: Kinds of dtypes that it may hold.
+
+    Raises:
+        ValueError: If it is none, or holds something else.
+    """
     version = np.lib.format.read_magic(start)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     if version not in readers:
-        raise ValueError(f"{info.filename} is of the unknown format {version}")
+        raise ValueError(f"it is of the unknown format {version}")
     shape, _, dtype = readers[version](start)
-    if dtype.kind not in "biufU":
-        raise ValueError(f"{info.filename} holds {dtype}, expected numbers")
-    if int(np.prod(shape, dtype=object)) * dtype.itemsize + start.tell() != info.file_size:
-        raise ValueError(f"{info.filename} has not the size of shape {shape}, {dtype}")
+    if dtype.kind not in kinds:
+        raise ValueError(f"it holds {dtype}, expected numbers")
+    return int(np.prod(shape, dtype=object)) * dtype.itemsize + start.tell()

@@ -1,6 +1,7 @@
 """Running agents: training, evaluation, and the directories in which runs are recorded."""
 
 from pfrl_like.experiments.collect_demonstrations import collect_demonstrations as collect_demonstrations
+from pfrl_like.experiments.epoch_runner import EpochRunner as EpochRunner
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook as EvaluationHook
 from pfrl_like.experiments.evaluation_hooks import OptunaPrunerHook as OptunaPrunerHook
 from pfrl_like.experiments.evaluator import Evaluator as Evaluator

@@ -12,9 +12,9 @@ from pfrl_like.experiments.report import two_columns
 from pfrl_like.storage import atomic_write
 
 #: What a run writes under fixed names: its training, and its evaluation.
-TRAINING = ("run.log", "metrics.csv", "learning_curve.svg", "report.html", "run.json")
+TRAINING = ("run.log", "metrics.csv", "epochs.csv", "learning_curve.svg", "report.html", "run.json")
 EVALUATION = ("scores.txt", "best")
-TABLES = ("metrics.csv", "scores.txt")
+TABLES = ("metrics.csv", "epochs.csv", "scores.txt")
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|\.pt)")
 

@@ -34,12 +34,14 @@ class RunRecord:
         outdir: Run directory.
         agent: Its class is recorded.
         env: Its specification is recorded, if it has one.
-        steps: Step at which training is to end.
+        steps: Step at which training is to end; None if nobody knows.
         step_offset: Step at which it starts.
         evaluator: The environment it evaluates in is recorded.
     """
 
-    def __init__(self, outdir: str, *, agent: Any, env: Any, steps: int, step_offset: int, evaluator: Any) -> None:
+    def __init__(
+        self, outdir: str, *, agent: Any, env: Any, steps: int | None, step_offset: int, evaluator: Any
+    ) -> None:
         self.path = os.path.join(outdir, "run.json")
         self.started = time.monotonic()
         self.content: dict[str, Any] = {

@@ -31,7 +31,7 @@ def train(
     agent: Any,
     env: Any,
     source: Source,
-    steps: int,
+    steps: int | None,
     outdir: str | os.PathLike[str],
     *,
     make_logs: Callable[[Sequence[MetricsLogger]], Sequence[Callback]],
@@ -47,17 +47,19 @@ def train(
     loggers: Sequence[MetricsLogger],
     on_error: Callable[[], None] = lambda: None,
     clears: bool = True,
+    drive: Callable[[Source, Clock, Sequence[Callback]], None] = run,
 ) -> list[dict[str, Any]]:
     """Train, evaluate, save; the common body of the runners.
 
     Most arguments are those of `train_agent`. `source` is where training comes from, `make_logs` gives the callbacks
     that log, for the loggers of this run, and `on_error` is called after the agent has been saved because of an error.
-    `clears` is whether what an earlier run left has still to be set aside.
+    `clears` is whether what an earlier run left has still to be set aside. `drive` lets the source tick; without it
+    that is `loop.run`. `steps` is None if it, and not the clock, says when training is over.
 
     Returns:
         The statistics at every evaluation.
     """
-    check_run(steps, step_offset, checkpoint_freq=checkpoint_freq)
+    check_run(step_offset if steps is None else steps, step_offset, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     os.makedirs(outdir, exist_ok=True)
     if clears:
@@ -65,14 +67,15 @@ def train(
     if hasattr(agent, "t"):
         warn_of_other_step(agent.t, step_offset, logger)
         agent.t = step_offset
-    _warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
+    if steps is not None:
+        _warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
     clock = Clock(steps, step_offset)
     clock.episodes, seconds = progress_of(outdir, step_offset)
     csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0, elapsed=seconds)
     evaluation, updates = None, UpdateCount(agent)
     callbacks: list[Callback] = [StepHooks(step_hooks, env, agent)] if step_hooks else []
     callbacks += make_logs([csv, *loggers])
-    if wants_progress(progress):
+    if steps is not None and wants_progress(progress):
         callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint))
     if evaluator is not None:
         evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
@@ -88,7 +91,7 @@ def train(
         _closing([csv, *loggers, *callbacks], logger),
         _saved_on_error(agent, clock, outdir, logger, record, on_error),
     ):
-        run(source, clock, callbacks)
+        drive(source, clock, callbacks)
         if clock.t > step_offset and (complaint := updates.complaint()):
             logger.warning(complaint)
         save_agent(agent, clock.t, outdir, logger, suffix="_finish")

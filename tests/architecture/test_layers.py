@@ -31,6 +31,8 @@ SIDEWAYS = {
     ("implicit_action_value", "action_value"),
     ("dataset", "replay_buffers"),  # it opens what runs have recorded
     ("dynamics", "algos"),  # a model is fitted as algorithms are
+    ("datasets", "dataset"),
+    ("datasets", "wrappers"),  # Atari games as their data show them
 }
 
 #: What `pip install pfrl_like` brings; everything else, and gym, whose import has side effects, is imported where used.

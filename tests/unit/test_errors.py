@@ -29,6 +29,7 @@ ERRORS = [
     errors.NotFittedError("what"), errors.EnvError("what"), errors.WorkerError(1, "was killed", "in step"),
     MissingDependencyError("optuna", "pruning"), errors.ExportError("what"),
     errors.AsyncTrainingError({0: "raised"}, {0: "in step"}),
+    errors.DownloadError("http://here", "there", "is away"),
 ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from experiment_fakes import Counting, Recorder
 from pfrl_like import experiments
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import (
+    EpochRunner,
     EvaluationHook,
     Evaluator,
     LinearInterpolationHook,
@@ -35,6 +36,7 @@ BATCH = HERE + "test_train_agent_batch.py::test_"
 ASYNC = HERE + "test_train_agent_async.py::test_"
 TOLD = HERE + "test_async_arguments.py::test_"
 OFFLINE = HERE + "test_train_agent_offline.py::test_"
+EPOCHS = "unit/algos/test_off_policy_rl_algorithm.py::test_"
 DIRECTORY = HERE + "test_output_dir.py::test_"
 
 
@@ -307,6 +309,18 @@ HELD = {
             OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
         ),
         "sampling": OFFLINE + "the_same_seed_gives_the_same_numbers",
+    },
+    EpochRunner: {
+        **dict.fromkeys(
+            ("algorithm", "env", "outdir"),
+            EPOCHS + "an_epoch_has_so_many_iterations_of_so_many_paths_and_gradient_steps",
+        ),
+        **dict.fromkeys(
+            ("eval_env", "logger", "loggers"), EPOCHS + "another_environment_and_loggers_of_ones_own_are_used"
+        ),
+        "eval_n_episodes": EPOCHS + "evaluation_has_a_limit_of_its_own",
+        "snapshot_interval": EPOCHS + "snapshots_are_made_at_their_interval_and_at_the_end",
+        "hooks": EPOCHS + "a_hook_may_end_training",
     },
     generate_exp_id: dict.fromkeys(("prefix", "argv"), DIRECTORY + "id_follows_commit_changes_arguments_and_prefix"),
     prepare_output_dir: {

@@ -1,0 +1,201 @@
+"""Off-policy algorithms in epochs, driven by a runner: the base, and what it does with paths."""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.utils.checks import check_counts
+
+_LOGGER = logging.getLogger(__name__)
+Path = dict[str, Any]
+
+
+class OffPolicyRLAlgorithm(ABC):
+    """Base of algorithms that sample paths, keep them in a replay buffer, and learn from it, epoch by epoch.
+
+    `EpochDQN` and `EpochDDPG` inherit from it; `EpochRunner` runs them. A subclass defines `init_opt`, which makes
+    `agent`, one of the library's; its parts decide all else.
+
+    Args:
+        env_spec: Has the environment's `observation_space` and `action_space`; the environment itself will do.
+        policy: What chooses actions where nothing is explored.
+        qf: The Q-function.
+        replay_buffer: Where steps are kept.
+        use_target: Whether values of next states come from target networks, not from those that learn.
+        discount: Discount factor per step.
+        steps_per_epoch: Iterations, calls of `train_once`, in an epoch.
+        max_path_length: Steps after which an episode is cut off; None for no limit.
+        max_eval_path_length: The same in evaluation; None takes `max_path_length`.
+        n_train_steps: Gradient steps in an iteration.
+        buffer_batch_size: Transitions of a minibatch.
+        min_buffer_size: No gradient step while the buffer holds fewer transitions.
+        rollout_batch_size: Whole paths that are sampled for an iteration.
+        reward_scale: Factor on the rewards that are learnt from; paths and returns have the environment's own.
+        smooth_return: Whether the average return is that of all episodes of an epoch so far, instead of those of the
+            last iteration alone.
+        exploration_policy: An `Explorer`, which chooses actions while sampling; None for none.
+
+    Attributes:
+        agent: What acts and learns.
+        average_return: Average return as `smooth_return` says; NaN before the first whole episode.
+        success_rate: Share of the same episodes that were a success.
+
+    Raises:
+        TypeError: If `env_spec` has no spaces, or `init_opt` makes no agent that fits them.
+        ValueError: If a number is out of range.
+    """
+
+    agent: Any
+
+    def __init__(
+        self,
+        env_spec: Any,
+        policy: Any,
+        qf: Any,
+        replay_buffer: Any,
+        *,
+        use_target: bool = False,
+        discount: float = 0.99,
+        steps_per_epoch: int = 20,
+        max_path_length: int | None = None,
+        max_eval_path_length: int | None = None,
+        n_train_steps: int = 50,
+        buffer_batch_size: int = 64,
+        min_buffer_size: int = 10000,
+        rollout_batch_size: int = 1,
+        reward_scale: float = 1.0,
+        smooth_return: bool = True,
+        exploration_policy: Any = None,
+    ) -> None:
+        check_counts(
+            steps_per_epoch=steps_per_epoch, n_train_steps=n_train_steps, buffer_batch_size=buffer_batch_size,
+            min_buffer_size=min_buffer_size, rollout_batch_size=rollout_batch_size,
+        )  # fmt: skip
+        check_counts(optional=True, max_path_length=max_path_length, max_eval_path_length=max_eval_path_length)
+        if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
+            raise TypeError(
+                f"env_spec: got a {type(env_spec).__name__}, expected something with observation_space and "
+                "action_space, for instance the environment"
+            )
+        capacity = getattr(replay_buffer, "capacity", None)
+        if not buffer_batch_size <= min_buffer_size <= (min_buffer_size if capacity is None else capacity):
+            raise ValueError(
+                f"min_buffer_size: got {min_buffer_size}, expected at least buffer_batch_size, {buffer_batch_size}, "
+                f"and at most the capacity of replay_buffer, {capacity}"
+            )
+        self.env_spec, self.policy, self.qf, self.replay_buffer = env_spec, policy, qf, replay_buffer
+        self.use_target, self.discount = use_target, discount
+        self.steps_per_epoch, self.n_train_steps = steps_per_epoch, n_train_steps
+        self.max_path_length, self.max_eval_path_length = max_path_length, max_eval_path_length
+        self.buffer_batch_size, self.min_buffer_size = buffer_batch_size, min_buffer_size
+        self.rollout_batch_size, self.reward_scale = rollout_batch_size, reward_scale
+        self.smooth_return, self.exploration_policy = smooth_return, exploration_policy
+        self.average_return = self.success_rate = float("nan")
+        self._returns: list[float] = []
+        self._successes: list[float] = []
+        self.init_opt()
+        self.agent.check_spaces(env_spec.observation_space, env_spec.action_space)
+
+    @abstractmethod
+    def init_opt(self) -> None:
+        """Make `agent` and what it learns by, of the arguments that the constructor has stored."""
+
+    # Sampling
+
+    def act(self, obs: Any) -> Any:
+        """The action to take while sampling."""
+        self._obs, self._action = obs, self.agent.act(obs)
+        return self._action
+
+    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        """Keep what came of the last action, and learn nothing from it yet."""
+        self.replay_buffer.append(
+            self._obs, self._action, reward * self.reward_scale, obs, is_state_terminal=terminated
+        )
+        if truncated and not terminated:
+            self.replay_buffer.stop_current_episode()
+        self.agent.t += 1  # which explorers go by
+
+    # Learning
+
+    def train(self, runner: Any) -> float:
+        """Train for all epochs of a runner.
+
+        Args:
+            runner: An `EpochRunner`: gives the epochs (`step_epochs`) and the paths (`obtain_samples`), and keeps count
+                (`step_itr`).
+
+        Returns:
+            The average return of the last epoch.
+        """
+        for _ in runner.step_epochs():
+            self._returns, self._successes = [], []
+            for _ in range(self.steps_per_epoch):
+                runner.step_path = runner.obtain_samples(runner.step_itr)
+                self.train_once(runner.step_itr, runner.step_path)
+                runner.step_itr += 1
+        return self.average_return
+
+    def train_once(self, itr: int, paths: Sequence[Path]) -> float:
+        """One iteration: look at the paths, which the buffer already has, and take `n_train_steps` gradient steps.
+
+        Args:
+            itr: Its number.
+            paths: What was sampled for it.
+
+        Returns:
+            The average return.
+        """
+        data = self.process_samples(itr, paths)
+        whole = [i for i, complete in enumerate(data["complete"]) if complete]
+        if not self.smooth_return and whole:
+            self._returns, self._successes = [], []
+        self._returns += [data["undiscounted_returns"][i] for i in whole]
+        self._successes += [data["success_history"][i] for i in whole]
+        if self._returns:
+            self.average_return = float(np.mean(self._returns))
+            self.success_rate = float(np.mean(self._successes))
+        if len(self.replay_buffer) >= self.min_buffer_size:
+            for _ in range(self.n_train_steps):
+                self.optimize_policy(itr)
+        self.log_diagnostics(paths)
+        return self.average_return
+
+    def optimize_policy(self, itr: int) -> None:
+        """One gradient step on a minibatch of the buffer.
+
+        Args:
+            itr: Number of the iteration.
+        """
+        self.agent.update_from_replay()
+
+    def process_samples(self, itr: int, paths: Sequence[Path]) -> dict[str, list[Any]]:
+        """What paths came to.
+
+        Args:
+            itr: Number of the iteration.
+            paths: Paths as `EpochRunner.obtain_samples` gives them.
+
+        Returns:
+            Lists with an entry for each path: "undiscounted_returns" (float, of the episode so far),
+            "success_history" (1.0 if a step of the episode had set `info["is_success"]` or `info["success"]`, else 0.0)
+            and "complete" (bool, whether the episode is over).
+        """
+        return {
+            "undiscounted_returns": [float(path["undiscounted_return"]) for path in paths],
+            "success_history": [float(path["success"]) for path in paths],
+            "complete": [bool(path["complete"]) for path in paths],
+        }
+
+    def log_diagnostics(self, paths: Sequence[Path]) -> None:
+        """Tell the log (level INFO) of the current paths; for subclasses to say more.
+
+        Args:
+            paths: Collected paths.
+        """
+        returns = [path["undiscounted_return"] for path in paths if path["complete"]]
+        steps = sum(len(path["rewards"]) for path in paths)
+        _LOGGER.info("%d paths of %d steps, whole ones have the returns %s", len(paths), steps, returns)

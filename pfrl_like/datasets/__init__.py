@@ -1,0 +1,8 @@
+"""Data to begin with: two small sets that come with the package, and the public ones, each with its environment."""
+
+from pfrl_like.datasets.atari import get_atari as get_atari
+from pfrl_like.datasets.bullet import get_pybullet as get_pybullet
+from pfrl_like.datasets.d4rl import get_d4rl as get_d4rl
+from pfrl_like.datasets.minari import get_minari as get_minari
+from pfrl_like.datasets.small import get_cartpole as get_cartpole
+from pfrl_like.datasets.small import get_pendulum as get_pendulum

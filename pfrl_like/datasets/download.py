@@ -1,0 +1,171 @@
+"""Files from the network, kept in a directory: fetched once, resumed where a connection broke, whole or absent.
+
+Resuming: HTTP semantics, RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
+"""
+
+import hashlib
+import http.client
+import logging
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from pfrl_like.errors import CheckpointError, DownloadError
+
+_LOGGER = logging.getLogger(__name__)
+_CHUNK = 1 << 20
+_SECONDS = 30.0  # without a byte, after which a connection counts as broken
+_ATTEMPTS = 5  # in a row that bring no byte
+_PAUSE = 0.5
+_RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+)")
+_LASTING = range(400, 500)
+_BUSY = (408, 425, 429)
+
+
+def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """Where downloaded data are kept.
+
+    Args:
+        cache_dir: The directory; None for that which the environment variable `PFRL_LIKE_DATA` names, else
+            `pfrl_like/datasets` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`).
+    """
+    named = cache_dir or os.environ.get("PFRL_LIKE_DATA")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "pfrl_like", "datasets")
+
+
+def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
+    """A file, which is fetched if it is not there; processes that want it at once wait for the first one.
+
+    A connection that breaks is resumed, in this call or a later one. What has come so far is `<path>.part`.
+
+    Args:
+        url: Where it is, by http or https.
+        path: Where it goes; its directory is made.
+        sha256: Its checksum, as 64 hexadecimal digits; None for none, and then only its length is checked.
+
+    Returns:
+        `path`.
+
+    Raises:
+        DownloadError: If it cannot be fetched, for instance because there is no network.
+        CheckpointError: If it has another checksum; it is removed.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"url: got {url!r}, expected an address that begins with http:// or https://")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(_beside(path, ".lock")):
+        if not path.exists():
+            part = _beside(path, ".part")
+            _fetch(url, part, path)
+            _beside(part, ".version").unlink(missing_ok=True)
+            _check(part, sha256)
+            os.replace(part, path)
+        else:
+            _check(path, sha256)
+    return path
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _fetch(url: str, part: Path, path: Path) -> None:
+    """Fill `part` with the whole file, by as many connections as it takes while each brings something."""
+    failures = 0
+    while True:
+        size = _size(part)
+        try:
+            if _connection(url, part):
+                return
+            reason: object = "the connection ended early"
+        except urllib.error.HTTPError as error:
+            error.close()
+            reason = f"the server answers {error.code} {error.reason}"
+            if error.code in _LASTING and error.code not in _BUSY:
+                raise DownloadError(url, str(path), reason) from error
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+        failures = 0 if _size(part) > size else failures + 1
+        if failures >= _ATTEMPTS:
+            raise DownloadError(url, str(path), str(reason) or type(reason).__name__)
+        _LOGGER.info("%s: %s; going on at byte %d", url, reason, _size(part))
+        time.sleep(_PAUSE * failures)
+
+
+def _connection(url: str, part: Path) -> bool:
+    """Fetch what is missing by one connection; whether the file is whole then."""
+    start, version = _size(part), _beside(part, ".version")
+    try:
+        answer = urllib.request.urlopen(_request(url, start, version), timeout=_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            raise
+        error.close()
+        whole = start == _total(error.headers)
+        if not whole:
+            part.unlink()  # it holds more than there is
+        return whole
+    with answer:
+        resumes = answer.status == http.HTTPStatus.PARTIAL_CONTENT
+        if resumes and _first(answer.headers) != start:
+            raise http.client.HTTPException(f"asked for byte {start} on, got {answer.headers['Content-Range']}")
+        if not resumes:
+            _LOGGER.info("fetching %s", url)
+            _write_version(version, answer.headers)
+        length = answer.headers["Content-Length"]
+        with part.open("ab" if resumes else "wb") as file:
+            while content := answer.read(_CHUNK):
+                file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    return length is None or _size(part) == int(length) + (start if resumes else 0)
+
+
+def _request(url: str, start: int, version: Path) -> urllib.request.Request:
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "identity"})
+    if start and version.exists():
+        request.add_header("Range", f"bytes={start}-")
+        request.add_header("If-Range", version.read_text())
+    return request
+
+
+def _write_version(version: Path, headers: Any) -> None:
+    """Keep what tells this state of a file from others; without that it cannot be resumed."""
+    strong = [tag for tag in (headers["ETag"], headers["Last-Modified"]) if tag and not tag.startswith("W/")]
+    if strong:
+        version.write_text(strong[0])
+    else:
+        version.unlink(missing_ok=True)
+
+
+def _first(headers: Any) -> int | None:
+    found = _RANGE.fullmatch(headers["Content-Range"] or "")
+    return int(found[1]) if found and found[1] else None
+
+
+def _total(headers: Any) -> int | None:
+    found = _RANGE.fullmatch(headers["Content-Range"] or "")
+    return int(found[2]) if found else None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _check(path: Path, sha256: str | None) -> None:
+    """Remove a file of another checksum, and say so."""
+    if sha256 is None:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256.lower():
+        path.unlink()
+        raise CheckpointError(path, f"has the checksum {found}, expected sha256 {sha256}; it is removed")

@@ -1,0 +1,119 @@
+"""Paths: what an algorithm met in an environment, episode by episode, as dicts of arrays."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+
+from pfrl_like.env import as_gymnasium
+from pfrl_like.experiments.loop import Callback, Clock, Source, run
+from pfrl_like.experiments.sources import SerialSource
+
+#: What `info` has of an episode that reached its goal.
+_SUCCESS = ("is_success", "success")
+_ENOUGH = "enough paths"
+
+
+class Actor(Protocol):
+    """What walks the paths: it acts, is told what came, and stores it if it wants to learn from it."""
+
+    def act(self, obs: Any) -> Any:
+        """The action to take."""
+
+    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        """What came of the last action."""
+
+
+class _LastInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Keeps the `info` of the last step, which no agent is told of."""
+
+    info: dict[str, Any]
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        values = super().step(action)
+        self.info = values[4]
+        return values
+
+
+class PathRecorder:
+    """Stands between the loop and an actor, and keeps what passes as paths.
+
+    A path is a dict: "observations", "actions", "rewards", "terminations" (arrays of its steps), "env_infos" (a dict
+    for each), "last_observation", "complete" (whether the episode is over), "undiscounted_return" and "success" of the
+    episode so far, which an earlier path may have begun.
+
+    Args:
+        actor: Who walks.
+        env: Environment of any of the forms that `as_gymnasium` takes.
+        max_path_length: Steps after which an episode is cut off; None for no limit.
+    """
+
+    def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
+        self.actor = actor
+        self.env = _LastInfo(as_gymnasium(env))
+        self.source = SerialSource(self, self.env, max_path_length)
+        self.paths: list[dict[str, Any]] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self._total, self._success = 0.0, False
+
+    def act(self, obs: Any) -> Any:
+        """The actor's action."""
+        self._obs, self._action = obs, self.actor.act(obs)
+        return self._action
+
+    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        """Keep what came, and tell the actor."""
+        info = self.env.info
+        self._rows.append((self._obs, self._action, reward, terminated, info))
+        self._last = obs
+        self._total += float(reward)
+        self._success = self._success or any(bool(info.get(name)) for name in _SUCCESS)
+        self.actor.observe(obs, reward, terminated, truncated)
+        if terminated or truncated:
+            self._end_path(True)
+            self._total, self._success = 0.0, False
+
+    def _end_path(self, complete: bool) -> None:
+        observations, actions, rewards, terminations, infos = zip(*self._rows, strict=True)
+        self._rows = []
+        try:
+            stacked: Any = np.stack(observations)
+        except ValueError:  # nested, or of several shapes
+            stacked = list(observations)
+        self.paths.append(
+            {
+                "observations": stacked, "actions": np.array(actions), "rewards": np.array(rewards, np.float64),
+                "terminations": np.array(terminations), "env_infos": list(infos), "last_observation": self._last,
+                "complete": complete, "undiscounted_return": self._total, "success": self._success,
+            }
+        )  # fmt: skip
+
+    def walk(
+        self, source: Source, clock: Clock, callbacks: Sequence[Callback], n_paths: int, n_steps: int | None
+    ) -> list[dict[str, Any]]:
+        """Walk so many whole paths or, if it is given, so many steps, the last path of which may not be over.
+
+        Args:
+            source: This recorder's, or something around it.
+            clock: Clock of the run; a hook that stops it ends the walk.
+            callbacks: Called after every step.
+            n_paths: Paths.
+            n_steps: Steps; None for `n_paths`.
+
+        Returns:
+            The paths.
+        """
+        self.paths, first = [], clock.t
+
+        def enough(clock: Clock) -> None:
+            reached = len(self.paths) >= n_paths if n_steps is None else clock.t - first >= n_steps
+            if reached and not clock.stopped:
+                clock.stop(_ENOUGH)
+
+        run(source, clock, [*callbacks, enough])
+        if clock.reason == _ENOUGH:
+            clock.stopped, clock.reason = False, ""
+        if self._rows:
+            self._end_path(False)
+        return self.paths

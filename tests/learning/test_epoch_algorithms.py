@@ -1,0 +1,54 @@
+"""Algorithms in epochs learn CartPole and Pendulum."""
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like import experiments, explorers, policies, q_functions, replay_buffers, utils
+from pfrl_like import nn as parts
+from pfrl_like.algos import EpochDDPG, EpochDQN
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_seed() -> None:
+    torch.set_num_threads(1)
+    utils.set_random_seed(0)
+
+
+def test_q_learning_in_epochs_learns_cartpole(tmp_path: Path) -> None:
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    qf = nn.Sequential(parts.MLP(4, 2, (64, 64)), q_functions.DiscreteActionValueHead())
+    algorithm = EpochDQN(
+        env, None, qf, replay_buffers.ReplayBuffer(50_000), use_target=True, target_update_interval=200, qf_lr=2e-3,
+        n_train_steps=128, buffer_batch_size=128, min_buffer_size=1_000, reward_scale=0.05,
+        exploration_policy=explorers.LinearDecayEpsilonGreedy(1.0, 0.05, 4_000, env.action_space.sample),
+    )  # fmt: skip
+    runner = experiments.EpochRunner(algorithm, env, tmp_path, eval_n_episodes=0)
+    average = runner.train(10, batch_size=256)
+    scores = experiments.eval_performance(gymnasium.make("CartPole-v1"), algorithm.agent, None, 10)
+    assert average > 150 and scores["mean"] > 195, (average, scores)
+
+
+def test_a_deterministic_policy_gradient_in_epochs_learns_pendulum(tmp_path: Path) -> None:
+    def make_env() -> gymnasium.Env:
+        return gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1))
+
+    env = make_env()
+    env.reset(seed=0)
+    policy = nn.Sequential(parts.MLP(3, 1, (64, 64)), nn.Tanh(), policies.DeterministicHead())
+    algorithm = EpochDDPG(
+        env, policy, q_functions.FCSAQFunction(3, 1, 64, 2), replay_buffers.ReplayBuffer(50_000), use_target=True,
+        discount=0.98, policy_lr=1e-3, steps_per_epoch=10, n_train_steps=200, buffer_batch_size=128, reward_scale=0.1,
+        min_buffer_size=1_000, exploration_policy=explorers.AdditiveGaussian(0.2, -1.0, 1.0),
+    )  # fmt: skip
+    average = experiments.EpochRunner(algorithm, env, tmp_path, eval_n_episodes=0).train(6)
+    scores = experiments.eval_performance(make_env(), algorithm.agent, None, 10)
+    assert average > -500 and scores["mean"] > -300, (average, scores)

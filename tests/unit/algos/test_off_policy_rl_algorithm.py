@@ -1,0 +1,334 @@
+"""Algorithms in epochs, and the runner that they are driven by."""
+
+import csv
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.algos import EpochDDPG, EpochDQN, OffPolicyRLAlgorithm
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments import EpochRunner
+from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.policies import DeterministicHead
+from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.utils import set_random_seed
+
+
+class Counting(gymnasium.Env):
+    """The observation is the step of the episode, which ends after `length` steps; each pays 1."""
+
+    observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float32)
+
+    def __init__(self, length: int = 4, actions: gymnasium.Space[Any] | None = None) -> None:
+        self.length, self.t = length, 0
+        self.action_space = actions or gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.t = 0
+        return np.array([0], np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        ended = self.t == self.length
+        return np.array([self.t], np.float32), 1.0, ended, False, {"is_success": ended}
+
+
+class Counted(Greedy):
+    """Says for how many steps it was asked."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+
+    def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
+        self.times.append(t)
+        return greedy_actions
+
+
+def dqn(env: Any, policy: Any = None, buffer: Any = None, **options: Any) -> EpochDQN:
+    qf = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
+    small = {"steps_per_epoch": 3, "n_train_steps": 2, "buffer_batch_size": 5, "min_buffer_size": 8}
+    return EpochDQN(env, policy, qf, ReplayBuffer(100) if buffer is None else buffer, **(small | options))
+
+
+def updates_of(algorithm: Any) -> list[Any]:
+    """The minibatches that the agent learns from, from now on."""
+    batches: list[Any] = []
+    update = algorithm.agent.update
+    algorithm.agent.update = lambda batch: batches.append(batch) or update(batch)
+    return batches
+
+
+def run(outdir: Path, epochs: int = 2, *, env: Any = None, batch_size: int | None = None, **options: Any) -> Any:
+    """An algorithm after so many epochs, its minibatches, what it returned, and the runner."""
+    runner_options = {name: options.pop(name) for name in ("eval_n_episodes", "snapshot_interval") if name in options}
+    env = env or Counting()
+    algorithm = dqn(env, **options)
+    batches = updates_of(algorithm)
+    runner = EpochRunner(algorithm, env, outdir, **({"eval_n_episodes": 0} | runner_options))
+    return algorithm, batches, runner.train(epochs, batch_size), runner
+
+
+def epochs_of(outdir: Path) -> list[dict[str, str]]:
+    with open(outdir / "epochs.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_an_epoch_has_so_many_iterations_of_so_many_paths_and_gradient_steps(tmp_path: Path) -> None:
+    algorithm, batches, average, runner = run(tmp_path, rollout_batch_size=2)
+    assert runner.step_itr == 2 * 3 and runner.epoch == 2
+    assert len(algorithm.replay_buffer) == 6 * 2 * 4  # iterations, paths, steps
+    assert len(batches) == 6 * 2 and {len(batch) for batch in batches} == {5}
+    assert average == 4.0 and algorithm.success_rate == 1.0
+    assert [row["itr"] for row in epochs_of(tmp_path)] == ["3", "6"]
+    assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "finished"
+
+
+@pytest.mark.parametrize(("option", "value", "steps"), [
+    ("steps_per_epoch", 5, 2 * 5 * 4), ("max_path_length", 3, 2 * 3 * 3), ("rollout_batch_size", 3, 2 * 3 * 3 * 4),
+])  # fmt: skip
+def test_what_is_sampled_follows_the_options(tmp_path: Path, option: str, value: int, steps: int) -> None:
+    algorithm, *_ = run(tmp_path, **{option: value})
+    assert len(algorithm.replay_buffer) == algorithm.agent.t == steps
+
+
+def test_no_gradient_step_is_taken_before_the_buffer_is_large_enough(tmp_path: Path) -> None:
+    _, batches, *_ = run(tmp_path, min_buffer_size=17)  # of 24 steps: the last two iterations begin with 20 and 24
+    assert len(batches) == 2 * 2
+    assert not run(tmp_path / "other", min_buffer_size=25)[1]
+
+
+@pytest.mark.parametrize(("option", "value", "expected"), [
+    ("n_train_steps", 7, {"updates": 5 * 7}), ("buffer_batch_size", 3, {"rows": 3}),
+    ("discount", 0.5, {"discount": 0.5}),
+    ("reward_scale", 0.25, {"reward": 0.25}),
+])  # fmt: skip
+def test_minibatches_follow_the_options(tmp_path: Path, option: str, value: Any, expected: dict[str, Any]) -> None:
+    _, batches, average, _ = run(tmp_path, **{option: value})
+    found = {
+        "updates": len(batches), "rows": len(batches[0]),
+        "discount": max(float(batch.discount.max()) for batch in batches), "reward": float(batches[0].reward.max()),
+    }  # fmt: skip
+    usual = {"updates": 5 * 2, "rows": 5, "discount": 0.99, "reward": 1.0}
+    assert found == pytest.approx(usual | expected)
+    assert average == 4.0  # in the environment's own rewards
+
+
+@pytest.mark.parametrize(("smooth", "expected"), [(True, (2 + 4 + 6) / 3), (False, 6.0)])
+def test_the_average_is_that_of_the_last_epoch_or_of_its_last_iteration(
+    tmp_path: Path, smooth: bool, expected: float
+) -> None:
+    class Growing(Counting):
+        lengths = iter([9, 9, 9, 2, 4, 6])
+
+        def reset(self, **options: Any) -> Any:
+            self.length = next(self.lengths)
+            return super().reset(**options)
+
+    assert run(tmp_path, env=Growing(), smooth_return=smooth)[2] == expected
+    assert float(epochs_of(tmp_path)[0]["return"]) == 9.0
+
+
+@pytest.mark.parametrize(("limits", "expected"), [
+    ({}, 4.0), ({"max_path_length": 3}, 3.0), ({"max_path_length": 3, "max_eval_path_length": 2}, 2.0),
+])  # fmt: skip
+def test_evaluation_has_a_limit_of_its_own(tmp_path: Path, limits: dict[str, int], expected: float) -> None:
+    run(tmp_path, eval_n_episodes=2, **limits)
+    assert [float(row["eval_return"]) for row in epochs_of(tmp_path)] == [expected] * 2
+    assert len((tmp_path / "scores.txt").read_text().splitlines()) == 3 and (tmp_path / "best").is_dir()
+
+
+@pytest.mark.parametrize("use_target", [False, True])
+def test_targets_are_apart_only_where_they_are_wanted(tmp_path: Path, use_target: bool) -> None:
+    algorithm = dqn(Counting(), use_target=use_target, target_update_interval=1000)
+    first = [each.clone() for each in algorithm.qf.parameters()]
+    EpochRunner(algorithm, Counting(), tmp_path, eval_n_episodes=0).train(2)
+    agent = algorithm.agent
+    stays = all(torch.equal(a, b) for a, b in zip(agent.target_model.parameters(), first, strict=True))
+    assert stays == use_target and not torch.equal(agent.model[0].weight, first[0])
+
+
+def test_exploration_goes_before_the_policy_and_neither_acts_in_evaluation(tmp_path: Path) -> None:
+    exploring, policy = Counted(), Counted()
+    run(tmp_path, policy=policy, exploration_policy=exploring, eval_n_episodes=3)
+    assert exploring.times == list(range(24)) and policy.times == []
+    run(tmp_path / "other", policy=policy, eval_n_episodes=3)
+    assert policy.times == list(range(24))
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_double_q_learning_is_a_choice(double: bool) -> None:
+    assert type(dqn(Counting(), double_q=double).agent).__name__ == ("DoubleDQN" if double else "DQN")
+    assert dqn(Counting(), qf_lr=0.5).agent.optimizer.param_groups[0]["lr"] == 0.5
+
+
+def ddpg(env: Any, **options: Any) -> EpochDDPG:
+    policy = nn.Sequential(nn.Linear(1, 1), DeterministicHead())
+    small = {"steps_per_epoch": 2, "n_train_steps": 3, "buffer_batch_size": 4, "min_buffer_size": 4}
+    return EpochDDPG(env, policy, FCSAQFunction(1, 1, 8, 1), ReplayBuffer(100), **(small | options))
+
+
+@pytest.mark.parametrize(("options", "distance"), [
+    ({}, 0.0), ({"use_target": True, "target_update_tau": 1.0}, 0.0),
+    ({"use_target": True, "target_update_tau": 1e-6}, 1.0),
+])  # fmt: skip
+def test_a_policy_gradient_learns_in_epochs_with_targets_that_follow(
+    tmp_path: Path, options: dict[str, Any], distance: float
+) -> None:
+    env = Counting(actions=gymnasium.spaces.Box(-1, 1, (1,), np.float32))
+    algorithm = ddpg(env, policy_lr=0.1, qf_lr=0.2, **options)
+    agent, first = algorithm.agent, algorithm.policy[0].bias.detach().clone()
+    assert [each.param_groups[0]["lr"] for each in (agent.actor_optimizer, agent.critic_optimizer)] == [0.1, 0.2]
+    EpochRunner(algorithm, env, tmp_path, eval_n_episodes=0).train(1)
+    agent.sync_target_network()
+    assert agent.optim_t == 2 * 3
+    moved = (algorithm.policy[0].bias - first).abs().item()
+    apart = (algorithm.policy[0].bias - agent.target_policy[0].bias).abs().item()
+    assert moved > 0 and apart == pytest.approx(distance * moved, rel=1e-3)
+
+
+def test_batches_of_steps_cut_paths_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Watching(EpochDQN):
+        def process_samples(self, itr: int, paths: Any) -> dict[str, list[Any]]:
+            seen.append(super().process_samples(itr, paths))
+            seen[-1]["observations"] = [path["observations"][:, 0].tolist() for path in paths]
+            return seen[-1]
+
+    env = Counting()
+    qf = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
+    algorithm = Watching(env, None, qf, ReplayBuffer(), steps_per_epoch=2)
+    assert EpochRunner(algorithm, env, tmp_path, eval_n_episodes=0).train(1, batch_size=6) == 4.0
+    assert seen == [
+        {"undiscounted_returns": [4.0, 2.0], "success_history": [1.0, 0.0], "complete": [True, False],
+         "observations": [[0, 1, 2, 3], [0, 1]]},
+        {"undiscounted_returns": [4.0, 4.0], "success_history": [1.0, 1.0], "complete": [True, True],
+         "observations": [[2, 3], [0, 1, 2, 3]]},
+    ]  # fmt: skip
+    assert len(algorithm.replay_buffer) == 12
+
+
+def test_a_path_tells_all_that_came(tmp_path: Path) -> None:
+    *_, runner = run(tmp_path, max_path_length=3)
+    (path,) = runner.step_path
+    np.testing.assert_array_equal(path["observations"], [[0], [1], [2]])
+    assert path["last_observation"] == [3] and path["actions"].shape == (3,)
+    assert path["terminations"].tolist() == [False] * 3 and path["env_infos"] == [{"is_success": False}] * 3
+    assert (path["complete"], path["success"], path["undiscounted_return"]) == (True, False, 3.0)
+
+
+def test_priorities_are_written_back(tmp_path: Path) -> None:
+    algorithm, *_ = run(tmp_path, buffer=PrioritizedReplayBuffer(100))
+    assert algorithm.agent.optim_t == 10
+
+
+def test_a_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
+    first, *_ = run(tmp_path, 2)
+    other = dqn(Counting())
+    runner = EpochRunner(other, Counting(), tmp_path, eval_n_episodes=0)
+    assert runner.restore() == 2
+    assert other.agent.optim_t == first.agent.optim_t and len(other.replay_buffer) == 24
+    assert torch.equal(other.qf[0].weight, first.qf[0].weight)
+    runner.train(3)
+    assert (runner.epoch, runner.step_itr, other.agent.t, len(other.replay_buffer)) == (3, 9, 36, 36)
+    assert [row["epoch"] for row in epochs_of(tmp_path)] == ["1", "2", "3"]
+    kept = {path.parent.name for path in tmp_path.glob("*/replay_buffer.pkl")}
+    assert kept == {"36_checkpoint"} and (tmp_path / "12_checkpoint").is_dir()
+
+
+def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
+    run(tmp_path, 5, snapshot_interval=2)
+    assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{12 * epoch}_checkpoint" for epoch in (2, 4, 5)}
+
+
+def test_a_directory_without_a_snapshot_is_refused(tmp_path: Path) -> None:
+    runner = EpochRunner(dqn(Counting()), Counting(), tmp_path)
+    with pytest.raises(CheckpointError, match="epoch.json"):
+        runner.restore()
+    (tmp_path / "epoch.json").write_text('{"epoch": 1, "step_itr": "../3", "t": 4}')
+    with pytest.raises(CheckpointError, match="tells of no snapshot"):
+        runner.restore()
+
+
+def test_an_error_leaves_the_agent(tmp_path: Path) -> None:
+    class Breaking(Counting):
+        def step(self, action: Any) -> Any:
+            if action is not None and self.t == 3:
+                raise OSError("broken")
+            return super().step(action)
+
+    with pytest.raises(OSError, match="broken"):
+        run(tmp_path, env=Breaking())
+    assert os.path.isdir(tmp_path / "3_except")
+
+
+def test_a_hook_may_end_training(tmp_path: Path) -> None:
+    algorithm = dqn(Counting())
+    runner = EpochRunner(
+        algorithm, Counting(), tmp_path, eval_n_episodes=0, hooks=[lambda clock: clock.t >= 14 and clock.stop("enough")]
+    )
+    runner.train(10)
+    assert runner.epoch == 2 and "stopped" in json.loads((tmp_path / "run.json").read_text())["outcome"]
+
+
+def test_another_environment_and_loggers_of_ones_own_are_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Kept:
+        closed = False
+
+        def __init__(self) -> None:
+            self.lines: list[Any] = []
+
+        def log(self, step: int, metrics: Any) -> None:
+            self.lines.append((step, metrics["return"]))
+
+        def close(self) -> None:
+            self.closed = True
+
+    kept, own = Kept(), logging.getLogger("own")
+    options: dict[str, Any] = {"eval_env": Counting(7), "logger": own, "loggers": [kept]}
+    with caplog.at_level(logging.INFO, "own"):
+        EpochRunner(dqn(Counting()), Counting(), tmp_path, **options).train(1)
+    assert float(epochs_of(tmp_path)[0]["eval_return"]) == 7.0
+    assert kept.lines == [(4, 4.0), (8, 4.0), (12, 4.0)] and kept.closed
+    assert [record.name for record in caplog.records if "eval_return" in record.getMessage()] == ["own"]
+
+
+def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
+    def weights(name: str) -> torch.Tensor:
+        set_random_seed(3)
+        exploring = ConstantEpsilonGreedy(0.5, lambda: int(np.random.randint(2)))
+        return run(tmp_path / name, exploration_policy=exploring)[0].qf[0].weight
+
+    assert torch.equal(weights("a"), weights("b"))
+
+
+@pytest.mark.parametrize(("change", "error", "text"), [
+    ({"steps_per_epoch": 0}, ValueError, "steps_per_epoch"), ({"min_buffer_size": 2.5}, TypeError, "min_buffer_size"),
+    ({"min_buffer_size": 4}, ValueError, "at least buffer_batch_size, 5"),
+    ({"min_buffer_size": 101}, ValueError, "capacity"),
+    ({"max_path_length": 0}, ValueError, "max_path_length"), ({"discont": 0.9}, TypeError, "discont"),
+])  # fmt: skip
+def test_bad_numbers_and_unknown_names_are_refused(change: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        dqn(Counting(), **change)
+
+
+def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="env_spec: got a str, expected something with observation_space"):
+        dqn("CartPole-v1")
+    with pytest.raises((TypeError, ValueError), match="Box"):
+        dqn(Counting(actions=gymnasium.spaces.Box(-1, 1, (1,))))
+    with pytest.raises(ValueError, match="has the action_space Discrete\\(3\\), expected Discrete\\(2\\)"):
+        EpochRunner(dqn(Counting()), Counting(actions=gymnasium.spaces.Discrete(3)), tmp_path)
+    with pytest.raises(TypeError, match="abstract"):
+        OffPolicyRLAlgorithm(Counting(), None, None, None)
