@@ -64,17 +64,22 @@ def of_actor_critic(kind: Any, recurrent: bool) -> Arguments:
     critics = [make_critic("numbers", remembering) for _ in range(1 if kind is agents.DDPG else 2)]
     if kind is agents.TQC:
         critics = [make_critic("quantiles", recurrent) for _ in range(2)]
-    if kind is agents.DiscreteSAC:
+    if kind in (agents.DiscreteSAC, agents.DiscreteFittedQEvaluation):
         policy = discrete_policy(recurrent)
         critics = [make_q_function("DQN", recurrent, obs_size=4) for _ in range(2)]
     common = of_replay(recurrent)
     if soft:
         common |= {"entropy_target": -2.0, "initial_temperature": 0.2}
+    elif kind is agents.DiscreteFittedQEvaluation:
+        common |= {"explorer": ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))}
     elif not weighted:
         common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
     if kind is agents.IQL:
         v_func = make_value(recurrent)
         common |= {"v_func": v_func, "v_func_optimizer": sgd(v_func)}
+    if issubclass(kind, agents.FittedQEvaluation):
+        optimizers = {"q_func_optimizers": [sgd(critic) for critic in critics]}
+        return {"policy": policy, "q_funcs": critics, **optimizers, "target_update_interval": 5, **common}
     if kind is agents.REDQ:
         critics += [make_critic("numbers", recurrent)]
         optimizers = {"policy_optimizer": sgd(policy), "q_func_optimizers": [sgd(critic) for critic in critics]}
@@ -169,7 +174,7 @@ FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] =
     (of_q_functions, (*AGENTS.values(), DPPL, DPPGreedy, agents.DiscreteCQL)),
     (of_actor_critic, (agents.DDPG, agents.TD3, agents.SoftActorCritic, agents.TQC, agents.REDQ, agents.CrossQ,
                        agents.DiscreteSAC, agents.CQL, agents.EDAC, agents.TD3PlusBC, agents.ReBRAC, agents.AWAC,
-                       agents.CRR, agents.IQL)),
+                       agents.CRR, agents.IQL, agents.FittedQEvaluation, agents.DiscreteFittedQEvaluation)),
     (of_imitators, (agents.BC, agents.DiscreteBC)),
     (of_regressing, (agents.AWR, agents.DiscreteAWR)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),

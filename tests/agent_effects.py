@@ -16,6 +16,7 @@ from agent_bases import (
 )
 from argument_effects import Effect, Made
 from effects_conservative import OF_CQL, OF_DISCRETE_CQL, OF_EDAC
+from effects_evaluation import OF_DISCRETE_FQE, OF_FQE
 from effects_imitation import OF_AWR, OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_WEIGHTED
 from effects_off_policy import (
     COMPILED,
@@ -78,6 +79,8 @@ OWN: dict[Any, Table] = {
     agents.CRR: OF_CRR,
     agents.IQL: OF_IQL,
     agents.DiscreteAWR: {**OF_AWR, "burnin_action_func": Effect(lambda: 1, "actions parameters")},
+    agents.FittedQEvaluation: OF_FQE,
+    agents.DiscreteFittedQEvaluation: OF_DISCRETE_FQE,
     agents.REINFORCE: OF_REINFORCE,
     agents.A3C: OF_A3C,
 }  # fmt: skip

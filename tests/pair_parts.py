@@ -105,12 +105,15 @@ ODD_CRITICS: dict[str, Callable[[bool, int], nn.Module]] = {
 EXPLORING = ("DDPG", "TD3", "TD3PlusBC", "ReBRAC")
 #: Whose policy learns by the likelihood of recorded actions.
 WEIGHTED = ("AWAC", "CRR", "IQL")
+#: Whose policy does not learn.
+EVALUATING = ("FittedQEvaluation", "DiscreteFittedQEvaluation")
 #: Further arguments of an agent.
 OWN: dict[str, dict[str, Any]] = {
     "DDPG": {"target_update_interval": 4},
     "REDQ": {"n_times_update": 2},
     "CrossQ": {"policy_update_delay": 2},
     "CRR": {"n_action_samples": 2},
+    **dict.fromkeys(EVALUATING, {"target_update_interval": 4}),
 }
 
 
@@ -124,6 +127,8 @@ def make_actor_critic(case: Case, folder: Path) -> Any:
 def actor_critic(case: Case, policy: nn.Module, critics: list[nn.Module], folder: Path) -> Any:
     name, of_critics = case["agent"], [adam(critic) for critic in critics]
     options = {**OWN.get(name, {}), **replay(case, folder)}
+    if name in EVALUATING:
+        return getattr(agents, name)(policy, critics, of_critics, **options)
     if name in EXPLORING:
         options["explorer"] = EXPLORERS[case["explorer"]](functools.partial(draw, policy_space(case)))
     elif name == "IQL":
@@ -140,7 +145,7 @@ def actor_critic(case: Case, policy: nn.Module, critics: list[nn.Module], folder
 
 def actor_critic_misfits(case: Case) -> Iterator[str]:
     name, kind = case["agent"], case["q_func"]
-    if case["policy"] not in (("deterministic", *DENSITIES) if name in EXPLORING else DENSITIES):
+    if case["policy"] not in (("deterministic", *DENSITIES) if name in (*EXPLORING, *EVALUATING) else DENSITIES):
         yield "policy"
     if (
         kind == "of the state"
@@ -171,7 +176,7 @@ ACTOR_CRITICS = (
     ACTOR_CRITIC(("DDPG",), {**OF_ACTOR_CRITICS, "n_critics": (1,), "explorer": EXPLORERS}),
     ACTOR_CRITIC(("TD3",), {**OF_ACTOR_CRITICS, "explorer": EXPLORERS}),
     ACTOR_CRITIC(("TD3PlusBC", "ReBRAC"), {**OF_ACTOR_CRITICS, **NOISE}),
-    ACTOR_CRITIC((*SOFT, *WEIGHTED), OF_ACTOR_CRITICS),
+    ACTOR_CRITIC((*SOFT, *WEIGHTED, EVALUATING[0]), OF_ACTOR_CRITICS),
     ACTOR_CRITIC(("DDPG",), {**FURTHER, "n_critics": (1,), **NOISE}),
     ACTOR_CRITIC(("TD3",), {**FURTHER, "n_critics": (2, 3), **NOISE}),
     ACTOR_CRITIC((*SOFT, *WEIGHTED), {**FURTHER, "n_critics": (2, 3)}),
@@ -195,7 +200,7 @@ def discrete_sac_misfits(case: Case) -> Iterator[str]:
 
 
 DISCRETE_SAC = Family(
-    ("DiscreteSAC",), {**OF_ACTOR_CRITICS, "q_func": (*VALUES, "numbers")},
+    ("DiscreteSAC", EVALUATING[1]), {**OF_ACTOR_CRITICS, "q_func": (*VALUES, "numbers")},
     make_discrete_sac, discrete_sac_misfits, policy_space,
 )  # fmt: skip
 

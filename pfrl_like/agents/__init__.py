@@ -25,6 +25,8 @@ from pfrl_like.agents.double_pal import DoublePAL as DoublePAL
 from pfrl_like.agents.dpp import DPP as DPP
 from pfrl_like.agents.dqn import DQN as DQN
 from pfrl_like.agents.edac import EDAC as EDAC
+from pfrl_like.agents.fqe import DiscreteFittedQEvaluation as DiscreteFittedQEvaluation
+from pfrl_like.agents.fqe import FittedQEvaluation as FittedQEvaluation
 from pfrl_like.agents.fqf import FQF as FQF
 from pfrl_like.agents.iql import IQL as IQL
 from pfrl_like.agents.iqn import IQN as IQN

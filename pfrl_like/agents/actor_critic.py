@@ -63,6 +63,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
     elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
     #: Called as (critic, batch): what a critic says of the actions taken.
     value_of: Callable[..., Any] = staticmethod(value_of)
+    #: Whether the policy learns; one that does not has no optimiser.
+    policy_learns: bool = True
     #: Whether the policy has a target, too.
     has_target_policy: bool = True
     #: Whether the critics have targets.
@@ -105,7 +107,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
         super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
-        check_pairs(modules, optimizers)
+        check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)
         followed = ["policy"] * self.has_target_policy + [*critics] * self.has_target_critics
@@ -114,7 +116,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
         targets = [f"target_{name}" for name in self.target_attributes]
         self.saved_attributes = (*modules, *targets, *optimizers)
-        self._policy_optimizer, *own = [*optimizers][: 1 + len(critics)]
+        own = [*optimizers][self.policy_learns :][: len(critics)]
         self._critic_optimizers = [
             name for name, critic in zip(own, critics.values(), strict=True) for _ in members_of(critic)
         ]
@@ -131,8 +133,12 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         """
         given = check_output("policy", modules["policy"], self.value_type)
         check_distribution("policy", given, densities=self.needs_densities, reparametrised=True)
-        check_critics(members_by_name({name: modules[name] for name in self.critic_arguments}), self.critic_type)
+        check_critics(self.critics_among(modules), self.critic_type)
         check_explorer(self.explorer, "continuous", type(self).__name__)
+
+    def critics_among(self, modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+        """The critics by name, those of ensembles one by one."""
+        return members_by_name({name: modules[name] for name in self.critic_arguments})
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """The value that the critics bootstrap from, an action value of one action, and the rewards before it, [N]."""
@@ -179,7 +185,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         """The critics' step, and the policy's if it is its turn."""
         if batch.action.dtype == torch.float64:  # as NumPy's functions give random actions
             batch = batch.replace(action=batch.action.float())
-        with_policy = (self.optim_t + 1) % self.policy_update_delay == 0
+        with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
         td_error, stats = self.improved(batch, with_policy)
         if with_policy:
             self.policy_updates.count += 1

@@ -105,6 +105,22 @@ def check_critics(critics: Mapping[str, nn.Module], wanted: type = DiscreteActio
     check_one_form(forms)
 
 
+def check_critics_of_state(critics: Mapping[str, nn.Module]) -> None:
+    """Refuse critics that are no Q-functions of the state with discrete actions, or not all of one form.
+
+    Args:
+        critics: The critics, by the names that errors use.
+
+    Raises:
+        TypeError: Naming the critic.
+    """
+    forms = {}
+    for name, critic in critics.items():
+        check_takes_state(name, critic)
+        forms[name] = check_output(name, critic, DiscreteActionValue)
+    check_one_form(forms)
+
+
 def check_one_form(forms: Mapping[str, Any]) -> None:
     """Refuse critics of different forms, whose values cannot be compared.
 

@@ -10,7 +10,7 @@ from torch.distributions import Categorical
 from pfrl_like.action_value import DiscreteActionValue, least_of
 from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.critics import critic_loss, distribution_of, with_own_memory
-from pfrl_like.agents.declared_parts import check_one_form, check_output, check_takes_state
+from pfrl_like.agents.declared_parts import check_critics_of_state, check_output
 from pfrl_like.agents.dqn import value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
@@ -119,11 +119,7 @@ class DiscreteSAC(SoftActorCritic):
             TypeError: Naming the argument.
         """
         check_output("policy", modules["policy"], self.value_type)
-        forms = {}
-        for name in self.critic_names:
-            check_takes_state(name, modules[name])
-            forms[name] = check_output(name, modules[name], DiscreteActionValue)
-        check_one_form(forms)
+        check_critics_of_state(self.critics_among(modules))
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """`critic_loss` of each critic, in the action taken."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from pair_parts import FAMILY
+from pair_parts import EVALUATING, FAMILY
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent, train_agent_offline
@@ -27,6 +27,7 @@ OFFLINE = (
     "IQL",
     "AWR",
     "DiscreteAWR",
+    *EVALUATING,
 )
 
 
@@ -44,8 +45,9 @@ def recorded(env: Any, n: int = 40) -> MDPDataset:
 
 
 def parameters(agent: Any) -> torch.Tensor:
-    """All parameters of what acts."""
-    module = getattr(agent, agent.acting_attributes[0])
+    """All parameters of what acts or, if that does not learn, of the critics."""
+    learns = getattr(agent, "policy_learns", True)
+    module = getattr(agent, agent.acting_attributes[0]) if learns else torch.nn.ModuleList(agent.critics)
     return torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
 
 

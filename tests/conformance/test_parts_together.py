@@ -87,7 +87,9 @@ def assert_learns(agent: Any, env: Any) -> None:
 
 def learnt(agent: Any) -> dict[str, torch.Tensor]:
     """The parameters of each module that learns."""
-    saved = {name: getattr(agent, name) for name in agent.saved_attributes if not name.startswith("target_")}
+    given = "policy" if getattr(agent, "policy_learns", True) is False else None
+    names = [name for name in agent.saved_attributes if not name.startswith("target_") and name != given]
+    saved = {name: getattr(agent, name) for name in names}
     modules = {name: module for name, module in saved.items() if isinstance(module, nn.Module)}
     return {name: nn.utils.parameters_to_vector(m.parameters()).detach().clone() for name, m in modules.items()}
 
