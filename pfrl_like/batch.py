@@ -32,14 +32,6 @@ def concatenate_nested(parts: Sequence[Any]) -> Any:
     return None if first is None else torch.cat(list(parts))
 
 
-def concatenate_batches(parts: Sequence["Batch"]) -> "Batch":
-    """Several batches of transitions as one, row after row; the columns that they have are those of the first."""
-    if len(parts) == 1:
-        return parts[0]
-    names = [field.name for field in dataclasses.fields(Batch) if field.name != "index"]
-    return Batch(**{name: concatenate_nested([getattr(part, name) for part in parts]) for name in names})
-
-
 def first_leaf(nested: Any) -> Any:
     """The first leaf of nested dicts and tuples."""
     while isinstance(nested, Mapping | tuple):
@@ -168,3 +160,30 @@ class Batch:
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
     return value.map(function) if isinstance(value, Future) else map_nested(function, value)
+
+
+def concatenate_batches(parts: Sequence[Batch]) -> Batch:
+    """Several batches of transitions as one, row after row; the columns that they have are those of the first."""
+    if len(parts) == 1:
+        return parts[0]
+    names = [field.name for field in dataclasses.fields(Batch) if field.name not in ("index", "future")]
+    joined = {name: concatenate_nested([getattr(part, name) for part in parts]) for name in names}
+    return Batch(**joined, future=_joined_futures(parts))
+
+
+def _joined_futures(parts: Sequence[Batch]) -> Future | None:
+    """The steps after all rows; rows whose batch does not know any have none."""
+    known = [part.future for part in parts if part.future is not None]
+    if not known:
+        return None
+    first, after, count = [], [], 0
+    for part in parts:
+        if part.future is None:
+            first.append(torch.full_like(part.reward, -1, dtype=torch.int64))
+            continue
+        first.append(part.future.first + count * (part.future.first >= 0))
+        after.append(part.future.after + count * (part.future.after >= 0))
+        count += len(part.future.reward)
+    reward, discount = (torch.cat([getattr(each, name) for each in known]) for name in ("reward", "discount"))
+    next_obs = concatenate_nested([each.next_obs for each in known])
+    return Future(torch.cat(first), reward, discount, next_obs, torch.cat(after))

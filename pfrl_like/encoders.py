@@ -36,13 +36,13 @@ class Encoder(nn.Module):
         super().__init__()
         self.body, self.head = body, head
         self.feature_size, self.takes_action = feature_size, takes_action
-        self.scaler = scaler
+        self.scaler, self.dtype = scaler, torch.get_default_dtype()
 
     def forward(self, x: Any) -> Tensor:
-        """The features; integers become floating point."""
+        """The features; numbers of another kind become those of the layers."""
         obs, action = x if self.takes_action else (x, None)
-        obs = self.scaler.transform(obs) if self.scaler is not None else obs
-        obs = obs if obs.is_floating_point() else obs.float()
+        obs = obs if self.scaler is None else self.scaler.transform(obs)
+        obs = obs.to(self.dtype)
         features = obs if self.body is None else call(self.body, obs)
         out: Tensor = call(self.head, features if action is None else torch.cat((features, action), dim=-1))
         return out
@@ -90,7 +90,7 @@ def _checked(given: Mapping[str, Any], known: Mapping[str, Any], shape: tuple[in
             f"encoder_params has {name!r}, expected {', '.join(map(repr, known))} for observations {shape}; the "
             f"nearest is {nearest!r}"
         )
-    check_counts(**{f"encoder_params {i}": size for i, size in enumerate(given.get("hidden_units", ()))})
+    check_counts(**{f"hidden_units[{i}]": size for i, size in enumerate(given.get("hidden_units", ()))})
     if "feature_size" in given:
         check_counts(feature_size=given["feature_size"])
     return given

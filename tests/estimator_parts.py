@@ -4,10 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from pfrl_like import algos
 from pfrl_like.dataset import MDPDataset
 
 #: Networks small enough for tests.
 SMALL: dict[str, Any] = {"batch_size": 16, "encoder_params": {"hidden_units": [16]}}
+#: The same for estimators whose updates are many steps.
+FEW: dict[str, Any] = {"n_actor_updates": 3, "n_critic_updates": 2}
 #: Arguments of `fit` that leave nothing behind.
 QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
 
@@ -38,3 +41,9 @@ def images(discrete: bool, n: int = 40, length: int = 10, side: int = 16) -> MDP
 
 #: Filters for such images.
 SMALL_FILTERS: dict[str, Any] = {"filters": [(4, 4, 2), (4, 3, 1)], "feature_size": 8}
+
+
+def make(name: str, **options: Any) -> Any:
+    """A small estimator."""
+    kind = algos.base.ESTIMATORS[name]
+    return kind(**SMALL | (FEW if issubclass(kind, algos.AWR) else {}) | options)

@@ -1,5 +1,7 @@
 """Estimators: algorithms with scikit-learn's interface, which size networks, compose agents and run them."""
 
+from pfrl_like.algos.awr import AWR as AWR
+from pfrl_like.algos.awr import DiscreteAWR as DiscreteAWR
 from pfrl_like.algos.base import Estimator as Estimator
 from pfrl_like.algos.bc import BC as BC
 from pfrl_like.algos.bc import DiscreteBC as DiscreteBC

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
+from pfrl_like.algos.online import OnlineFitting
 from pfrl_like.algos.saving import params_from_json, plain_params, read_model, write_model
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
@@ -19,6 +20,7 @@ from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import CheckpointError, NotFittedError
+from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts
@@ -31,7 +33,7 @@ Array = NDArray[Any]
 ESTIMATORS: dict[str, type["Estimator"]] = {}
 
 
-class Estimator(Fitting, Hyperparameters):
+class Estimator(Fitting, OnlineFitting, Hyperparameters):
     """Base of estimators.
 
     The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with
@@ -82,12 +84,20 @@ class Estimator(Fitting, Hyperparameters):
         ESTIMATORS[cls.__name__] = cls
 
     def __init__(self, **hyperparameters: Any) -> None:
+        self._given_impl: Any = None
         super().__init__(**hyperparameters)
-        self._given_impl = self.impl
         self.scaler_: Any = None
         self.eval_results_: dict[str, list[float]] = {}
         self.observation_shape_: tuple[int, ...] | None = None
         self.action_size_: int | None = None
+
+    def set_params(self, **params: Any) -> Self:
+        """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself."""
+        super().set_params(**params)
+        self.use_gpu = Device.of(self.use_gpu)  # which copies can move to another GPU
+        if "impl" in params:
+            self._given_impl = self.impl
+        return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All hyperparameters, from which the constructor makes an equal estimator, not built.
@@ -167,8 +177,8 @@ class Estimator(Fitting, Hyperparameters):
 
     @property
     def _device(self) -> torch.device:
-        number = getattr(self.use_gpu, "get_id", lambda: self.use_gpu)()
-        return resolve_device(None if number is None or number is False else int(number))
+        device = Device.of(self.use_gpu)
+        return resolve_device(None if device is None else device.get_id())
 
     # Acting and judging
 
@@ -273,15 +283,16 @@ class Estimator(Fitting, Hyperparameters):
         """
         agent = self._agent
         if isinstance(batch, TransitionMiniBatch):
-            batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action)
-        return [float(loss) for loss in self._learn(epoch, total_step, batch).values()]
+            future = agent.sampling.get("future", 0)
+            batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action, future=future)
+        return [float(loss) for loss in self._learn(epoch, total_step, batch)[1].values()]
 
-    def _learn(self, epoch: int, total_step: int, batch: Batch) -> dict[str, Tensor]:
-        """`update`, with the losses by name and where they are."""
+    def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`update`, which gives how wrong each row was, [N], and the losses by name, where they are."""
         agent = self._agent
         agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy learns in the first one
-        stats = agent.update(batch)[1]
-        return {name: stats[key] for name, key in self.loss_names.items() if key in stats}
+        td_error, stats = agent.update(batch)
+        return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}
 
     def _state_metrics(self) -> dict[str, float]:
         """Metrics of an epoch that are no losses."""

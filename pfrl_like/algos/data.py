@@ -1,9 +1,10 @@
-"""The minibatches of an estimator's training: passes over transitions in random order, with those that a model adds."""
+"""The minibatches of an estimator's training: passes over transitions in random order, or draws."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dataset import TransitionMiniBatch
@@ -60,3 +61,28 @@ class TrainingData:
         if self._generated is not None and len(recorded) < len(rows):
             parts.append(self._generated[rows[rows >= len(self.selection)] - len(self.selection)])
         return concatenate_batches(parts)
+
+    def learnt(self, batch: Batch, td_error: Tensor) -> None:
+        """Nothing is made of it."""
+
+
+class BufferData:
+    """Minibatches of an agent's replay buffer, whose priorities it learns.
+
+    Args:
+        agent: The agent.
+        batch_size: Transitions of a minibatch.
+    """
+
+    def __init__(self, agent: Any, batch_size: int) -> None:
+        self.buffer, self.batch_size = agent.replay_buffer, batch_size
+
+    def next_batch(self, agent: Any) -> Batch:
+        """A minibatch, drawn as the buffer draws."""
+        batch: Batch = self.buffer.sample_batch(self.batch_size, agent.gamma, agent.device, **agent.sampling)
+        return batch
+
+    def learnt(self, batch: Batch, td_error: Tensor) -> None:
+        """Write the priorities back."""
+        if batch.weight is not None:
+            self.buffer.update_priorities(batch.index, td_error)

@@ -1,42 +1,19 @@
 """How estimators learn from data: epoch after epoch, with metrics, scores and saved models."""
 
-import contextlib
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 from pfrl_like.algos.data import TrainingData
+from pfrl_like.algos.epochs import UpdateSource, shown
 from pfrl_like.algos.run_log import RunLog
-from pfrl_like.experiments.loop import Callback, Clock, Episode, run
-from pfrl_like.experiments.progress import Progress
+from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.isolated_rng import isolated_rng
 
 #: Called with the estimator and episodes; larger is better.
 Scorer = Callable[[Any, Any], float]
-
-
-class UpdateSource:
-    """Updates of an estimator from data, each a step of the clock; `metrics` are the means of their losses."""
-
-    def __init__(self, algo: Any, data: TrainingData, epoch: int) -> None:
-        self.algo, self.data, self.epoch = algo, data, epoch
-        self._losses: dict[str, list[Any]] = {name: [] for name in algo.loss_names}
-
-    def tick(self, clock: Clock) -> tuple[Episode, ...]:
-        """One update."""
-        losses = self.algo._learn(self.epoch, clock.t, self.data.next_batch(self.algo.impl))
-        for name, loss in losses.items():
-            self._losses[name].append(loss)
-        clock.t += 1
-        return ()
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Means over the epoch, NaN of losses that had no turn."""
-        means = {name: sum(losses) / len(losses) for name, losses in self._losses.items() if losses}
-        return {name: float(means.get(name, float("nan"))) for name in self._losses}
 
 
 class Fitting:
@@ -185,16 +162,3 @@ def named_scorers(scorers: Any) -> dict[str, Scorer]:
         if not callable(scorer):
             raise TypeError(f"scorers[{name!r}] is {scorer!r:.80}, expected a function of (algo, episodes)")
     return named
-
-
-@contextlib.contextmanager
-def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
-    """The callback that shows the progress of a clock, if it is to be shown."""
-    if not show_progress:
-        yield []
-        return
-    progress = Progress(clock.steps, clock.t)
-    try:
-        yield [progress]
-    finally:
-        progress.close()

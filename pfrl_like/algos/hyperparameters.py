@@ -65,7 +65,8 @@ class Hyperparameters:
                 continue
             nearest = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
             text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored"
-            warnings.warn(text + "".join(f"; the nearest is {name!r}" for name in nearest), UserWarning, stacklevel=3)
+            text += "".join(f"; the nearest is {name!r}" for name in nearest)
+            warnings.warn(text, UserWarning, stacklevel=_levels_to_the_caller())
         return self
 
     def __repr__(self) -> str:
@@ -77,3 +78,11 @@ class Hyperparameters:
         from sklearn.utils import Tags, TargetTags
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
+
+def _levels_to_the_caller() -> int:
+    """How many calls above the function that asks is code that does not belong to this package."""
+    frame, levels = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
+        frame, levels = frame.f_back, levels + 1
+    return levels

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfrl_like.batch import Batch, map_nested
+from pfrl_like.batch import Batch, Future, map_nested
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.mdp_dataset import MDPDataset
@@ -62,7 +62,14 @@ class Selection:
         return self.batch(np.random.choice(len(self), n, replace=False), *arguments, **options)
 
 
-def batch_of(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str, discrete_action: bool) -> Batch:
+def batch_of(
+    minibatch: TransitionMiniBatch,
+    gamma: float,
+    device: torch.device | str,
+    discrete_action: bool,
+    *,
+    future: float = 0,
+) -> Batch:
     """A minibatch of arrays as agents learn from it; the actions are paid with the next rewards.
 
     Args:
@@ -70,6 +77,7 @@ def batch_of(minibatch: TransitionMiniBatch, gamma: float, device: torch.device 
         gamma: Discount factor per step.
         device: Where the tensors go.
         discrete_action: Whether actions are indices.
+        future: Whether `Batch.future` holds what comes after them, all of it; 0 for nothing.
     """
 
     def tensor(values: Any) -> torch.Tensor:
@@ -83,7 +91,35 @@ def batch_of(minibatch: TransitionMiniBatch, gamma: float, device: torch.device 
         reward=tensor(minibatch.next_rewards[:, 0]),
         next_obs=map_nested(tensor, minibatch.next_observations),
         discount=tensor((gamma * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
+        future=_future(minibatch, gamma, device) if future else None,
     )
+
+
+def _future(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Future:
+    """What comes after the transitions, by their links."""
+    place: dict[Transition, int] = {}
+    steps: list[Transition] = []
+    first: list[int] = []
+    after: list[int] = []
+    for transition in minibatch:
+        previous, following = -1, transition.next_transition
+        first.append(-1)
+        while following is not None:
+            known, number = following in place, place.setdefault(following, len(steps))
+            if previous < 0:
+                first[-1] = number
+            else:
+                after[previous] = number
+            if known:
+                break
+            steps.append(following)
+            after.append(-1)
+            previous, following = number, following.next_transition
+    of_steps = batch_of(TransitionMiniBatch(steps or [minibatch[0]], minibatch.n_frames), gamma, device, False)
+    links = [torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (first, after)]
+    n = len(steps)
+    next_obs = map_nested(lambda leaf: leaf[:n], of_steps.next_obs)
+    return Future(links[0], of_steps.reward[:n], of_steps.discount[:n], next_obs, links[1])
 
 
 def _episodes(episodes: Any) -> Iterable[Any]:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
-from pfrl_like.action_value import EnsembleActionValue
+from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.declared import declares_input_of
 from pfrl_like.utils.direct_call import call
@@ -20,7 +20,7 @@ class QFunctionEnsemble(nn.Module):
     then that of the members.
 
     Args:
-        members: Q-functions that give a `DiscreteActionValue`: of the state, or critics of observation and action.
+        members: Q-functions of the state that give a `DiscreteActionValue`, or critics of observation and action.
         bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
         pool: "mean" or "least": what counts as the value of all where a single number is asked for, such as by a
             greedy choice. Targets are made of the least in any case.
@@ -45,7 +45,9 @@ class QFunctionEnsemble(nn.Module):
 
     def forward(self, x: Any) -> EnsembleActionValue:
         """What all say of B states, or of B pairs."""
-        return EnsembleActionValue([call(member, x) for member in self.members], self.bootstrap, self.pool)
+        given = [call(member, x) for member in self.members]
+        values = [DiscreteActionValue(each) if isinstance(each, Tensor) else each for each in given]
+        return EnsembleActionValue(values, self.bootstrap, self.pool)
 
 
 def members_of(q_function: Any) -> Iterable[Any]:

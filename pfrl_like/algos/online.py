@@ -1,0 +1,274 @@
+"""How estimators learn in an environment: steps that are collected, and updates at the end of every epoch."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+
+from pfrl_like.agents.storing import store_step
+from pfrl_like.algos.data import BufferData
+from pfrl_like.algos.epochs import UpdateSource, shown
+from pfrl_like.algos.run_log import RunLog
+from pfrl_like.experiments.loop import Callback, Clock, run
+from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.metrics.environment import LastFrames, evaluate_on_environment
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.spaces import space_kind
+
+#: Capacity of the buffer that is made if none is given.
+CAPACITY = 1_000_000
+
+
+class Collector:
+    """What meets the environment in the place of an estimator's agent: it acts and stores, and does not learn.
+
+    Args:
+        algo: The estimator; the buffer of its agent is filled.
+        explorer: One of `pfrl_like.explorers` or of `pfrl_like.online.explorers`, or anything with
+            `sample(algo, observation, step)`; None leaves the actions to the policy.
+        action_space: Where the first actions are drawn from.
+        random_steps: Steps with such actions.
+    """
+
+    def __init__(self, algo: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
+        self.algo, self.agent = algo, algo.impl
+        self.action_space, self.random_steps = action_space, random_steps
+        of_space = getattr(explorer, "for_actions", None)
+        explorer = explorer if of_space is None else of_space(action_space)
+        self.sampler = explorer if hasattr(explorer, "sample") and not hasattr(explorer, "select_action") else None
+        if explorer is not None and self.sampler is None:
+            self.agent.explorer = explorer
+        self.steps = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._frames = LastFrames(self.algo.n_frames)
+        self._obs: Any = None
+
+    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
+        """The action in the environment's newest observation."""
+        agent = self.agent
+        if self._obs is None:
+            self._obs = self._frames.push(obs)
+        if self.steps < self.random_steps:
+            action = self.action_space.sample()
+        elif self.sampler is not None:
+            action = self.sampler.sample(self.algo, self._obs, self.steps)
+        else:
+            return agent.act(self._obs, action_mask=action_mask)
+        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = [self._obs], [action], None
+        return action
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
+        """Store the step."""
+        agent = self.agent
+        self.steps += 1
+        agent.t += 1
+        self._obs = self._frames.push(obs)
+        step = (agent.batch_last_obs, agent.batch_last_action, [reward], [self._obs], [done], [reset])
+        store_step(agent, step, [done or reset], None if action_mask is None else [action_mask], None)
+        if done or reset:
+            self._begin()
+
+    def stop_episode(self) -> None:
+        """Begin with a new episode."""
+        self.agent.stop_episode()
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment that the agent cannot act in."""
+        if self.algo.n_frames == 1:
+            self.agent.check_spaces(observation_space, action_space)
+
+
+class OnlineFitting:
+    """The online training of estimators."""
+
+    batch_size: int
+
+    def fit_online(
+        self,
+        env: Any,
+        buffer: Any = None,
+        explorer: Any = None,
+        n_epochs: int = 1000,
+        n_steps_per_epoch: int = 4000,
+        n_updates_per_epoch: int = 100,
+        update_start_step: int = 0,
+        eval_env: Any = None,
+        eval_epsilon: float = 0.0,
+        eval_interval: int = 1,
+        experiment_name: str | None = None,
+        with_timestamp: bool = True,
+        logdir: str = "d3rlpy_logs",
+        verbose: bool = True,
+        show_progress: bool = True,
+        tensorboard: bool = True,
+        save_interval: int = 1,
+        *,
+        save_metrics: bool = True,
+        n_steps: int | None = None,
+        update_interval: int = 1,
+        n_updates: int = 1,
+        random_steps: int = 0,
+        callback: Callable[[Any, int, int], Any] | None = None,
+    ) -> Self:
+        """Learn in an environment; an agent that is there already learns on.
+
+        Args:
+            env: The environment; what `pfrl_like.env.as_gymnasium` takes.
+            buffer: Where transitions are stored: one of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`; None
+                makes one of a million.
+            explorer: Chooses the actions: one of `pfrl_like.explorers` or `pfrl_like.online.explorers`; None leaves
+                them to the policy, which explores only if it is stochastic.
+            n_epochs: Epochs; each collects steps, and then learns from them.
+            n_steps_per_epoch: Steps of an epoch.
+            n_updates_per_epoch: Updates at its end.
+            update_start_step: Steps before the first update; there is none either while the buffer holds less than
+                a minibatch.
+            eval_env: Environment of evaluations; None for none.
+            eval_epsilon: Probability of a random action in them.
+            eval_interval: Epochs between them.
+            experiment_name: Name of the folder; None for that of the class with "_online".
+            with_timestamp: As of `fit`.
+            logdir: As of `fit`.
+            verbose: As of `fit`.
+            show_progress: Whether progress is shown.
+            tensorboard: As of `fit`.
+            save_interval: Epochs between saved models.
+            save_metrics: As of `fit`.
+            n_steps: Steps in all, instead of `n_epochs`; updates then come with the steps, not at an epoch's end.
+            update_interval: Steps between updates then.
+            n_updates: Updates at a time then.
+            random_steps: First steps, whose actions are drawn uniformly.
+            callback: Called with (estimator, epoch, steps so far) at the end of every epoch.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: On numbers out of range.
+            TypeError: If the environment has actions of another kind.
+            NonFiniteError: On NaN or infinity in observations, rewards or losses.
+        """
+        check_counts(
+            n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, eval_interval=eval_interval,
+            save_interval=save_interval, update_interval=update_interval, n_updates=n_updates,
+        )  # fmt: skip
+        check_counts(
+            least=0, n_updates_per_epoch=n_updates_per_epoch, update_start_step=update_start_step,
+            random_steps=random_steps,
+        )  # fmt: skip
+        check_counts(optional=True, n_steps=n_steps)
+        algo: Any = self
+        build_for_env(algo, env)
+        algo.impl.replay_buffer = ReplayBuffer(CAPACITY) if buffer is None else buffer
+        algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
+        evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
+        source = SerialSource(Collector(algo, explorer, env.action_space, random_steps), env)
+        clock = Clock(n_epochs * n_steps_per_epoch if n_steps is None else n_steps)
+        name = experiment_name or f"{type(self).__name__}_online"
+        log = RunLog(
+            name, save_metrics=save_metrics, with_timestamp=with_timestamp, logdir=logdir, verbose=verbose,
+            tensorboard=tensorboard,
+        )  # fmt: skip
+        with log, shown(clock, show_progress) as bar:
+            log.params(algo._json_params())
+            epochs = OnlineEpochs(
+                algo, log, n_steps_per_epoch, update_start_step, evaluate, eval_interval, save_interval, callback
+            )
+            schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
+            run(source, clock, [epochs.updates(*schedule), *bar, epochs])
+        return self
+
+
+class OnlineEpochs:
+    """Callback of the training loop: what happens at the end of every epoch.
+
+    Args:
+        algo: The estimator.
+        log: Where metrics and models go.
+        length: Steps of an epoch.
+        start: Steps before the first update.
+        evaluate: Gives a score of the estimator; None for none.
+        eval_interval: Epochs between scores.
+        save_interval: Epochs between saved models.
+        callback: Called with (estimator, epoch, steps so far); None for nothing.
+    """
+
+    def __init__(
+        self,
+        algo: Any,
+        log: RunLog,
+        length: int,
+        start: int,
+        evaluate: Callable[[Any], float] | None,
+        eval_interval: int,
+        save_interval: int,
+        callback: Callable[[Any, int, int], Any] | None,
+    ) -> None:
+        self.algo, self.log, self.length, self.start = algo, log, length, start
+        self.callback = callback
+        self.evaluate, self.eval_interval, self.save_interval = evaluate, eval_interval, save_interval
+        self.epoch, self.n_updates = 0, 0
+        self._new_epoch()
+
+    def _new_epoch(self) -> None:
+        self.returns: list[float] = []
+        self.source = UpdateSource(self.algo, BufferData(self.algo.impl, self.algo.batch_size), self.epoch)
+
+    def updates(self, interval: int, n: int) -> Callback:
+        """What makes `n` updates every `interval` steps."""
+
+        def update(clock: Clock) -> None:
+            if clock.between_episodes:  # and not cut off by the end of training
+                self.returns += [episode.total_reward for episode in clock.ended]
+            enough = len(self.algo.impl.replay_buffer) >= self.algo.batch_size and clock.t > self.start
+            if clock.t % interval == 0 and enough:
+                inner = Clock(self.n_updates + n, self.n_updates)
+                run(self.source, inner, [])
+                self.n_updates = inner.t
+
+        return update
+
+    def __call__(self, clock: Clock) -> None:
+        """End an epoch, if the clock says so."""
+        if clock.t % self.length and not clock.done:
+            return
+        metrics = {**self.source.metrics, **self.algo._state_metrics()}
+        metrics["rollout_return"] = float(np.mean(self.returns)) if self.returns else float("nan")
+        if self.evaluate is not None:
+            metrics["evaluation"] = self._score()
+        self.log.metrics(self.epoch, clock.t, metrics)
+        if (self.epoch + 1) % self.save_interval == 0:
+            self.log.save(self.algo, clock.t)
+        if self.callback is not None:
+            self.callback(self.algo, self.epoch, clock.t)
+        self.epoch += 1
+        self._new_epoch()
+
+    def _score(self) -> float:
+        if self.epoch % self.eval_interval or self.evaluate is None:
+            return float("nan")
+        score = self.evaluate(self.algo)
+        self.algo.eval_results_["evaluation"].append(score)
+        return score
+
+
+def build_for_env(algo: Any, env: Any) -> None:
+    """Build an estimator's agent for an environment, or refuse it.
+
+    Raises:
+        TypeError: If the environment's actions are of another kind than the estimator's.
+        ValueError: If observations or actions have other shapes than those that the agent was built for.
+    """
+    space = env.action_space
+    kind = "discrete" if algo.discrete_action else "box"
+    if space_kind(space) != kind:
+        wanted = "Discrete" if algo.discrete_action else "a Box"
+        raise TypeError(f"{type(algo).__name__} needs an environment whose actions are {wanted}, got {space}")
+    shape = tuple(env.observation_space.shape)
+    size = int(space.n) if algo.discrete_action else int(np.prod(space.shape))
+    if algo.impl is None:
+        algo.create_impl(shape, size)
+    algo.check_shapes(shape, size)

@@ -1,0 +1,89 @@
+"""What training leaves on the disk and on the console."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from estimator_parts import make, vectors
+
+from pfrl_like import algos
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_folder_holds_metrics_hyperparameters_and_models() -> None:
+    made = make("DQN", scaler="min_max")
+    made.fit(vectors(True), n_epochs=4, save_interval=2, scorers={"half": lambda algo, episodes: 0.5})
+    (folder,) = Path("d3rlpy_logs").iterdir()
+    assert folder.name[:4] == "DQN_" and len(folder.name) == 18 and folder.name[4:].isdigit()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "metrics.csv", "model_14.pt", "model_28.pt", "params.json",
+    ]  # fmt: skip
+    rows = list(csv.DictReader((folder / "metrics.csv").open()))
+    assert [(row["epoch"], row["step"], row["half"]) for row in rows] == [
+        (str(i), str(7 * i + 7), "0.5") for i in range(4)
+    ]
+    params = json.loads((folder / "params.json").read_text())
+    assert params["algorithm"] == "DQN" and params["learning_rate"] == 6.25e-5
+    assert params["scaler"]["type"] == "min_max" and params["observation_shape"] == [4] and params["action_size"] == 3
+    (events,) = (Path("runs") / folder.name).iterdir()
+    assert "tfevents" in events.name
+
+
+def test_names_and_places_can_be_chosen() -> None:
+    for name, with_timestamp in (("mine", True), ("mine", True), ("mine", False), ("mine", False)):
+        made = make("BC")
+        made.fit(
+            vectors(False), n_epochs=1, logdir="custom", experiment_name=name, with_timestamp=with_timestamp,
+            tensorboard=False, verbose=False, show_progress=False,
+        )  # fmt: skip
+    names = sorted(path.name for path in Path("custom").iterdir())
+    assert len(names) == 3 and names[0] == "mine" and all(name.startswith("mine_2") for name in names[1:])
+    assert not Path("runs").exists() and not Path("d3rlpy_logs").exists()
+
+
+def test_nothing_is_written_without_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    make("DQN").fit(vectors(True), n_epochs=2, save_metrics=False, verbose=False, show_progress=False)
+    assert not list(Path().iterdir())
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_console_shows_hyperparameters_and_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    make("DQN").fit(vectors(True), n_epochs=2, save_metrics=False, scorers={"one": lambda algo, episodes: 1.0})
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0] == "algorithm=DQN"
+    assert {"batch_size=16", "q_func_type=mean", "target_update_interval=8000.0", "use_gpu=None"} < set(lines)
+    assert lines.index("observation_shape=(4,)") == lines.index("action_size=3") - 1
+    assert "epoch=0 step=7 one=1.000000" in lines and "epoch=1 step=14 one=1.000000" in lines
+    assert sum(line.startswith("epoch=1 step=14 value_loss=") for line in lines) == 1
+    assert "14/14 steps" in err
+
+
+def test_an_interrupted_training_leaves_what_it_had() -> None:
+    def stop(algo: algos.Estimator, epoch: int, step: int) -> None:
+        if step == 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make("DQN").fit(vectors(True), n_epochs=3, callback=stop, verbose=False, show_progress=False)
+    (folder,) = Path("d3rlpy_logs").iterdir()
+    assert len(list(csv.DictReader((folder / "metrics.csv").open()))) == 1
+    again = algos.DQN.from_json(folder / "params.json")
+    again.load_model(folder / "model_7.pt")
+    assert np.isfinite(again.predict_value(np.zeros((1, 4)), [0])).all()
+
+
+def test_scorers_may_be_a_list() -> None:
+    def depth(algo: algos.Estimator, episodes: object) -> float:
+        return 3.0
+
+    made = make("DQN").fit(vectors(True), n_epochs=1, scorers=[depth], save_metrics=False, verbose=False)
+    assert made.eval_results_ == {"depth": [3.0]}
+    with pytest.raises(TypeError, match=r"scorers\['bad'\] is 3"):
+        make("DQN").fit(vectors(True), scorers={"bad": 3}, save_metrics=False)

@@ -1,0 +1,197 @@
+"""Estimators that learn in environments."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from estimator_parts import SMALL, SMALL_FILTERS, make
+
+from pfrl_like import algos, explorers
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.online.buffers import ReplayBuffer as OnlineBuffer
+from pfrl_like.online.explorers import LinearDecayEpsilonGreedy, NormalNoise
+from pfrl_like.online.iterators import train
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+
+ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
+
+
+class Counting(gymnasium.Env):
+    """Observes how many steps were made, over ten; the reward is the same number; ends after 7 steps."""
+
+    def __init__(self, discrete: bool, shape: tuple[int, ...] = (2,)) -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.float32)
+        self.action_space = gymnasium.spaces.Discrete(3) if discrete else gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        self.actions: list[Any] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.count = 0
+        return self._obs(), {}
+
+    def step(self, action: Any) -> Any:
+        self.actions.append(action)
+        self.count += 1
+        return self._obs(), float(self.count), self.count == 7, False, {}
+
+    def _obs(self) -> Any:
+        return np.full(self.observation_space.shape, self.count / 10, np.float32)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    np.random.seed(0)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_epochs_collect_steps_and_then_learn(name: str) -> None:
+    made = make(name)
+    buffer, counts = ReplayBuffer(100), []
+    made.fit_online(
+        Counting(made.discrete_action), buffer, n_epochs=3, n_steps_per_epoch=20, n_updates_per_epoch=4,
+        callback=lambda algo, epoch, step: counts.append((epoch, step, len(buffer), algo.impl.optim_t)), **QUIET,
+    )  # fmt: skip
+    begin = counts[0][3] - 4  # of those whose policy learns in the first update
+    assert counts == [(0, 20, 20, begin + 4), (1, 40, 40, begin + 8), (2, 60, 60, begin + 12)]
+
+
+def test_the_buffer_holds_what_happened() -> None:
+    buffer = ReplayBuffer(100)
+    make("SAC").fit_online(Counting(False), buffer, n_epochs=1, n_steps_per_epoch=30, **QUIET)
+    batch = buffer.sample_batch(30, 0.5)
+    assert torch.allclose(batch.next_obs, batch.obs + 0.1)
+    assert torch.allclose(batch.reward, 10 * batch.next_obs[:, 0])
+    assert torch.equal(batch.discount == 0, batch.next_obs[:, 0] > 0.65)
+
+
+def test_updates_may_come_with_the_steps() -> None:
+    made = make("DQN")
+    made.fit_online(
+        Counting(True), n_steps=50, n_steps_per_epoch=25, update_interval=5, n_updates=2, update_start_step=20, **QUIET
+    )
+    assert made.impl.optim_t == 2 * 6 and made.impl.t == 50
+
+
+def test_first_actions_are_drawn_uniformly() -> None:
+    env = Counting(True)
+    made = make("DQN").fit_online(env, n_steps=42, random_steps=28, update_start_step=42, **QUIET)
+    greedy = made.predict(np.repeat(np.arange(7) / 10, 2).reshape(7, 2))
+    assert len({*map(int, env.actions[:28])}) == 3
+    assert np.array_equal(env.actions[28:], [*greedy, *greedy])
+
+
+class Always:
+    """Chooses one action, as d3rlpy's explorers are asked for it."""
+
+    def sample(self, algo: Any, x: Any, step: int) -> Any:
+        assert algo.predict(x[None]).shape == (1,)
+        return step % 2
+
+
+@pytest.mark.parametrize(
+    ("explorer", "chosen"),
+    [
+        (Always(), {0, 1}),
+        (LinearDecayEpsilonGreedy(1.0, 1.0, 10), {0, 1, 2}),
+        (explorers.ConstantEpsilonGreedy(1.0, lambda: 2), {2}),
+    ],
+)
+def test_explorers_choose(explorer: Any, chosen: set[int]) -> None:
+    env = Counting(True)
+    make("DQN").fit_online(env, None, explorer, n_epochs=1, n_steps_per_epoch=40, n_updates_per_epoch=0, **QUIET)
+    assert set(map(int, env.actions)) == chosen
+
+
+def test_noise_explores_for_deterministic_policies() -> None:
+    env = Counting(False)
+    made = make("DDPG").fit_online(
+        env, None, NormalNoise(0.0, 0.3), n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=0, **QUIET
+    )
+    greedy = made.predict(np.array([[i % 7 / 10] * 2 for i in range(20)], np.float32))
+    assert 0.05 < np.abs(np.array(env.actions) - greedy).mean() < 0.6
+
+
+def test_priorities_are_written_back() -> None:
+    buffer = PrioritizedReplayBuffer(100)
+    made = make("DQN").fit_online(
+        Counting(True), buffer, n_epochs=2, n_steps_per_epoch=20, n_updates_per_epoch=3, **QUIET
+    )
+    assert made.impl.optim_t == 6  # a second draw without priorities would have been refused
+
+
+def test_frames_are_stacked() -> None:
+    made = make("DQN", n_frames=2, encoder_params=SMALL_FILTERS)
+    buffer = ReplayBuffer(100)
+    made.fit_online(Counting(True, (1, 16, 16)), buffer, n_epochs=1, n_steps_per_epoch=20, **QUIET)
+    batch = buffer.sample_batch(20)
+    assert batch.obs.shape == (20, 2, 16, 16)
+    assert torch.equal(batch.obs[:, 1], batch.next_obs[:, 0])
+    before = (batch.obs[:, 1, 0, 0] - 0.1).clamp(min=0)
+    assert torch.allclose(batch.obs[:, 0, 0, 0], before)
+
+
+def test_evaluations_and_models_come_at_their_intervals() -> None:
+    made = make("DQN")
+    train(
+        Counting(True), made, OnlineBuffer(100, Counting(True)), n_epochs=4, n_steps_per_epoch=20,
+        eval_env=Counting(True), eval_interval=2, save_interval=2, logdir="logs", verbose=False, show_progress=False,
+        tensorboard=False,
+    )  # fmt: skip
+    assert made.eval_results_ == {"evaluation": [28.0, 28.0]}
+    (folder,) = Path("logs").iterdir()
+    assert folder.name.startswith("DQN_online_")
+    assert sorted(path.name for path in folder.glob("*.pt")) == ["model_40.pt", "model_80.pt"]
+    rows = list(csv.DictReader((folder / "metrics.csv").open()))
+    assert [row["evaluation"] for row in rows] == ["28.0", "nan", "28.0", "nan"]
+    assert [float(row["rollout_return"]) for row in rows] == [28.0] * 4
+    assert not Path("runs").exists()
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(TypeError, match="DQN needs an environment whose actions are Discrete"):
+        make("DQN").fit_online(Counting(False), **QUIET)
+    with pytest.raises(TypeError, match="SAC needs an environment whose actions are a Box"):
+        make("SAC").fit_online(Counting(True), **QUIET)
+    built = make("DQN")
+    built.create_impl((5,), 3)
+    with pytest.raises(ValueError, match=r"was built for \(5,\) and 3"):
+        built.fit_online(Counting(True), **QUIET)
+    with pytest.raises(ValueError, match="n_steps_per_epoch"):
+        make("DQN").fit_online(Counting(True), n_steps_per_epoch=0, **QUIET)
+
+
+def test_what_was_learnt_offline_goes_on_online() -> None:
+    data_made = make("DQN")
+    buffer = ReplayBuffer(1000)
+    make("DQN").fit_online(Counting(True), buffer, n_steps=100, random_steps=100, **QUIET)
+    data_made.fit(MDPDataset.from_buffer(buffer), n_epochs=2, **QUIET)
+    agent, before = data_made.impl, data_made.predict(np.zeros((1, 2)))
+    data_made.fit_online(Counting(True), n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=0, **QUIET)
+    assert data_made.impl is agent and np.array_equal(data_made.predict(np.zeros((1, 2))), before)
+
+
+def test_a_fitted_policy_is_better_than_chance() -> None:
+    class Guess(Counting):
+        """One step; the reward is 1 for the action that is the place of the largest number."""
+
+        def _obs(self) -> Any:
+            self.shown = np.random.normal(size=3).astype(np.float32)
+            return self.shown
+
+        def step(self, action: Any) -> Any:
+            reward = float(int(action) == int(self.shown.argmax()))
+            return self._obs(), reward, True, False, {}
+
+    made = algos.DQN(**SMALL | {"batch_size": 64}, learning_rate=3e-3, target_update_interval=10)
+    made.fit_online(
+        Guess(True, (3,)), None, explorers.ConstantEpsilonGreedy(1.0, lambda: np.random.randint(3)), n_epochs=1,
+        n_steps_per_epoch=600, n_updates_per_epoch=300, **QUIET,
+    )  # fmt: skip
+    seen = np.random.normal(size=(300, 3)).astype(np.float32)
+    assert (made.predict(seen) == seen.argmax(1)).mean() > 0.85

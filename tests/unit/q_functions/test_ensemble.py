@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
+from pfrl_like.agents import CQL, DDPG, DQN, TD3, DiscreteCQL, SoftActorCritic
+from pfrl_like.agents.cql import discrete_conservative_gap
+from pfrl_like.batch import Batch
+from pfrl_like.explorers import Greedy
+from pfrl_like.functions import bootstrap_weight
+from pfrl_like.functions.losses import square
+from pfrl_like.policies import DeterministicHead, SquashedGaussianHead
+from pfrl_like.q_functions import FCSAQFunction, FCStateQFunctionWithDiscreteAction, QFunctionEnsemble
+from pfrl_like.replay_buffers import ReplayBuffer
+
+VALUES = torch.tensor([[[1.0, 5.0, 2.0]], [[4.0, 1.0, 3.0]]])  # of two members, in one state
+OPTIONS = {"replay_buffer": ReplayBuffer(None), "gamma": 0.9}
+
+
+def ensemble(**options) -> EnsembleActionValue:
+    return EnsembleActionValue([DiscreteActionValue(values) for values in VALUES], **options)
+
+
+def test_the_mean_or_the_least_is_greedy() -> None:
+    assert torch.equal(ensemble().q_values, torch.tensor([[2.5, 3.0, 2.5]]))
+    assert torch.equal(ensemble(pool="least").q_values, torch.tensor([[1.0, 1.0, 2.0]]))
+    assert ensemble().greedy_actions.tolist() == [1] and ensemble(pool="least").greedy_actions.tolist() == [2]
+    assert ensemble().masked(torch.tensor([[True, False, True]])).greedy_actions.tolist() == [0]
+    assert ensemble()[0].n_actions == 3 and ensemble().max.tolist() == [3.0]
+
+
+def test_all_learn_from_the_least_value_of_the_greedy_action() -> None:
+    value = ensemble()
+    action, reward, discount = torch.tensor([2]), torch.tensor([1.0]), torch.tensor([0.5])
+    loss, error, mean = value.td_loss(action, reward, discount, ensemble(), elementwise=square)
+    # Greedy is action 1, by the mean; the least value of it is 1, so the target is 1.5; the members hold 2 and 3.
+    assert loss.tolist() == [0.5**2 + 1.5**2] and error.tolist() == [1.0] and mean.tolist() == [2.5]
+    loss, _, _ = value.target_loss(action, torch.tensor([1.5]), square)
+    assert loss.tolist() == [0.5**2 + 1.5**2]
+
+
+def test_bootstrapped_members_learn_from_rows_of_their_own() -> None:
+    torch.manual_seed(0)
+    weights = bootstrap_weight(torch.empty(2, 4000))
+    assert set(weights.flatten().tolist()) == {0.0, 2.0} and abs(float(weights.mean()) - 1) < 0.05
+    arguments = torch.tensor([2]), torch.tensor([1.0]), torch.tensor([0.5])
+    losses = {float(ensemble(bootstrap=True).td_loss(*arguments, ensemble(), elementwise=square)[0]) for _ in range(50)}
+    assert losses == {2 * a + 2 * b for a in (0, 0.25) for b in (0, 2.25)}
+
+
+def test_conservative_gaps_of_all_are_added_up() -> None:
+    action = torch.tensor([0])
+    gaps = [discrete_conservative_gap(DiscreteActionValue(values), action) for values in VALUES]
+    assert torch.allclose(discrete_conservative_gap(ensemble(), action), sum(gaps))
+
+
+def critics(n: int, **options) -> QFunctionEnsemble:
+    return QFunctionEnsemble([FCSAQFunction(3, 2, 8, 1) for _ in range(n)], pool="least", **options)
+
+
+def batch(n: int = 16) -> Batch:
+    return Batch(
+        obs=torch.rand(n, 3), action=2 * torch.rand(n, 2) - 1, reward=torch.rand(n), next_obs=torch.rand(n, 3),
+        discount=torch.full((n,), 0.9),
+    )  # fmt: skip
+
+
+def adam(module: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(module.parameters(), lr=1e-3)
+
+
+def actor_critic(kind, q_func: QFunctionEnsemble, **options):
+    head = DeterministicHead() if kind is TD3 else SquashedGaussianHead()
+    policy = nn.Sequential(nn.Linear(3, 2 if kind is TD3 else 4), head)
+    explorer = {"explorer": Greedy()} if kind is TD3 else {}
+    return kind(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS, **explorer, **options)
+
+
+@pytest.mark.parametrize("kind", [TD3, SoftActorCritic, CQL])
+@pytest.mark.parametrize("n", [1, 3])
+def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> None:
+    torch.manual_seed(0)
+    q_func = critics(n)
+    agent = actor_critic(kind, q_func)
+    assert agent.critics == [*q_func.members] and len(agent.target_critics) == n
+    before = [[param.clone() for param in member.parameters()] for member in q_func.members]
+    for _ in range(3):
+        _, stats = agent.update(batch())
+    assert {f"q_func{i}_loss" for i in range(1, n + 1)} <= stats.keys()
+    for member, old in zip(q_func.members, before, strict=True):
+        assert all(not torch.equal(*pair) for pair in zip(member.parameters(), old, strict=True))
+    assert np.isfinite([value for name, value in agent.get_statistics() if name.startswith("average_q")]).all()
+
+
+def test_an_ensemble_learns_what_separate_critics_learn() -> None:
+    rows = batch()
+    agents = []
+    for together in (True, False):
+        torch.manual_seed(0)
+        policy = nn.Sequential(nn.Linear(3, 2), DeterministicHead())
+        parts = [FCSAQFunction(3, 2, 8, 1) for _ in range(2)]
+        if together:
+            q_func = QFunctionEnsemble(parts)
+            given = policy, q_func, None, adam(policy), adam(q_func), None
+        else:
+            given = policy, *parts, adam(policy), *map(adam, parts)
+        agents.append(TD3(*given, **OPTIONS, explorer=Greedy()))
+    for agent in agents:
+        torch.manual_seed(1)
+        agent.update(rows)
+    for one, other in zip(*(agent.critics for agent in agents), strict=True):
+        assert all(torch.allclose(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_members_may_share_layers() -> None:
+    shared = nn.Linear(5, 8)
+    members = [nn.Sequential(_Joined(shared), nn.Linear(8, 1)) for _ in range(2)]
+    agent, before = actor_critic(SoftActorCritic, QFunctionEnsemble(members)), shared.weight.clone()
+    for _ in range(3):
+        agent.update(batch())
+    assert not torch.equal(shared.weight, before)
+
+
+class _Joined(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, pair):
+        return torch.relu(self.layer(torch.cat(pair, 1)))
+
+
+def test_bootstrapped_critics_differ_in_what_they_learn_from() -> None:
+    agent = actor_critic(SoftActorCritic, critics(2, bootstrap=True))
+    one, other = agent.rows_of_critics(batch(64))
+    assert set(one.weight.tolist()) == {0.0, 2.0} and not torch.equal(one.weight, other.weight)
+    agent.update(batch())
+
+
+@pytest.mark.parametrize("kind", [DQN, DiscreteCQL])
+def test_an_ensemble_is_a_q_function(kind) -> None:
+    q_func = QFunctionEnsemble([FCStateQFunctionWithDiscreteAction(3, 4, 8, 1) for _ in range(3)])
+    agent = kind(q_func, adam(q_func), explorer=Greedy(), **OPTIONS)
+    rows = batch().replace(action=torch.randint(4, (16,)))
+    agent.update(rows)
+    assert agent.act(np.zeros(3, np.float32)) in range(4)
+    values = agent.values_of_pairs(rows.obs, rows.action)
+    assert values.shape == (3, 16)
+
+
+def test_ddpg_bootstraps_from_the_least() -> None:
+    policy, q_func = nn.Sequential(nn.Linear(3, 2), DeterministicHead()), critics(2)
+    agent = DDPG(policy, q_func, adam(policy), adam(q_func), explorer=Greedy(), **OPTIONS)
+    rows = batch()
+    value, _ = agent.bootstrap(rows)
+    action = policy(rows.next_obs).sample()
+    each = torch.stack([member((rows.next_obs, action)) for member in q_func.members])
+    assert torch.allclose(value.q_values, each.amin(0))
+
+
+def test_what_is_no_ensemble_is_refused() -> None:
+    with pytest.raises(ValueError, match="members is empty"):
+        QFunctionEnsemble([])
+    with pytest.raises(ValueError, match="pool is 'most'"):
+        QFunctionEnsemble([FCSAQFunction(3, 2, 8, 1)], pool="most")
+    policy, q_func = nn.Sequential(nn.Linear(3, 4), SquashedGaussianHead()), FCSAQFunction(3, 2, 8, 1)
+    with pytest.raises(TypeError, match="q_func2 is None"):
+        SoftActorCritic(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)
