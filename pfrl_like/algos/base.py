@@ -13,7 +13,7 @@ from torch import Tensor
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
-from pfrl_like.algos.saving import params_from_json, plain_params, read_model, write_model
+from pfrl_like.algos.saving import export_as, params_from_json, plain_params, read_model, write_model
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
@@ -136,10 +136,17 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
         if self.scaler_ is not None and not self.scaler_.fitted:
             raise NotFittedError(f"scaler is {self.scaler!r}, which is not fitted: fit does it, or fit_scaler")
         pipeline = AugmentationPipeline(self.augmentation)
-        stacked = (shape[0] * self.n_frames, *shape[1:]) if len(shape) == 3 else shape
-        self.impl = self._build_agent(stacked, self.action_size_)
+        self.impl = self._build_agent(self._stacked_shape, self.action_size_)
         if len(pipeline):
             self.impl.augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_)
+
+    @property
+    def _stacked_shape(self) -> tuple[int, ...]:
+        """Shape of what the networks take."""
+        if self.observation_shape_ is None:
+            raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
+        shape = self.observation_shape_
+        return (shape[0] * self.n_frames, *shape[1:]) if len(shape) == 3 else shape
 
     def fit_scaler(self, episodes: Any) -> None:
         """Make the scaler, and fit it to episodes if it is not; `fit` does it before it builds the agent."""
@@ -248,11 +255,8 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
     def _observations(self, x: Any) -> Array:
         obs = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
         obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
-        shape = self.observation_shape_
-        if shape is not None:
-            wanted = (shape[0] * self.n_frames, *shape[1:]) if len(shape) == 3 else shape
-            if obs.shape[1:] != wanted:
-                raise ValueError(f"x has shape {obs.shape}, expected (n, {', '.join(map(str, wanted))})")
+        if self.observation_shape_ is not None and obs.shape[1:] != self._stacked_shape:
+            raise ValueError(f"x has shape {obs.shape}, expected (n, {', '.join(map(str, self._stacked_shape))})")
         return obs
 
     def _actions(self, action: Any) -> Tensor:
@@ -283,7 +287,7 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
         """
         agent = self._agent
         if isinstance(batch, TransitionMiniBatch):
-            future = agent.sampling.get("future", 0)
+            future = getattr(agent, "sampling", {}).get("future", 0)
             batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action, future=future)
         return [float(loss) for loss in self._learn(epoch, total_step, batch)[1].values()]
 
@@ -351,6 +355,27 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
             self.scaler_ = make_scaler(params["scaler"])
             self.create_impl(params["observation_shape"], params["action_size"])
         self._agent.load_state_dict(state)
+
+    def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
+        """Write the greedy policy into a file that runs without this library; its input is called `input_0`.
+
+        It takes raw observations: the scaler is inside, stacking frames is not. Where predicting draws random numbers,
+        they are fixed, as `export` of agents has it.
+
+        Args:
+            fname: The file. A name that ends in `.onnx` or `.pt2` (for `torch.export`) chooses that format.
+            as_onnx: Whether it is ONNX whatever the name; otherwise it is TorchScript.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            ExportError: If the policy cannot be put into such a file.
+            CheckpointError: If the file cannot be written; an older one stays.
+            MissingDependencyError: If a package for the format is not installed.
+        """
+        agent, shape = self._agent, self._stacked_shape
+        generator = np.random.default_rng(0)
+        examples = generator.normal(size=(32, *shape)) if len(shape) == 1 else generator.uniform(0, 255, (32, *shape))
+        export_as(agent.export, fname, ".onnx" if as_onnx else ".pt", examples.astype(np.float32))
 
     def _json_params(self) -> dict[str, Any]:
         """What `params.json` holds."""

@@ -29,6 +29,8 @@ class ActivityPenalty(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same numbers."""
+        if not (torch.is_grad_enabled() and x.requires_grad):
+            return x
         out: Tensor = _Penalised.apply(x, self.rate)  # type: ignore[no-untyped-call]
         return out
 

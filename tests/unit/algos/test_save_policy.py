@@ -1,0 +1,61 @@
+"""Policies that run without the library."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from estimator_parts import QUIET, SMALL_FILTERS, images, make, vectors
+
+from pfrl_like import algos
+from pfrl_like.errors import CheckpointError, NotFittedError
+
+ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    np.random.seed(0)
+
+
+def fitted(name: str, **options: Any) -> Any:
+    made = make(name, scaler="standard", **options)
+    return made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_torchscript_gives_the_actions_of_predict_for_raw_observations(name: str) -> None:
+    made = fitted(name)
+    made.save_policy("policy.pt")
+    actions = torch.jit.load("policy.pt")(torch.from_numpy(OBS))
+    assert np.allclose(actions.numpy(), made.predict(OBS), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["policy.onnx", "policy", "policy.pt"])
+def test_onnx_does_so_too(name: str) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    made = fitted("SAC")
+    made.save_policy(name, as_onnx=True)
+    session = runtime.InferenceSession(name)
+    (actions,) = session.run(None, {"input_0": OBS})[:1]
+    assert np.allclose(actions, made.predict(OBS), atol=1e-5)
+    assert [path.name for path in Path().iterdir()] == [name]
+
+
+def test_stacked_images_are_taken() -> None:
+    made = make("DQN", n_frames=2, scaler="pixel", encoder_params=SMALL_FILTERS)
+    made.fit(images(True), n_epochs=1, **QUIET).save_policy("policy.pt")
+    frames = np.random.default_rng(0).integers(0, 256, (5, 2, 16, 16), dtype=np.uint8)
+    actions = torch.jit.load("policy.pt")(torch.from_numpy(frames).float())
+    assert np.array_equal(actions.numpy(), made.predict(frames))
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(NotFittedError):
+        make("DQN").save_policy("policy.pt")
+    with pytest.raises(CheckpointError):
+        fitted("DQN").save_policy("nowhere/policy.pt")
