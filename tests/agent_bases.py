@@ -173,8 +173,9 @@ def of_actors(kind: Any, recurrent: bool) -> Arguments:
 FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] = (
     (of_q_functions, (*AGENTS.values(), DPPL, DPPGreedy, agents.DiscreteCQL)),
     (of_actor_critic, (agents.DDPG, agents.TD3, agents.SoftActorCritic, agents.TQC, agents.REDQ, agents.CrossQ,
-                       agents.DiscreteSAC, agents.CQL, agents.EDAC, agents.TD3PlusBC, agents.ReBRAC, agents.AWAC,
-                       agents.CRR, agents.IQL, agents.FittedQEvaluation, agents.DiscreteFittedQEvaluation)),
+                       agents.DiscreteSAC, agents.CQL, agents.COMBO, agents.EDAC, agents.TD3PlusBC, agents.ReBRAC,
+                       agents.AWAC, agents.CRR, agents.IQL, agents.FittedQEvaluation,
+                       agents.DiscreteFittedQEvaluation)),
     (of_imitators, (agents.BC, agents.DiscreteBC)),
     (of_regressing, (agents.AWR, agents.DiscreteAWR)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),

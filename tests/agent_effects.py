@@ -71,6 +71,7 @@ OWN: dict[Any, Table] = {
     agents.REDQ: OF_REDQ,
     agents.CrossQ: OF_CROSSQ,
     agents.CQL: OF_CQL,
+    agents.COMBO: OF_CQL,
     agents.DiscreteCQL: OF_DISCRETE_CQL,
     agents.EDAC: OF_EDAC,
     agents.TD3PlusBC: OF_TD3_PLUS_BC,

@@ -171,7 +171,7 @@ FURTHER = {
 }  # fmt: skip
 ACTOR_CRITIC = functools.partial(Family, make=make_actor_critic, misfits=actor_critic_misfits, space=policy_space)
 NOISE = {"explorer": ("AdditiveGaussian",)}
-SOFT = ("SoftActorCritic", "TQC", "REDQ", "CrossQ", "CQL", "EDAC")
+SOFT = ("SoftActorCritic", "TQC", "REDQ", "CrossQ", "CQL", "COMBO", "EDAC")
 ACTOR_CRITICS = (
     ACTOR_CRITIC(("DDPG",), {**OF_ACTOR_CRITICS, "n_critics": (1,), "explorer": EXPLORERS}),
     ACTOR_CRITIC(("TD3",), {**OF_ACTOR_CRITICS, "explorer": EXPLORERS}),

@@ -13,6 +13,7 @@ from pfrl_like.agents.bc import BC as BC
 from pfrl_like.agents.bc import DiscreteBC as DiscreteBC
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
+from pfrl_like.agents.combo import COMBO as COMBO
 from pfrl_like.agents.cql import CQL as CQL
 from pfrl_like.agents.cql import DiscreteCQL as DiscreteCQL
 from pfrl_like.agents.crossq import CrossQ as CrossQ

@@ -144,7 +144,7 @@ class CQL(SoftActorCritic):
             value = self.value_of(critic, batch)
             loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self.loss_options)
             values = self.compared_values(values_of_actions(critic, batch, actions), batch)
-            gap = self.conservative_weight * conservative_gap(values, log_density, mean_value(value))
+            gap = self.conservative_weight * self.gap(values, log_density, mean_value(value), batch)
             loss = loss + self._alpha() * weighted_mean(gap, rows.weight, self.batch_accumulator)
             found.append(((loss, td_error, mean), gap))
         return found
@@ -152,6 +152,10 @@ class CQL(SoftActorCritic):
     def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Values of the actions drawn, [3 * n_action_samples, N], as the conservative term takes them."""
         return values
+
+    def gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
+        """`conservative_gap`, which also describes the arguments; its mean over the batch is held down."""
+        return conservative_gap(values, log_density, data_value)
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """As of `SoftActorCritic`, with those of the uniform actions."""

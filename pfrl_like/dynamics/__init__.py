@@ -3,3 +3,4 @@
 from pfrl_like.dynamics.dynamics_model import DynamicsModel as DynamicsModel
 from pfrl_like.dynamics.mopo import MOPO as MOPO
 from pfrl_like.dynamics.probabilistic_ensemble import ProbabilisticEnsemble as ProbabilisticEnsemble
+from pfrl_like.dynamics.rollouts import ModelRollouts as ModelRollouts

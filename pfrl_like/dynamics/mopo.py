@@ -12,7 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
 from pfrl_like.dynamics.probabilistic_ensemble import ProbabilisticEnsemble
-from pfrl_like.dynamics.rollouts import imagine
+from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 from pfrl_like.utils.checks import check_counts
 
 
@@ -99,9 +99,7 @@ class MOPO(Estimator):
             NotFittedError: Before the model, or the algorithm, is built.
             ValueError: On numbers out of range, or observations of another shape.
         """
-        check_counts(n_transitions=self.n_transitions, horizon=self.horizon)
-        if not 0 <= self.lam < float("inf"):
-            raise ValueError(f"lam is {self.lam!r}, expected a number of at least 0")
+        check_rollouts(self.n_transitions, self.horizon, self.lam)
         start = [transitions[i].observation for i in np.random.randint(len(transitions), size=self.n_transitions)]
         obs = self._tensor(self._observations(np.stack(start)))
 

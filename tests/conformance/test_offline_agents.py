@@ -16,6 +16,7 @@ from pfrl_like.utils.checks import check_action
 
 OFFLINE = (
     "CQL",
+    "COMBO",
     "DiscreteCQL",
     "EDAC",
     "BC",
