@@ -61,11 +61,11 @@ def test_combo_learns_from_random_actions_and_a_model_of_them() -> None:
     set_random_seed(0)
     dataset = recorded(30, np.random.default_rng(0))
     mopo = MOPO(n_ensembles=2, encoder_params={"hidden_units": [32, 32]}, learning_rate=3e-3)
-    mopo.fit(dataset, n_epochs=100, save_metrics=False, verbose=False, show_progress=False)
+    mopo.fit(dataset, n_epochs=60, save_metrics=False, verbose=False, show_progress=False)
     agent = make()
     before = mean_return(agent)
     source = ModelRollouts(dataset, mopo.impl, agent, n_transitions=100, horizon=3, interval=250)
-    for _ in range(500):
+    for _ in range(300):
         agent.update(source.sample_batch(64, agent.gamma))
 
     random = recorded(200, np.random.default_rng(2))
