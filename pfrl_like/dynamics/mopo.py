@@ -16,6 +16,16 @@ from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 from pfrl_like.utils.checks import check_counts
 
 
+def refused(what: str) -> Any:
+    """A method that refuses to do what only algorithms can."""
+
+    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse; it raises a NotImplementedError."""
+        raise NotImplementedError(f"{type(self).__name__} models an environment: it {what}")
+
+    return refuse
+
+
 class MOPO(Estimator):
     """A model of an environment, with which estimators that have it as `dynamics` imagine transitions.
 
@@ -35,6 +45,8 @@ class MOPO(Estimator):
     """
 
     loss_names: ClassVar[Any] = {"loss": "loss"}
+    predict_value = refused("knows no values")
+    sample_action = save_policy = fit_online = refused("does not act")
 
     learning_rate: float = 1e-3
     eps: float = 1e-8
@@ -132,22 +144,6 @@ class MOPO(Estimator):
 
     def _plain(self, action: Any) -> Any:
         return int(action) if self.discrete_action else action
-
-    def predict_value(self, x: Any, action: Any, with_std: bool = False) -> NoReturn:
-        """Refuse: a model of an environment knows no values.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        raise NotImplementedError(f"{type(self).__name__} models an environment, which has no values")
-
-    def sample_action(self, x: Any) -> NoReturn:
-        """Refuse: a model of an environment does not act.
-
-        Raises:
-            NotImplementedError: Always.
-        """
-        raise NotImplementedError(f"{type(self).__name__} models an environment and does not act")
 
 
 def drawn_actions(algo: Any, obs: Any) -> Any:

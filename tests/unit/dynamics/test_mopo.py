@@ -10,6 +10,7 @@ from torch import nn
 
 from pfrl_like import algos, dynamics
 from pfrl_like.dataset import Transition, TransitionMiniBatch
+from pfrl_like.datasets import get_pendulum
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import NotFittedError
 from pfrl_like.metrics.scorer import (
@@ -239,10 +240,13 @@ def test_what_is_not_built_is_refused() -> None:
 
 
 def test_a_model_knows_no_values_and_does_not_act() -> None:
-    with pytest.raises(NotImplementedError, match="values"):
-        fitted().predict_value(OBS, ACTIONS[False])
-    with pytest.raises(NotImplementedError, match="act"):
-        fitted().sample_action(OBS)
+    model = fitted()
+    for method, arguments in (
+        ("predict_value", (OBS, ACTIONS[False])), ("sample_action", (OBS,)), ("fit_online", (None,)),
+        ("save_policy", ("policy.pt",)),
+    ):  # fmt: skip
+        with pytest.raises(NotImplementedError, match="MOPO models an environment"):
+            getattr(model, method)(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -253,3 +257,32 @@ def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     setattr(model, name, value)
     with pytest.raises(ValueError, match=name):
         model.generate(policy(), transitions())
+
+
+# The document's example
+
+
+def test_a_model_of_the_pendulum_is_fitted_loaded_tuned_and_given_to_an_algorithm() -> None:
+    train_test_split = pytest.importorskip("sklearn.model_selection").train_test_split
+    dataset, _ = get_pendulum()
+    train_episodes, test_episodes = train_test_split(dataset, random_state=0)
+
+    mopo = MOPO(learning_rate=1e-3)  # 1e-4 and use_gpu in the document, with 100 epochs
+    mopo.fit(
+        train_episodes[:4], eval_episodes=test_episodes[:2], n_epochs=2, show_progress=False, verbose=False,
+        scorers={
+            "observation_error": dynamics_observation_prediction_error_scorer,
+            "reward_error": dynamics_reward_prediction_error_scorer,
+            "variance": dynamics_prediction_variance_scorer,
+        },
+    )  # fmt: skip
+    assert mopo.eval_results_["observation_error"][-1] > mopo.eval_results_["observation_error"][0]
+
+    [folder] = Path("d3rlpy_logs").iterdir()
+    mopo = MOPO.from_json(folder / "params.json")
+    mopo.load_model(max(folder.glob("model_*.pt"), key=lambda path: path.stat().st_mtime))
+    mopo.n_transitions, mopo.horizon, mopo.lam = 40, 2, 0.5
+    cql = algos.CQL(dynamics=mopo, encoder_params={"hidden_units": [16]})
+    cql.fit(train_episodes[:1], n_epochs=1, **QUIET)
+    observations = test_episodes[0].observations
+    assert cql.predict(observations).shape == (len(observations), 1)
