@@ -16,7 +16,7 @@ from torch import nn
 from pfrl_like import agents
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
-from pfrl_like.nn import Branched, RecurrentBranched, RecurrentSequential
+from pfrl_like.nn import Branched, ConcatObsAndAction, ConditionalVAE, RecurrentBranched, RecurrentSequential
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
@@ -114,6 +114,34 @@ def of_regressing(kind: Any, recurrent: bool) -> Arguments:
     return {"policy": policy, "v_func": v_func, **optimizers, **iteration, **of_replay(recurrent), "minibatch_size": 6}
 
 
+def of_bcq(kind: Any, recurrent: bool) -> Arguments:
+    """BCQ, whose policy perturbs the actions of an imitator."""
+    policy, vae, common = of_pairs(4 + 2, 2), make_vae(), of_replay(False)
+    del common["recurrent"], common["episodic_update_len"]
+    critics = {f"q_func{i}": make_critic("numbers") for i in (1, 2)}
+    parts = {"policy": policy, **critics, "imitator": vae}
+    optimizers = {f"{name}_optimizer": sgd(part) for name, part in parts.items()}
+    return {**parts, **optimizers, "n_action_samples": 5, **common}
+
+
+def make_vae() -> ConditionalVAE:
+    """A model of actions of two numbers."""
+    return ConditionalVAE(of_pairs(4 + 2, 6), nn.Sequential(of_pairs(4 + 3, 2), nn.Tanh()), 3)
+
+
+def of_pairs(n_inputs: int, n_outputs: int) -> nn.Module:
+    """A network of pairs."""
+    return nn.Sequential(ConcatObsAndAction(), nn.Linear(n_inputs, 8), nn.Tanh(), nn.Linear(8, n_outputs))
+
+
+def of_discrete_bcq(kind: Any, recurrent: bool) -> Arguments:
+    """Discrete BCQ, whose imitator learns by the Q-function's optimiser."""
+    common = of_q_functions(kind, False)
+    del common["recurrent"], common["episodic_update_len"]
+    imitator = nn.Sequential(nn.Linear(5, 2), SoftmaxCategoricalHead())
+    return {**common, "imitator": imitator, "optimizer": sgd(common["q_function"], imitator)}
+
+
 def discrete_policy(recurrent: bool) -> nn.Module:
     """A policy of two actions."""
     first = nn.GRU(4, 8) if recurrent else nn.Linear(4, 8)
@@ -178,6 +206,8 @@ FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] =
                        agents.DiscreteFittedQEvaluation)),
     (of_imitators, (agents.BC, agents.DiscreteBC)),
     (of_regressing, (agents.AWR, agents.DiscreteAWR)),
+    (of_bcq, (agents.BCQ,)),
+    (of_discrete_bcq, (agents.DiscreteBCQ,)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
     (of_async, (agents.A3C, agents.ACER)),
     (of_actors, (agents.StateQFunctionActor,)),
@@ -193,4 +223,4 @@ def arguments_of(kind: Any, recurrent: bool = False, **given: Any) -> Arguments:
 
 def obs_size(kind: Any) -> int:
     """Length of the observations."""
-    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing) else 5
+    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing, of_bcq) else 5

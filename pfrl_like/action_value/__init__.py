@@ -12,6 +12,7 @@ from pfrl_like.action_value.fully_parametrized import FullyParametrizedActionVal
 from pfrl_like.action_value.implicit_quantile import ImplicitQuantileActionValue as ImplicitQuantileActionValue
 from pfrl_like.action_value.implicit_quantile import QuantileThresholds as QuantileThresholds
 from pfrl_like.action_value.least import least_of as least_of
+from pfrl_like.action_value.least import soft_least_of as soft_least_of
 from pfrl_like.action_value.quadratic import QuadraticActionValue as QuadraticActionValue
 from pfrl_like.action_value.quantile import QuantileDiscreteActionValue as QuantileDiscreteActionValue
 from pfrl_like.action_value.single import SingleActionValue as SingleActionValue

@@ -26,16 +26,48 @@ def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
     Raises:
         TypeError: If the forms differ.
     """
-    first = values[0]
     if len(values) == 1:
-        return first
-    if any(type(value) is not type(first) for value in values):
-        names = ", ".join(type(value).__name__ for value in values)
-        raise TypeError(f"the critics give {names}, of which none can be the least: expected the same for all")
-    if type(first) is DiscreteActionValue:
+        return values[0]
+    _check_one_form(values)
+    if type(values[0]) is DiscreteActionValue:
         return DiscreteActionValue(torch.stack([value.q_values for value in values]).amin(0))
     means = [value.q_values.squeeze(1) if action is None else value.evaluate_actions(action) for value in values]
-    index = torch.stack(means).argmin(0)
+    return _of_critic(values, torch.stack(means).argmin(0))
+
+
+def soft_least_of(values: Sequence[Any], lam: float) -> Any:
+    """For each state lam times the least value and 1 - lam times the largest (arXiv:1812.02900, eq. 13).
+
+    Of distributions the least one with the probability lam, and else the largest one, drawn from PyTorch's global
+    stream: their mean is the same, and each is one that a critic has learnt.
+
+    Args:
+        values: As of `least_of`.
+        lam: Weight of the least one, in [0, 1].
+
+    Returns:
+        A value of that form.
+
+    Raises:
+        TypeError: If the forms differ.
+    """
+    _check_one_form(values)
+    means = torch.stack([value.q_values for value in values])
+    if type(values[0]) is DiscreteActionValue:
+        return DiscreteActionValue(torch.lerp(means.amax(0), means.amin(0), lam))
+    least = torch.rand_like(means[0]) < lam
+    return _of_critic(values, torch.where(least, means.argmin(0), means.argmax(0)).squeeze(1))
+
+
+def _check_one_form(values: Sequence[Any]) -> None:
+    if any(type(value) is not type(values[0]) for value in values):
+        names = ", ".join(type(value).__name__ for value in values)
+        raise TypeError(f"the critics give {names}, of which none can be the least: expected the same for all")
+
+
+def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
+    """For each state the distribution of the critic of this number, [B]."""
+    first = values[0]
 
     def chosen(tensors: list[Tensor]) -> Tensor:
         return torch.stack(tensors)[index, torch.arange(len(index), device=index.device)]

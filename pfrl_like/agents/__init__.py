@@ -11,6 +11,7 @@ from pfrl_like.agents.awr import AWR as AWR
 from pfrl_like.agents.awr import DiscreteAWR as DiscreteAWR
 from pfrl_like.agents.bc import BC as BC
 from pfrl_like.agents.bc import DiscreteBC as DiscreteBC
+from pfrl_like.agents.bcq import BCQ as BCQ
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
 from pfrl_like.agents.combo import COMBO as COMBO
@@ -19,6 +20,7 @@ from pfrl_like.agents.cql import DiscreteCQL as DiscreteCQL
 from pfrl_like.agents.crossq import CrossQ as CrossQ
 from pfrl_like.agents.crr import CRR as CRR
 from pfrl_like.agents.ddpg import DDPG as DDPG
+from pfrl_like.agents.discrete_bcq import DiscreteBCQ as DiscreteBCQ
 from pfrl_like.agents.discrete_sac import DiscreteSAC as DiscreteSAC
 from pfrl_like.agents.double_dqn import DoubleDQN as DoubleDQN
 from pfrl_like.agents.double_iqn import DoubleIQN as DoubleIQN
@@ -32,6 +34,7 @@ from pfrl_like.agents.fqf import FQF as FQF
 from pfrl_like.agents.iql import IQL as IQL
 from pfrl_like.agents.iqn import IQN as IQN
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
+from pfrl_like.agents.offline_actor_critic import OfflineActorCritic as OfflineActorCritic
 from pfrl_like.agents.on_policy_agent import OnPolicyAgent as OnPolicyAgent
 from pfrl_like.agents.pal import PAL as PAL
 from pfrl_like.agents.ppo import PPO as PPO

@@ -193,11 +193,11 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
             self.sync_target_network()
         return td_error, stats
 
-    def improved(self, batch: Batch, with_policy: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        """What `improve` gives, which is compiled if the agent is."""
+    def improved(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """What `improve` gives, which is compiled if the agent is; called with what it takes beside the step."""
         if self._compiled is not None:
-            return self._compiled(batch, with_policy)
-        return self.improve(batch, StepsOfUpdate(self.gradient_steps), with_policy)
+            return self._compiled(batch, *choice)
+        return self.improve(batch, StepsOfUpdate(self.gradient_steps), *choice)
 
     def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """All descents of one update, in order; returns the TD errors [N] and statistics.

@@ -18,6 +18,7 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.few_calls import in_few_calls
 from pfrl_like.utils.recurrent import (
     batch_sizes_of,
     is_recurrent,
@@ -25,9 +26,6 @@ from pfrl_like.utils.recurrent import (
     one_step_forward,
     sequence_outputs,
 )
-
-#: Rows of a call on a CPU: the layers' outputs for many more leave its caches, which costs a third more time.
-_ROWS_IN_CACHE = 512
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
@@ -71,8 +69,8 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     return _checked(output, len(batch.action if action is None else action))
 
 
-def values_of_actions(critic: Any, batch: Batch, actions: Tensor) -> Tensor:
-    """Mean values of several actions in every row's state, [M, N], in few calls of the critic.
+def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
+    """Mean values of several actions in every row's state, or in the `next` one, [M, N], in few calls of the critic.
 
     Off a CPU it is one call. A recurrent critic is called once for each action, at the end of the history that really
     was.
@@ -81,22 +79,15 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor) -> Tensor:
         critic: The critic.
         batch: Transitions or sequences.
         actions: M for each row, [M, N, ...].
+        next: Whether the actions are chosen in the next states.
     """
-    m, n = actions.shape[:2]
     if batch.lengths is not None and is_recurrent(critic):
-        return torch.stack([mean_value(value_of(critic, batch, action)) for action in actions])
-    one_call = actions.device.type != "cpu" or torch.compiler.is_compiling()
-    size = m if one_call else max(1, _ROWS_IN_CACHE // n)
-    values = []
-    for some in [actions[i : i + size] for i in range(0, m, size)]:
-        repeated = batch.replace(obs=repeat_rows(batch.obs, len(some)), lengths=None)
-        values.append(mean_value(value_of(critic, repeated, some.flatten(0, 1))))
-    return torch.cat(values).view(m, n)
+        return torch.stack([mean_value(value_of(critic, batch, action, next=next)) for action in actions])
 
+    def values(obs: Any, action: Tensor) -> Tensor:
+        return mean_value(value_of(critic, batch.replace(obs=obs, lengths=None), action))
 
-def repeat_rows(nested: Any, m: int) -> Any:
-    """All rows m times, one copy after the other, tensors [m * N, ...] nested as they were."""
-    return map_nested(lambda leaf: leaf.unsqueeze(0).expand(m, *leaf.shape).flatten(0, 1), nested)
+    return in_few_calls(values, next_obs_of(batch) if next else batch.obs, actions)
 
 
 def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:

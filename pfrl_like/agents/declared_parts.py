@@ -80,6 +80,25 @@ def kind_of_actions(given: Any) -> str | None:
     return next((kind for base, kind in _KINDS.items() if issubclass(given, base)), None)
 
 
+def check_takes_pair(argument: str, module: nn.Module, other: str = "action") -> None:
+    """Refuse a module that is declared to take a tensor where it is called with a pair.
+
+    Args:
+        argument: What errors call it.
+        module: The module.
+        other: What comes beside the observation.
+
+    Raises:
+        TypeError: Naming the argument.
+    """
+    takes = input_of(module)
+    if isinstance(takes, type) and issubclass(takes, Tensor):
+        raise TypeError(
+            f"{argument} is a {type(module).__name__}, which takes a tensor, but is called with a pair of observation "
+            f"and {other}: begin it with ConcatObsAndAction"
+        )
+
+
 def check_critics(critics: Mapping[str, nn.Module], wanted: type = DiscreteActionValue) -> None:
     """Refuse critics that are no Q-functions of state and action, or not all of one form.
 

@@ -190,8 +190,9 @@ class DQN(OffPolicyAgent):
         burn_in: int = 0,
         compile: bool = False,
     ) -> None:
+        further = self.further_parts()
         super().__init__(
-            {"q_function": q_function}, {"optimizer": optimizer}, replay_buffer, gamma, explorer, gpu=gpu,
+            {"q_function": q_function, **further}, {"optimizer": optimizer}, replay_buffer, gamma, explorer, gpu=gpu,
             device=device, replay_start_size=replay_start_size, minibatch_size=minibatch_size,
             update_interval=update_interval, target_update_interval=target_update_interval, phi=phi,
             target_update_method=target_update_method, soft_update_tau=soft_update_tau, n_times_update=n_times_update,
@@ -201,6 +202,12 @@ class DQN(OffPolicyAgent):
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer
+        for name, module in further.items():
+            setattr(self, name, module)
+
+    def further_parts(self) -> Mapping[str, torch.nn.Module]:
+        """Other modules that a variant learns by the same optimiser, by attribute."""
+        return {}
 
     def check_declared(self, modules: Mapping[str, torch.nn.Module]) -> None:
         """Refuse a Q-function of another kind, and an explorer of other actions than it has.

@@ -64,6 +64,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     bootstraps: bool = True
     #: Whether present and next states pass through a network in one batch, which may normalise over both.
     joins_next_states: bool = False
+    #: Whether it has a form that learns from sequences, for recurrent networks.
+    may_be_recurrent: bool = True
     #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 

@@ -56,6 +56,12 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
     """Refuse modules and buffers that are recurrent when the agent is not, and what acts or a buffer the reverse."""
+    for name in ("recurrent", "episodic_update_len"):
+        if getattr(agent, name) and not agent.may_be_recurrent:
+            raise ValueError(
+                f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} has no recurrent form, which would "
+                "learn from sequences: leave it out"
+            )
     for name, module in modules.items():
         kind = type(module).__name__
         if agent.recurrent and name == agent.acting_argument and not is_recurrent(module):
@@ -64,7 +70,9 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
                 "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
             )
         if not agent.recurrent and is_recurrent(module):
-            raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but recurrent is False: say True")
+            no_form = f"{type(agent).__name__} has no recurrent form: use another network"
+            way_out = "recurrent is False: say True" if agent.may_be_recurrent else no_form
+            raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but {way_out}")
     buffer = agent.replay_buffer
     episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
     if agent.recurrent and not episodic:

@@ -6,6 +6,7 @@ from pfrl_like.nn.atari_cnn import SmallAtariCNN as SmallAtariCNN
 from pfrl_like.nn.bound_by_tanh import BoundByTanh as BoundByTanh
 from pfrl_like.nn.branched import Branched as Branched
 from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction as ConcatObsAndAction
+from pfrl_like.nn.conditional_vae import ConditionalVAE as ConditionalVAE
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization as EmpiricalNormalization
 from pfrl_like.nn.lmbda import Lambda as Lambda
 from pfrl_like.nn.mlp import MLP as MLP

@@ -10,10 +10,16 @@ from agent_effects import EFFECTS
 from argument_effects import OBSERVED, Effect, Life, changed, differ, held, live, parameters_of
 
 from pfrl_like import agents
-from pfrl_like.agents import AdvantageWeightedActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent
+from pfrl_like.agents import (
+    AdvantageWeightedActorCritic,
+    OfflineActorCritic,
+    OffPolicyActorCritic,
+    OffPolicyAgent,
+    OnPolicyAgent,
+)
 
 #: Their arguments are those of the agents made of them.
-BASES = {AdvantageWeightedActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent}
+BASES = {AdvantageWeightedActorCritic, OfflineActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent}
 
 
 def arguments() -> list[Any]:

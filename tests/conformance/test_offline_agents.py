@@ -29,6 +29,8 @@ OFFLINE = (
     "AWR",
     "DiscreteAWR",
     *EVALUATING,
+    "BCQ",
+    "DiscreteBCQ",
 )
 
 
@@ -69,6 +71,7 @@ def test_an_agent_trains_from_a_dataset_and_goes_on_online(agent: str, tmp_path:
     obs = env.reset(seed=0)[0]
     actions = []
     for each in (first, again):
+        torch.manual_seed(0)  # of agents that draw even then
         with each.eval_mode():
             actions.append(each.act(obs))
     np.testing.assert_array_equal(*actions)
