@@ -144,8 +144,8 @@ class ActingMixin(ExportingMixin):
         return value
 
     def _greedy_actions(self, obs: Any) -> dict[str, Tensor]:
-        value = self._value(obs)
-        found = {"greedy_actions": value.greedy_actions, "action_mask": getattr(value, "action_mask", None)}
+        greedy, value = self.greedy_actions(obs)
+        found = {"greedy_actions": greedy, "action_mask": getattr(value, "action_mask", None)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     @property

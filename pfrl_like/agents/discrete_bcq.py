@@ -80,14 +80,16 @@ class DiscreteBCQ(DQN):
         super().check_declared({"q_function": modules["q_function"]})
         check_output("imitator", modules["imitator"], Categorical)
 
-    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features, among the likely ones; the explorer keeps to them, too."""
+    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        """As of the base, among the likely actions; explorers keep to them, too."""
+        value = self._value(obs, active)
         with evaluating_readers(self.imitator):
             distribution: Any = call(self.imitator, obs)
         if action_mask is not None:
             distribution = masked(distribution, action_mask)
             action_mask = as_action_mask(action_mask, distribution.logits.shape, self.device)
-        return super().select_actions(obs, likely_actions(distribution, self.action_flexibility, action_mask), active)
+        value = value.masked(likely_actions(distribution, self.action_flexibility, action_mask))
+        return value.greedy_actions, value
 
     def next_action(self, q_function: Any, batch: Batch) -> Tensor:
         """Of the likely actions in s' that of the online network's largest Q, [N] (arXiv:1910.01708, eq. 17)."""

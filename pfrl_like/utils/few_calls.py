@@ -21,7 +21,8 @@ def in_few_calls(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Ten
         items: The items, [M, N, ...].
     """
     m, n = items.shape[:2]
-    one_call = items.device.type != "cpu" or torch.compiler.is_compiling() or torch.jit.is_tracing()
+    tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    one_call = items.device.type != "cpu" or tracing
     size = m if one_call else max(1, _ROWS_IN_CACHE // max(1, n))
     parts = [items[i : i + size] for i in range(0, m, size)]
     given = torch.cat([function(repeat_rows(obs, part.shape[0]), part.flatten(0, 1)) for part in parts])

@@ -9,6 +9,7 @@ import torch
 from agent_bases import MAKERS, arguments_of, obs_size
 
 from pfrl_like import agents
+from pfrl_like.export.noise import GivenDraws
 
 #: Formats, and agents of which the default run tries them (plain, recurrent); the slow run tries all.
 EXEMPLARS = {
@@ -17,6 +18,8 @@ EXEMPLARS = {
     ".pt2": ({agents.IQN}, {agents.PPO}),
 }
 BATCHES = (1, 4)
+#: Agents that draw whenever they act: their policies are given the numbers.
+DRAWING = {agents.BCQ}
 
 
 def cases() -> list[Any]:
@@ -27,7 +30,7 @@ def cases() -> list[Any]:
         )
         for ending, exemplars in EXEMPLARS.items()
         for kind in MAKERS
-        for recurrent in (False, True)
+        for recurrent in ((False, True) if getattr(kind, "may_be_recurrent", True) else (False,))
     ]  # fmt: skip
 
 
@@ -55,18 +58,22 @@ def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, e
     acting.act_deterministically = True  # IQN draws, and some policies give samples
     rng = np.random.default_rng(0)
     path = tmp_path / f"policy{ending}"
-    signature = agent.export(path, example_obs=rng.normal(size=(20, obs_size(kind))).astype(np.float32))
+    example_obs = rng.normal(size=(20, obs_size(kind))).astype(np.float32)
+    signature = agent.export(path, example_obs=example_obs, noise="input" if kind in DRAWING else "fixed")
     names = [port.name for port in signature.inputs]
-    assert names[0] == "input_0" and len(names) == 1 + len(signature.outputs[1:])
+    noise = [port for port in signature.inputs if port.name.startswith("noise")]
+    assert names[0] == "input_0" and len(names) == 1 + len(signature.outputs[1:]) + len(noise)
+    assert bool(noise) == (kind in DRAWING)
     run = opened(path, names)
     for batch in BATCHES:
         if recurrent:
             acting.memory.forget(training=False)
-        state = [np.zeros(port.sizes(batch), port.dtype) for port in signature.inputs[1:]]
+        state = [np.zeros(port.sizes(batch), port.dtype) for port in signature.inputs[1:] if port not in noise]
         for _ in range(3 if recurrent else 1):
             obs = rng.normal(size=(batch, obs_size(kind))).astype(np.float32)
-            actions, *state = run(obs, *state)
-            with acting.eval_mode():
+            drawn = [rng.normal(size=port.sizes(batch)).astype(port.dtype) for port in noise]
+            actions, *state = run(obs, *state, *drawn)
+            with acting.eval_mode(), GivenDraws([torch.from_numpy(each).flatten(0, 1) for each in drawn]):
                 wanted = acting.batch_act(list(obs))
             assert actions.dtype == wanted.dtype
             np.testing.assert_allclose(actions, wanted, atol=1e-5, rtol=0)
