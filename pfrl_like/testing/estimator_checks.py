@@ -1,0 +1,198 @@
+"""`check_estimator`: the contracts that every estimator keeps."""
+
+import copy
+import os
+import tempfile
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
+from pfrl_like.errors import NotFittedError
+from pfrl_like.testing.requirement import difference, require
+from pfrl_like.utils.isolated_rng import isolated_rng
+
+MakeEstimator = Callable[[], Any]
+
+#: Arguments of `fit` that write nothing.
+QUIET: dict[str, Any] = {"n_epochs": 1, "save_metrics": False, "verbose": False, "show_progress": False}
+
+
+def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed: int = 0) -> None:
+    """Check that an estimator keeps the contracts of `pfrl_like.algos`: `check_estimator(YourEstimator)`.
+
+    What is checked is found in the names of this module's functions.
+
+    Args:
+        make_estimator: Makes an estimator that is not built; a class will do. Small networks and batches make the check
+            fast.
+        episodes: A dataset to fit to; None makes random vectors of four numbers, with three discrete actions or actions
+            of two numbers.
+        seed: Seed of the global random streams, which are left as they were.
+
+    Raises:
+        AssertionError: Naming the contract that is broken.
+    """
+    episodes = example_episodes(make_estimator().discrete_action) if episodes is None else episodes
+    with isolated_rng(), tempfile.TemporaryDirectory() as folder:
+        for check in CHECKS:
+            _seed(seed)
+            check(make_estimator, episodes, folder)
+
+
+def example_episodes(discrete_action: bool) -> MDPDataset:
+    """Five episodes of twelve steps."""
+    rng = np.random.default_rng(0)
+    observations = rng.normal(size=(60, 4)).astype(np.float32)
+    actions = rng.integers(0, 3, 60) if discrete_action else rng.uniform(-1, 1, (60, 2)).astype(np.float32)
+    terminals = np.arange(60) % 12 == 11
+    return MDPDataset.from_arrays(
+        observations, actions, rng.normal(size=60), terminals, discrete_action=discrete_action
+    )
+
+
+def observations_of(algo: Any, episodes: Any) -> Any:
+    """The observations of an episode's first steps, [n, ...], with frames stacked as the estimator takes them."""
+    return TransitionMiniBatch(episodes[0][:5], algo.n_frames).observations
+
+
+def _seed(seed: int) -> None:
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _fitted(make_estimator: MakeEstimator, episodes: Any, seed: int = 1) -> Any:
+    _seed(seed)
+    fitted = make_estimator().fit(episodes, **QUIET)
+    require(fitted is not None, "fit gives None, expected the estimator itself")
+    return fitted
+
+
+# The contracts
+
+
+def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """What `get_params` gives makes an equal estimator, and is kept as it was given."""
+    algo = make_estimator()
+    params = algo.get_params(deep=False)
+    again = type(algo)(**params)
+    for name, value in params.items():
+        kept = again.get_params(deep=False)[name]
+        require(kept is value or kept == value, f"get_params: {name} was {value!r} and is {kept!r} after construction")
+        require(hasattr(again, name), f"{name} is a hyperparameter, but no attribute")
+    require(algo.impl is None, "impl is there before anything was built")
+
+
+def check_unknown_keywords_are_ignored_with_a_warning(
+    make_estimator: MakeEstimator, episodes: Any, folder: str
+) -> None:
+    """The warning names the keyword and the nearest."""
+    for use in (lambda **kwargs: type(make_estimator())(**kwargs), make_estimator().set_params):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            made = use(bach_size=3)
+        texts = [str(warning.message) for warning in caught]
+        require(any("bach_size" in text and "batch_size" in text for text in texts), f"bach_size: no warning, {texts}")
+        require(made is not None, "set_params gives None, expected the estimator itself")
+        require(not hasattr(made, "bach_size"), "bach_size was stored")
+
+
+def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """`set_params` sets attributes, and a copy is independent."""
+    algo = make_estimator()
+    other = copy.deepcopy(algo)
+    require(algo.set_params(batch_size=7) is algo, "set_params gives another object")
+    require(algo.batch_size == 7 == algo.get_params()["batch_size"], "set_params(batch_size=7) set nothing")
+    require(other.batch_size != 7, "a deep copy changes with the original")
+
+
+def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """`predict` and `save_model` raise `NotFittedError`."""
+    x = observations_of(make_estimator(), episodes)
+    for use, argument in (("predict", x), ("save_model", os.path.join(folder, "unbuilt.pt"))):
+        try:
+            getattr(make_estimator(), use)(argument)
+        except NotFittedError:
+            continue
+        require(False, f"{use} of an estimator that is not built raised no NotFittedError")
+
+
+def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """One action for each observation, and one value."""
+    algo = _fitted(make_estimator, episodes)
+    x = observations_of(algo, episodes)
+    shape = (len(x),) if algo.discrete_action else (len(x), algo.action_size_)
+    kind = "i" if algo.discrete_action else "f"
+    for method in (algo.predict, algo.sample_action):
+        try:
+            actions = method(x)
+        except NotImplementedError:
+            continue
+        name = method.__name__
+        require(actions.shape == shape, f"{name} gives the shape {actions.shape}, expected {shape}")
+        require(
+            actions.dtype.kind == kind, f"{name} gives {actions.dtype}, expected {'int' if kind == 'i' else 'float'}"
+        )
+    try:
+        value = algo.predict_value(x, algo.predict(x))
+    except NotImplementedError:
+        return
+    require(value.shape == (len(x),), f"predict_value gives the shape {value.shape}, expected {(len(x),)}")
+    require(np.isfinite(value).all(), "predict_value gives NaN or infinity")
+
+
+def check_fitting_is_reproducible(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """`fit` gives the same parameters with the same seed."""
+    first, second = (_fitted(make_estimator, episodes) for _ in range(2))
+    found = difference(first.impl.state_dict(), second.impl.state_dict(), "the agent")
+    require(found is None, f"the same seed gave other parameters: {found}")
+
+
+def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """A loaded model acts and learns on as the one that was saved."""
+    algo, path = _fitted(make_estimator, episodes), os.path.join(folder, "model.pt")
+    algo.save_model(path)
+    other = make_estimator()
+    other.load_model(path)
+    for each in (algo, other):
+        _seed(2)
+        each.fit(episodes, **QUIET)
+    found = difference(algo.impl.state_dict(), other.impl.state_dict(), "the agent")
+    require(found is None, f"after save_model and load_model learning went on in another way: {found}")
+
+
+def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """`fit` writes `params.json` and a model, from which the same actions come."""
+    _seed(1)
+    options = {**QUIET, "save_metrics": True, "logdir": folder, "experiment_name": "run", "with_timestamp": False}
+    algo = make_estimator().fit(episodes, tensorboard=False, **options)
+    run = os.path.join(folder, "run")
+    models = [name for name in os.listdir(run) if name.startswith("model_")]
+    require(len(models) == 1, f"an epoch with save_interval=1 wrote {models}, expected one model")
+    again = type(algo).from_json(os.path.join(run, "params.json"))
+    again.load_model(os.path.join(run, models[0]))
+    found = difference(algo.impl.state_dict(), again.impl.state_dict(), "the agent")
+    require(found is None, f"from_json and load_model make another agent: {found}")
+
+
+def check_nothing_is_written_without_metrics(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """`fit(save_metrics=False)` leaves the folder for logs alone."""
+    logdir = os.path.join(folder, "nothing")
+    make_estimator().fit(episodes, logdir=logdir, **QUIET)
+    require(not os.path.exists(logdir), "fit(save_metrics=False) wrote something")
+
+
+def check_updates_give_losses(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
+    """`update(epoch, total_step, batch)` gives a list of finite numbers, and changes the agent."""
+    algo = _fitted(make_estimator, episodes)
+    before = copy.deepcopy(algo.impl.state_dict())
+    losses = algo.update(0, 0, episodes.sample(16, algo.n_frames))
+    require(isinstance(losses, list) and losses, f"update gives {losses!r}, expected a list of losses")
+    require(np.isfinite(losses).all(), f"update gives {losses!r}, expected finite numbers")
+    require(difference(before, algo.impl.state_dict()) is not None, "update changed nothing")
+
+
+CHECKS = [check for name, check in list(globals().items()) if name.startswith("check_") and name != "check_estimator"]

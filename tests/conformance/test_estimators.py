@@ -1,0 +1,42 @@
+"""Every estimator keeps the contracts of `check_estimator`."""
+
+from typing import Any
+
+import pytest
+from estimator_parts import SMALL_FILTERS, images, make
+
+from pfrl_like import algos
+from pfrl_like.testing import check_estimator
+
+ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_estimator_keeps_the_contracts(name: str) -> None:
+    check_estimator(lambda: make(name))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scaler": "standard", "augmentation": ["single_amplitude_scaling"], "n_augmentations": 2},
+        {"n_critics": 3, "bootstrap": True, "share_encoder": True, "use_batch_norm": True},
+        {"q_func_type": "qr"},
+        {"q_func_type": "iqn"},
+        {"q_func_type": "fqf"},
+    ],
+    ids=["scaled", "ensemble", "qr", "iqn", "fqf"],
+)
+@pytest.mark.parametrize("name", ["DQN", "TD3"])
+def test_estimator_of_any_parts_keeps_them(name: str, options: dict[str, Any]) -> None:
+    check_estimator(lambda: make(name, **options))
+
+
+@pytest.mark.parametrize("name", ["DiscreteCQL", "SAC"])
+def test_estimator_of_images_keeps_them(name: str) -> None:
+    def build() -> Any:
+        return make(
+            name, n_frames=2, scaler="pixel", augmentation=["random_shift", "intensity"], encoder_params=SMALL_FILTERS
+        )
+
+    check_estimator(build, images(build().discrete_action))

@@ -1,0 +1,330 @@
+"""Each hyperparameter does what its text says."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from estimator_parts import QUIET, make, vectors
+from torch import nn
+
+from pfrl_like import algos
+from pfrl_like.action_value import (
+    DiscreteActionValue,
+    FullyParametrizedActionValue,
+    ImplicitQuantileActionValue,
+    QuantileDiscreteActionValue,
+)
+from pfrl_like.nn import ActivityPenalty
+from pfrl_like.preprocessing import StandardScaler
+
+ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+VALUED = [name for name in ALL if hasattr(algos.base.ESTIMATORS[name], "q_func_type")]
+CONTINUOUS = [name for name in VALUED if not algos.base.ESTIMATORS[name].discrete_action]
+OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    np.random.seed(0)
+
+
+def having(parameter: str) -> list[str]:
+    return [name for name in ALL if parameter in algos.base.ESTIMATORS[name].defaults()]
+
+
+def built(name: str, **options: Any) -> Any:
+    made = make(name, **options)
+    made.create_impl((4,), 3 if made.discrete_action else 2)
+    return made
+
+
+def optimizer(made: Any, *names: str) -> torch.optim.Optimizer:
+    steps = made.impl.gradient_steps
+    return next(steps[name].optimizer for name in names if name in steps)
+
+
+CRITIC = ("q_func1_optimizer", "critic_optimizer", "v_func_optimizer")
+ACTOR = ("policy_optimizer", "actor_optimizer")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_hyperparameter_is_an_attribute_and_is_documented(name: str) -> None:
+    kind = algos.base.ESTIMATORS[name]
+    texts = "\n".join(inspect.getdoc(base) or "" for base in kind.__mro__ if issubclass(base, algos.Estimator))
+    for parameter, default in kind.defaults().items():
+        assert f"\n    {parameter}: " in texts, parameter
+        assert inspect.signature(kind).parameters[parameter].default is default
+        assert hasattr(kind(), parameter)
+
+
+@pytest.mark.parametrize("name", having("learning_rate"))
+def test_learning_rates_are_those_of_the_only_optimiser(name: str) -> None:
+    made = built(name, learning_rate=0.0123, eps=0.5)
+    assert optimizer(made, "optimizer").defaults["lr"] == 0.0123 and optimizer(made, "optimizer").defaults["eps"] == 0.5
+
+
+@pytest.mark.parametrize("name", having("actor_learning_rate"))
+def test_policies_and_critics_have_learning_rates_of_their_own(name: str) -> None:
+    made = built(name, actor_learning_rate=0.012, critic_learning_rate=0.034)
+    actor, critic = optimizer(made, *ACTOR), optimizer(made, *CRITIC)
+    assert (actor.defaults["lr"], critic.defaults["lr"]) == (0.012, 0.034)
+    params = {id(param) for group in critic.param_groups for param in group["params"]}
+    assert params.isdisjoint(map(id, made.impl.policy.parameters()))
+
+
+@pytest.mark.parametrize("name", [name for name in having("eps") if name in having("actor_learning_rate")])
+def test_eps_is_that_of_all_optimisers(name: str) -> None:
+    made = built(name, eps=0.25)
+    assert {optimizer(made, *names).defaults["eps"] for names in (ACTOR, CRITIC)} == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "attribute", "value"),
+    [
+        ("SAC", "temp_learning_rate", "temperature_optimizer", 0.07),
+        ("CQL", "temp_learning_rate", "temperature_optimizer", 0.07),
+        ("CQL", "alpha_learning_rate", "alpha_optimizer", 0.07),
+    ],
+)
+def test_learnt_weights_have_learning_rates(name: str, parameter: str, attribute: str, value: float) -> None:
+    assert getattr(built(name, **{parameter: value}).impl, attribute).defaults["lr"] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "attribute", "value"),
+    [
+        ("SAC", "initial_temperature", "temperature", 0.3),
+        ("CQL", "initial_alpha", "alpha", 0.3),
+        ("CQL", "alpha_threshold", "alpha_threshold", 3.0),
+        ("CQL", "n_action_samples", "n_action_samples", 3),
+        ("AWAC", "lam", "lam", 0.3),
+        ("AWAC", "n_action_samples", "n_action_samples", 3),
+        ("AWAC", "max_weight", "max_weight", 3.0),
+        ("AWR", "lam", "lam", 0.3),
+        ("AWR", "beta", "beta", 0.3),
+        ("AWR", "max_weight", "max_weight", 3.0),
+        ("AWR", "n_actor_updates", "n_actor_updates", 5),
+        ("AWR", "n_critic_updates", "n_critic_updates", 5),
+        ("AWR", "batch_size_per_update", "batch_size_per_update", 5),
+        ("DiscreteAWR", "beta", "beta", 0.3),
+        ("DiscreteBC", "beta", "beta", 0.1),
+        ("DQN", "target_update_interval", "target_update_interval", 17.0),
+    ],
+)
+def test_hyperparameters_reach_the_agent(name: str, parameter: str, attribute: str, value: float) -> None:
+    made = built(name, **{parameter: value})
+    assert getattr(made.impl, attribute) == pytest.approx(value)
+    assert getattr(made, parameter) == value
+
+
+@pytest.mark.parametrize("name", having("gamma"))
+def test_gamma_discounts(name: str) -> None:
+    assert built(name, gamma=0.5).impl.gamma == 0.5
+
+
+@pytest.mark.parametrize("name", having("tau"))
+def test_tau_is_how_far_targets_move(name: str) -> None:
+    made = built(name, tau=0.25)
+    agent = made.impl
+    critic, target = agent.critics[0], agent.target_critics[0]
+    with torch.no_grad():
+        for param in critic.parameters():
+            param.add_(1.0)
+    before = [param.clone() for param in target.parameters()]
+    agent.sync_target_network()
+    for old, new in zip(before, target.parameters(), strict=True):
+        assert torch.allclose(new - old, torch.full_like(old, 0.25))
+
+
+@pytest.mark.parametrize("name", having("update_actor_interval"))
+def test_policies_learn_at_their_interval_beginning_with_the_first_update(name: str) -> None:
+    made = built(name, update_actor_interval=3)
+    data = vectors(False)
+    lengths = [len(made.update(0, step, data.sample(16))) for step in range(7)]
+    assert lengths == [2, 1, 1, 2, 1, 1, 2]
+
+
+@pytest.mark.parametrize("name", having("n_critics"))
+@pytest.mark.parametrize("n", [1, 3])
+def test_there_are_so_many_critics(name: str, n: int) -> None:
+    made = built(name, n_critics=n)
+    action = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
+    assert made.impl.values_of_pairs(torch.tensor(OBS), made._actions(action)).shape == (n, 7)
+    made.update(0, 0, vectors(made.discrete_action).sample(16))
+
+
+@pytest.mark.parametrize("name", having("share_encoder"))
+def test_critics_share_an_encoder(name: str) -> None:
+    def count(**options: Any) -> int:
+        agent = built(name, n_critics=2, **options).impl
+        network = agent.model if agent.__class__.__name__ in {"DQN", "DoubleDQN", "DiscreteCQL"} else None
+        network = getattr(agent, "q_func1", getattr(agent, "q_func", None)) if network is None else network
+        return sum(param.numel() for param in network.parameters())
+
+    encoder = 16 * (1 + (4 if algos.base.ESTIMATORS[name].discrete_action else 6))
+    assert count() - count(share_encoder=True) == encoder
+
+
+@pytest.mark.parametrize("name", having("bootstrap"))
+def test_bootstrapped_critics_learn_from_different_rows(name: str) -> None:
+    """Critics that begin alike stay alike, unless each learns from rows of its own."""
+
+    def spread(bootstrap: bool) -> float:
+        made = built(name, n_critics=2, bootstrap=bootstrap, eps=1.0)
+        for ensemble in [part for part in vars(made.impl).values() if hasattr(part, "members")]:
+            ensemble.members[1].load_state_dict(ensemble.members[0].state_dict())
+        data = vectors(made.discrete_action)
+        for step in range(4):
+            made.update(0, step, data.sample(16))
+        action = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
+        return float(made.predict_value(OBS, action, with_std=True)[1].max())
+
+    assert spread(False) == pytest.approx(0, abs=1e-6) and spread(True) > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("q_func_type", "kind"),
+    [
+        ("mean", DiscreteActionValue),
+        ("qr", QuantileDiscreteActionValue),
+        ("iqn", ImplicitQuantileActionValue),
+        ("fqf", FullyParametrizedActionValue),
+    ],
+)
+@pytest.mark.parametrize("name", having("q_func_type"))
+def test_q_functions_give_what_their_type_says(name: str, q_func_type: str, kind: type[Any]) -> None:
+    made = built(name, q_func_type=q_func_type)
+    if made.discrete_action:
+        value = made.impl.model(torch.tensor(OBS))
+    else:
+        value = made.impl.critics[0]((torch.tensor(OBS), torch.zeros(7, 2)))
+    assert type(value) is kind
+    made.update(0, 0, vectors(made.discrete_action).sample(16))
+
+
+def test_another_type_of_q_function_is_refused() -> None:
+    with pytest.raises(ValueError, match="q_func_type is 'mode', expected one of 'mean', 'qr', 'iqn', 'fqf'"):
+        built("DQN", q_func_type="mode")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_networks_have_the_layers_that_were_asked_for(name: str) -> None:
+    made = built(name, encoder_params={"hidden_units": [11, 7]}, use_batch_norm=True)
+    networks = [value for key, value in vars(made.impl).items() if isinstance(value, nn.Module) and "holder" not in key]
+    for network in networks:
+        sizes = [part.out_features for part in network.modules() if isinstance(part, nn.Linear)]
+        norms = [part for part in network.modules() if isinstance(part, nn.BatchNorm1d)]
+        if sizes:
+            assert {11, 7} <= set(sizes) and len(norms) >= 2
+    before = made.impl.saved_attributes[0]
+    made.update(0, 0, vectors(made.discrete_action).sample(16))
+    moments = [part.running_mean for part in getattr(made.impl, before).modules() if isinstance(part, nn.BatchNorm1d)]
+    assert all(mean.abs().sum() > 0 for mean in moments)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_scalers_come_before_the_networks(name: str) -> None:
+    scaler = StandardScaler(mean=[5.0] * 4, std=[2.0] * 4)
+    plain, scaled = built(name), built(name, scaler=scaler)
+    scaled.impl.load_state_dict(plain.impl.state_dict())
+    assert np.allclose(scaled.predict(OBS * 2 + 5), plain.predict(OBS), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_minibatches_are_augmented_as_often_as_asked_for(name: str) -> None:
+    seen: list[torch.Tensor] = []
+
+    def double(obs: torch.Tensor, rng: Any) -> torch.Tensor:
+        seen.append(obs)
+        return 2 * obs
+
+    scaler = StandardScaler(mean=[1.0] * 4, std=[2.0] * 4)
+    made = built(name, augmentation=[double], n_augmentations=3, scaler=scaler)
+    batch = vectors(made.discrete_action).sample_batch(16, 0.9, **made.impl.sampling)
+    augmented = made.impl.augment(batch)
+    assert len(augmented) == 48 and len(seen) == 6
+    assert torch.allclose(seen[0], (batch.obs - 1) / 2)
+    assert torch.allclose(augmented.obs, (2 * batch.obs - 1).repeat(3, 1), atol=1e-5)
+    td_error, _ = made.impl.update(batch)
+    assert len(td_error) == 16
+
+
+@pytest.mark.parametrize("name", ["DDPG", "TD3"])
+def test_regularising_keeps_what_tanh_is_applied_to_small(name: str) -> None:
+    def size(**options: Any) -> float:
+        torch.manual_seed(0)
+        np.random.seed(0)
+        made = make(name, actor_learning_rate=1e-2, **options)
+        made.fit(vectors(False), n_epochs=10, **QUIET)
+        before_tanh = nn.Sequential(*list(made.impl.policy)[:2])
+        with torch.no_grad():
+            return float(before_tanh(torch.tensor(OBS)).square().mean())
+
+    assert size(regularizing_rate=10.0) < 0.1 * size(regularizing_rate=0.0)
+    made = built(name, reguralizing_rate=0.5)
+    assert made.regularizing_rate == made.reguralizing_rate == 0.5
+    assert [part.rate for part in made.impl.policy if isinstance(part, ActivityPenalty)] == [0.5]
+
+
+def test_noise_on_target_actions_has_its_size_and_bound() -> None:
+    smooth = built("TD3", target_smoothing_sigma=0.1, target_smoothing_clip=0.15).impl.target_policy_smoothing_func
+    noise = smooth(torch.zeros(20000, 2))
+    assert 0.085 < float(noise.std()) < 0.1 and float(noise.abs().max()) == pytest.approx(0.15)
+    assert float(smooth(torch.ones(1000, 2)).max()) == 1.0
+
+
+def test_weights_of_policies_decay() -> None:
+    made = built("AWAC", actor_weight_decay=0.3)
+    assert optimizer(made, *ACTOR).defaults["weight_decay"] == 0.3
+    assert optimizer(made, *CRITIC).defaults["weight_decay"] == 0
+
+
+@pytest.mark.parametrize("name", ["AWR", "DiscreteAWR"])
+def test_both_descents_of_awr_have_momentum(name: str) -> None:
+    made = built(name, momentum=0.7)
+    assert {optimizer(made, *names).defaults["momentum"] for names in (ACTOR, CRITIC)} == {0.7}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_minibatches_have_the_size_asked_for(name: str) -> None:
+    seen: list[int] = []
+    made = make(name, batch_size=30)
+    made.create_impl((4,), 3 if made.discrete_action else 2)
+    made.impl.augment = lambda batch: seen.append(len(batch)) or batch
+    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    assert seen == [30] * 4
+
+
+def test_a_pass_takes_each_transition_once() -> None:
+    seen: list[torch.Tensor] = []
+    made = make("DQN", batch_size=24)
+    made.create_impl((4,), 3)
+    made.impl.augment = lambda batch: seen.append(batch.obs) or batch
+    data = vectors(True)
+    made.fit(data, n_epochs=2, **QUIET)
+    for epoch in (seen[:5], seen[5:]):
+        assert len(torch.cat(epoch).unique(dim=0)) == 120
+    assert not torch.equal(torch.cat(seen[:5]), torch.cat(seen[5:]))
+
+
+def test_a_model_adds_transitions_at_the_beginning_of_every_epoch() -> None:
+    class Model:
+        calls = 0
+
+        def generate(self, algo: Any, transitions: Any) -> Any:
+            assert len(transitions) == 120 and algo.impl is not None
+            self.calls += 1
+            return [transition for episode in vectors(False, seed=1) for transition in episode][:40]
+
+    model, seen = Model(), []
+    made = make("SAC", batch_size=20, dynamics=model)
+    made.create_impl((4,), 2)
+    made.impl.augment = lambda batch: seen.append(batch.obs) or batch
+    made.fit(vectors(False), n_epochs=3, **QUIET)
+    assert model.calls == 3 and len(seen) == 24
+    assert len(torch.cat(seen[:8]).unique(dim=0)) == 160
