@@ -18,8 +18,8 @@ from agent_bases import (
 )
 from argument_effects import Effect, Made
 from effects_conservative import OF_CQL, OF_DISCRETE_CQL, OF_EDAC
-from effects_evaluation import OF_DISCRETE_FQE, OF_FQE
 from effects_constrained import OF_BCQ, OF_DISCRETE_BCQ
+from effects_evaluation import OF_DISCRETE_FQE, OF_FQE
 from effects_imitation import OF_AWR, OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_WEIGHTED
 from effects_off_policy import (
     COMPILED,
