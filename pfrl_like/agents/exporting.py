@@ -32,6 +32,7 @@ class ExportingMixin:
         example_obs: Any = None,
         action_mask: Any = None,
         noise: NoiseMode = "fixed",
+        format: str | None = None,
     ) -> Signature:
         """Write the greedy policy into a file that runs without this library.
 
@@ -55,6 +56,7 @@ class ExportingMixin:
             noise: What is done where acting greedily draws random numbers, as IQN does, and noisy networks. "fixed":
                 nothing is random; quantile fractions are evenly spaced, weights are without noise, and other numbers
                 are drawn once, the same for every observation. "input": the file is given them.
+            format: One of these endings, where the name of the file has another.
 
         Returns:
             Names, shapes and dtypes of inputs and outputs, which also stand in the file as JSON ("signature.json").
@@ -67,13 +69,9 @@ class ExportingMixin:
             NonFiniteError: If the agent's own actions are NaN or infinite.
             ValueError: If the ending or `noise` is another one.
         """
-        return export_policy(
-            self.greedy_copy,
-            path,
-            self._observations_seen() if example_obs is None else example_obs,
-            action_mask,
-            noise,
-        )
+        if example_obs is None:
+            example_obs = self._observations_seen()
+        return export_policy(self.greedy_copy, path, example_obs, action_mask, noise, format)
 
     def greedy_copy(self) -> Self:
         """A copy on the CPU that acts as this agent in evaluation, and by itself does nothing but that."""

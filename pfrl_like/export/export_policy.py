@@ -25,6 +25,7 @@ def export_policy(
     example_obs: Any,
     action_mask: Any = None,
     noise: NoiseMode = "fixed",
+    format: str | None = None,
 ) -> Signature:
     """Write an agent's greedy policy into a file, after it has been compared with the agent.
 
@@ -34,6 +35,7 @@ def export_policy(
         example_obs: As of `export` of agents, like the rest.
         action_mask: As there.
         noise: As there.
+        format: As there.
 
     Returns:
         What the policy takes and gives.
@@ -45,7 +47,7 @@ def export_policy(
         ValueError: As there.
     """
     target = os.fspath(path)
-    ending = os.path.splitext(target)[1]
+    ending = os.path.splitext(target)[1] if format is None else format
     _check_arguments(target, ending, noise)
     with exporting(), isolated_rng(), contextlib.ExitStack() as still:
         agent, reference = make_copy(), make_copy()
@@ -70,7 +72,7 @@ def export_policy(
 
 def _check_arguments(target: str, ending: str, noise: str) -> None:
     if ending not in FORMATS:
-        raise ValueError(f"path is {target!r}, expected a name that ends in one of {', '.join(FORMATS)}")
+        raise ValueError(f"path is {target!r} and its format {ending!r}, expected one of {', '.join(FORMATS)}")
     if noise not in get_args(NoiseMode):
         raise ValueError(f"noise is {noise!r}, expected one of {', '.join(map(repr, get_args(NoiseMode)))}")
     if not os.path.isdir(os.path.dirname(target) or "."):

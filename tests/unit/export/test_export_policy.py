@@ -169,6 +169,13 @@ def test_exporting_leaves_no_trace_in_the_agent_and_the_streams(tmp_path: Path) 
     assert agent.memory.test_state is memory and agent.training
 
 
+def test_the_format_may_be_said_where_the_name_does_not(tmp_path: Path) -> None:
+    agent = make_agent()
+    agent.export(tmp_path / "policy", example_obs=OBS, format=".pt")
+    actions = torch.jit.load(tmp_path / "policy")(torch.from_numpy(OBS))
+    np.testing.assert_array_equal(actions.numpy(), greedy(agent, OBS))
+
+
 # Observations to try with
 
 
@@ -275,7 +282,7 @@ def test_actions_that_are_nan_are_refused(tmp_path: Path) -> None:
 
 def test_arguments_are_looked_at_first(tmp_path: Path) -> None:
     agent = make_agent()
-    with pytest.raises(ValueError, match=r"policy.h5', expected a name that ends in one of .pt, .onnx, .pt2"):
+    with pytest.raises(ValueError, match=r"policy.h5' and its format '.h5', expected one of .pt, .onnx, .pt2"):
         agent.export(tmp_path / "policy.h5", example_obs=OBS)
     with pytest.raises(ValueError, match="noise is 'none', expected one of 'fixed', 'input'"):
         agent.export(tmp_path / "policy.pt", example_obs=OBS, noise="none")  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pfrl_like.functions import bound_by_tanh
-from pfrl_like.nn import BoundByTanh, ConcatObsAndAction
+from pfrl_like.nn import ActivityPenalty, BoundByTanh, ConcatObsAndAction
 
 
 def test_bounds_may_be_arrays_and_are_not_saved() -> None:
@@ -34,3 +34,14 @@ def test_the_function_takes_any_bounds_and_keeps_the_dtype(low: Any, high: Any) 
 def test_observation_comes_before_the_action() -> None:
     pair = (torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0]]))
     assert ConcatObsAndAction()(pair).tolist() == [[1.0, 2.0, 3.0]]
+
+
+def test_a_penalty_of_activity_is_in_the_gradient_and_leaves_nothing_in_a_trace() -> None:
+    layer, x = ActivityPenalty(0.5), torch.tensor([[1.0, -3.0]], requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, 1 + 2 * 0.5 / 2 * x.detach())  # of 0.5 * mean(x**2), and of the sum
+    with torch.no_grad():
+        traced = torch.jit.trace(layer, x.detach())
+    assert traced(x.detach()).tolist() == [[1.0, -3.0]]
+    assert not [node for node in traced.graph.nodes() if "Penalised" in str(node)]
