@@ -13,13 +13,14 @@ from torch import Tensor
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
-from pfrl_like.algos.saving import export_as, params_from_json, plain_params, read_model, write_model
+from pfrl_like.algos.saving import params_from_json, plain_params, read_model, write_model
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import CheckpointError, NotFittedError
+from pfrl_like.export import FORMATS
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -375,7 +376,9 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
         agent, shape = self._agent, self._stacked_shape
         generator = np.random.default_rng(0)
         examples = generator.normal(size=(32, *shape)) if len(shape) == 1 else generator.uniform(0, 255, (32, *shape))
-        export_as(agent.export, fname, ".onnx" if as_onnx else ".pt", examples.astype(np.float32))
+        ending = os.path.splitext(fname)[1]
+        format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
+        agent.export(fname, example_obs=examples.astype(np.float32), format=format)
 
     def _json_params(self) -> dict[str, Any]:
         """What `params.json` holds."""

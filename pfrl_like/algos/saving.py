@@ -2,14 +2,12 @@
 
 import json
 import os
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
-from pfrl_like.export.formats import FORMATS
-from pfrl_like.storage.atomic import atomic_path, atomic_write
+from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
@@ -72,23 +70,3 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
         raise CheckpointError(path, "holds no model that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
     return state, parse_json(content["params"].encode(), path)
-
-
-def export_as(export: Callable[..., Any], fname: str | os.PathLike[str], ending: str, example_obs: Any) -> None:
-    """Export a policy in the format of an ending, whatever the name of the file.
-
-    Args:
-        export: As of agents.
-        fname: The file; its own ending counts if it is one of a format, unless the other is that of ONNX.
-        ending: That of the format.
-        example_obs: As of `export`.
-    """
-    path = os.fspath(fname)
-    own = os.path.splitext(path)[1]
-    if own == ending or (own in FORMATS and ending != ".onnx"):
-        export(path, example_obs=example_obs)
-        return
-    with atomic_path(path) as temporary, tempfile.TemporaryDirectory(dir=os.path.dirname(path) or ".") as folder:
-        made = os.path.join(folder, f"policy{ending}")
-        export(made, example_obs=example_obs)
-        os.replace(made, temporary)
