@@ -3,14 +3,16 @@
 from typing import Any
 
 import numpy as np
+import torch
 
 from pfrl_like import algos
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.utils.isolated_rng import isolated_rng
 
 #: Networks small enough for tests.
 SMALL: dict[str, Any] = {"batch_size": 16, "encoder_params": {"hidden_units": [16]}}
-#: The same for estimators whose updates are many steps.
-FEW: dict[str, Any] = {"n_actor_updates": 3, "n_critic_updates": 2}
+#: The same for estimators whose updates are many steps, or are made of many actions.
+FEW: dict[str, Any] = {"n_actor_updates": 3, "n_critic_updates": 2, "n_action_samples": 4}
 #: Arguments of `fit` that leave nothing behind.
 QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
 
@@ -46,4 +48,12 @@ SMALL_FILTERS: dict[str, Any] = {"filters": [(4, 4, 2), (4, 3, 1)], "feature_siz
 def make(name: str, **options: Any) -> Any:
     """A small estimator."""
     kind = algos.base.ESTIMATORS[name]
-    return kind(**SMALL | (FEW if issubclass(kind, algos.AWR) else {}) | options)
+    few = {parameter: value for parameter, value in FEW.items() if parameter in kind.defaults()}
+    return kind(**SMALL | few | options)
+
+
+def predicted(made: Any, x: Any) -> Any:
+    """What an estimator predicts; those that draw numbers draw the same each time."""
+    with isolated_rng():
+        torch.manual_seed(5)
+        return made.predict(x)

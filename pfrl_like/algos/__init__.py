@@ -5,6 +5,8 @@ from pfrl_like.algos.awr import DiscreteAWR as DiscreteAWR
 from pfrl_like.algos.base import Estimator as Estimator
 from pfrl_like.algos.bc import BC as BC
 from pfrl_like.algos.bc import DiscreteBC as DiscreteBC
+from pfrl_like.algos.bcq import BCQ as BCQ
+from pfrl_like.algos.bcq import DiscreteBCQ as DiscreteBCQ
 from pfrl_like.algos.ddpg import DDPG as DDPG
 from pfrl_like.algos.ddpg import TD3 as TD3
 from pfrl_like.algos.dqn import DQN as DQN

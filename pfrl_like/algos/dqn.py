@@ -28,10 +28,15 @@ class DQN(QLearning):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         q_function = self._q_function(lambda: self._encoder(observation_shape), action_size)
-        return self.agent_class(
-            q_function, adam(q_function, self.learning_rate, self.eps), gamma=self.gamma, explorer=Greedy(),
-            target_update_interval=int(self.target_update_interval), clip_delta=False, **self._common(),
-        )  # fmt: skip
+        optimizer = adam(q_function, self.learning_rate, self.eps)
+        return self.agent_class(q_function, optimizer, **self._dqn_options())
+
+    def _dqn_options(self) -> dict[str, Any]:
+        """Arguments of the agent that all of the family have."""
+        return {
+            "gamma": self.gamma, "explorer": Greedy(), "target_update_interval": int(self.target_update_interval),
+            "clip_delta": False, **self._common(),
+        }  # fmt: skip
 
 
 class DoubleDQN(DQN):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import QUIET, SMALL_FILTERS, images, make, vectors
+from estimator_parts import QUIET, SMALL_FILTERS, images, make, predicted, vectors
 
 from pfrl_like import algos
 from pfrl_like.agents.awr import td_lambda_returns
@@ -35,17 +35,17 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_predictions_have_one_row_each(name: str) -> None:
     made = fitted(name)
-    actions = made.predict(OBS)
+    actions = predicted(made, OBS)
     assert actions.shape == ((7,) if made.discrete_action else (7, 2))
     assert actions.dtype.kind == ("i" if made.discrete_action else "f")
     assert (np.abs(actions) <= 2).all()
-    assert np.array_equal(made.predict(list(OBS)), actions)
+    assert np.array_equal(predicted(made, list(OBS)), actions)
 
 
 @pytest.mark.parametrize("name", VALUED)
 def test_values_are_those_of_the_critics(name: str) -> None:
     made = fitted(name, n_critics=3)
-    actions = made.predict(OBS)
+    actions = predicted(made, OBS)
     mean, std = made.predict_value(OBS, actions, with_std=True)
     assert mean.shape == std.shape == (7,)
     assert np.array_equal(made.predict_value(OBS, actions), mean)
@@ -67,16 +67,16 @@ def test_training_is_the_same_with_the_same_seed_and_goes_on_from_a_model(name: 
         return made
 
     once, again = run(2), run(2)
-    assert np.array_equal(once.predict(OBS), again.predict(OBS))
+    assert np.array_equal(predicted(once, OBS), predicted(again, OBS))
     once.save_model("model.pt")
     other = make(name)
     other.load_model("model.pt")
-    assert np.array_equal(once.predict(OBS), other.predict(OBS))
+    assert np.array_equal(predicted(once, OBS), predicted(other, OBS))
     for each in (once, other):
         torch.manual_seed(4)
         np.random.seed(4)
         each.fit(vectors(each.discrete_action), n_epochs=1, **QUIET)
-    assert np.array_equal(once.predict(OBS), other.predict(OBS))
+    assert np.array_equal(predicted(once, OBS), predicted(other, OBS))
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -89,7 +89,7 @@ def test_params_json_makes_the_same_estimator(name: str) -> None:
         again: Any = base.from_json(folder / "params.json")
         assert type(again) is type(made)
         again.load_model(next(folder.glob("model_*.pt")))
-        assert np.array_equal(again.predict(OBS), made.predict(OBS))
+        assert np.array_equal(predicted(again, OBS), predicted(made, OBS))
         assert again.n_augmentations == 2 and len(again.impl.augment.augment) == 1
 
 
@@ -135,7 +135,9 @@ def test_batches_with_a_future_are_joined() -> None:
 def test_values_of_awr_are_those_of_states() -> None:
     made = fitted("AWR")
     values = made.predict_value(OBS)
-    assert values.shape == (7,) and np.array_equal(values, made.predict_value(OBS, made.predict(OBS), with_std=False))
+    assert values.shape == (7,) and np.array_equal(
+        values, made.predict_value(OBS, predicted(made, OBS), with_std=False)
+    )
 
 
 def test_a_minibatch_of_arrays_is_paid_with_the_next_reward() -> None:
@@ -153,17 +155,41 @@ def test_a_minibatch_of_arrays_is_paid_with_the_next_reward() -> None:
 def test_imitators_refuse_values_and_samples(name: str) -> None:
     made = fitted(name)
     with pytest.raises(NotImplementedError, match="no values"):
-        made.predict_value(OBS, made.predict(OBS))
+        made.predict_value(OBS, predicted(made, OBS))
     with pytest.raises(NotImplementedError, match="use predict"):
         made.sample_action(OBS)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if "BC" not in name])
+def test_bcq_draws_its_predictions_and_has_no_other_samples() -> None:
+    made = fitted("BCQ")
+    assert not np.array_equal(made.predict(OBS), made.predict(OBS))
+    with pytest.raises(NotImplementedError, match="those of predict"):
+        made.sample_action(OBS)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if "rl_start_epoch" in algos.base.ESTIMATORS[name].defaults()])
+def test_imitation_may_come_first(name: str) -> None:
+    data = vectors(False)
+    made = make(name, rl_start_epoch=1)
+    seen = dict(made.fitter(data, 2, **QUIET))
+    assert np.isnan([seen[0]["critic_loss"], seen[0]["actor_loss"]]).all() and np.isfinite(seen[0]["imitator_loss"])
+    assert np.isfinite(list(seen[1].values())).all()
+    made = make(name, rl_start_epoch=1)
+    made.create_impl((4,), 2)
+    learning = [*made.impl.policy.parameters(), *made.impl.critics[0].parameters()]
+    before = [param.clone() for param in learning]
+    assert len(made.update(0, 0, data.sample(16))) == 1
+    assert all(map(torch.equal, before, learning))
+    assert len(made.update(1, 1, data.sample(16))) == 3
+    assert not any(map(torch.equal, before, learning))
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in {"BC", "DiscreteBC", "BCQ"}])
 def test_samples_differ_from_predictions_where_policies_are_random(name: str) -> None:
     made = fitted(name)
-    same = np.array_equal(made.sample_action(OBS), made.predict(OBS))
+    same = np.array_equal(made.sample_action(OBS), predicted(made, OBS))
     assert same == (name not in {"SAC", "CQL", "AWAC", "AWR", "DiscreteAWR"})
-    assert made.sample_action(OBS).shape == made.predict(OBS).shape
+    assert made.sample_action(OBS).shape == predicted(made, OBS).shape
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -229,10 +255,10 @@ def test_images_are_stacked(name: str) -> None:
 
 def test_policies_and_q_functions_are_copied() -> None:
     given, taking = fitted("TD3"), fitted("DDPG", n_critics=2)
-    assert not np.array_equal(given.predict(OBS), taking.predict(OBS))
+    assert not np.array_equal(predicted(given, OBS), predicted(taking, OBS))
     taking.copy_policy_from(given)
-    assert np.array_equal(given.predict(OBS), taking.predict(OBS))
-    actions = given.predict(OBS)
+    assert np.array_equal(predicted(given, OBS), predicted(taking, OBS))
+    actions = predicted(given, OBS)
     assert not np.array_equal(given.predict_value(OBS, actions), taking.predict_value(OBS, actions))
     other = fitted("TD3")
     other.copy_q_function_from(given)
