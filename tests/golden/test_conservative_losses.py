@@ -11,7 +11,7 @@ from agent_parts import MAKE_BUFFER, make_agent
 from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.agents import CQL, EDAC, DiscreteCQL, SoftActorCritic
+from pfrl_like.agents import COMBO, CQL, EDAC, DiscreteCQL, SoftActorCritic
 from pfrl_like.agents.cql import conservative_actions, conservative_gap, discrete_conservative_gap
 from pfrl_like.agents.critics import values_of_actions
 from pfrl_like.agents.edac import action_gradients, diversity_losses
@@ -41,7 +41,7 @@ def losses(agent: Any, batch: Batch) -> Tensor:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
-@pytest.mark.parametrize("kind", [CQL, EDAC])
+@pytest.mark.parametrize("kind", [CQL, COMBO, EDAC])
 def test_agent_keeps_the_contracts(kind: Any, buffer: str) -> None:
     check_agent(functools.partial(make, kind, buffer=buffer, entropy_target=-2.0), ENV)
 
