@@ -124,6 +124,16 @@ def of_bcq(kind: Any, recurrent: bool) -> Arguments:
     return {**parts, **optimizers, "n_action_samples": 5, **common}
 
 
+def of_bear(kind: Any, recurrent: bool) -> Arguments:
+    """BEAR, whose policy is held near an imitator."""
+    policy, vae, common = make_policy("squashed"), make_vae(), of_replay(False)
+    del common["recurrent"], common["episodic_update_len"]
+    parts = {"policy": policy, **{f"q_func{i}": make_critic("numbers") for i in (1, 2)}, "imitator": vae}
+    optimizers = {f"{name}_optimizer": sgd(part) for name, part in parts.items()}
+    constraint = {"n_action_samples": 3, "mmd_sigma": 1.0, "entropy_target": -2.0, "initial_temperature": 0.2}
+    return {**parts, **optimizers, **constraint, **common}
+
+
 def make_vae() -> ConditionalVAE:
     """A model of actions of two numbers."""
     return ConditionalVAE(of_pairs(4 + 2, 6), nn.Sequential(of_pairs(4 + 3, 2), nn.Tanh()), 3)
@@ -207,6 +217,7 @@ FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] =
     (of_imitators, (agents.BC, agents.DiscreteBC)),
     (of_regressing, (agents.AWR, agents.DiscreteAWR)),
     (of_bcq, (agents.BCQ,)),
+    (of_bear, (agents.BEAR,)),
     (of_discrete_bcq, (agents.DiscreteBCQ,)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
     (of_async, (agents.A3C, agents.ACER)),
@@ -223,4 +234,4 @@ def arguments_of(kind: Any, recurrent: bool = False, **given: Any) -> Arguments:
 
 def obs_size(kind: Any) -> int:
     """Length of the observations."""
-    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing, of_bcq) else 5
+    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing, of_bcq, of_bear) else 5

@@ -139,7 +139,34 @@ def discrete_bcq_space(case: Case) -> spaces.Space[Any]:
     return spaces.Discrete(N_ACTIONS)
 
 
+def make_bear(case: Case, folder: Path) -> Any:
+    policy = make_policy(case["policy"], of_networks(case))
+    imitator = make_vae() if case["imitator"] == "autoencoder" else make_policy(case["imitator"])
+    critics = [make_critic(case["q_func"]) for _ in range(case["n_critics"])]
+    of_critics = [adam(critic) for critic in critics]
+    options = {"imitator": imitator, "imitator_optimizer": adam(imitator), "n_action_samples": 2}
+    options |= {"entropy_target": 0.1, "mmd_sigma": 1.0, **replay(case, folder)}
+    if len(critics) > 2:
+        options |= {"further_q_funcs": critics[2:], "further_q_func_optimizers": of_critics[2:]}
+    return agents.BEAR(policy, *critics[:2], adam(policy), *of_critics[:2], **options)
+
+
+def bear_misfits(case: Case) -> Iterator[str]:
+    if case["policy"] not in DENSITIES:
+        yield "policy"
+    if case["imitator"] == "softmax":
+        yield "imitator"
+    if misfit_in_buffer(case):
+        yield "replay_buffer"
+
+
 CONSTRAINED = (
+    Family(
+        ("BEAR",),
+        {"policy": HEADS, "q_func": CRITICS, "imitator": ("autoencoder", "Gaussian", "softmax"), **NOT_RECURRENT,
+         "n_critics": (2, 3)},
+        make_bear, bear_misfits, policy_space,
+    ),
     Family(
         ("BCQ",), {"q_func": CRITICS, **NOT_RECURRENT, "n_critics": (2, 3)}, make_bcq, constrained_misfits, bcq_space
     ),

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import soft_least_of
 from pfrl_like.agents.critics import mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.agents.declared_parts import check_critics, check_output, check_takes_pair
-from pfrl_like.agents.imitation import conditional_vae_loss, imitated_actions
+from pfrl_like.agents.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
 from pfrl_like.agents.offline_actor_critic import OfflineActorCritic
 from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.agents.policy_spaces import Bounds
@@ -95,7 +95,7 @@ class CandidateChoice(nn.Module):
         return value.reshape(-1) if isinstance(value, Tensor) else mean_value(value)
 
 
-class BCQ(OfflineActorCritic):
+class BCQ(ImitatorMixin, OfflineActorCritic):
     """Batch-Constrained deep Q-learning: among actions like the recorded ones, slightly perturbed, that of most value.
 
     Actions lie in [-1, 1]. In training and in evaluation some are drawn and the one that the first critic values most
@@ -127,10 +127,7 @@ class BCQ(OfflineActorCritic):
         "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "average_policy_loss",
         "average_imitator_loss", "n_updates",
     )  # fmt: skip
-    may_be_recurrent = False
 
-    imitator: Any
-    imitator_optimizer: Any = Fixed()
     n_action_samples: Any = Fixed()
     action_flexibility: Any = Fixed()
 
@@ -147,17 +144,13 @@ class BCQ(OfflineActorCritic):
         rl_start_step: float = 0,
         **kwargs: Any,
     ) -> None:
-        self.lam, self.action_flexibility, self.beta, self.rl_start_step = lam, action_flexibility, beta, rl_start_step
-        check_numbers_in(self, lam=(0, 1), action_flexibility=(0, None), beta=(0, None), rl_start_step=(0, None))
+        self.lam, self.action_flexibility = lam, action_flexibility
+        check_numbers_in(self, lam=(0, 1), action_flexibility=(0, None))
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples = n_action_samples
-        self._further = {"imitator": imitator}, {"imitator_optimizer": imitator_optimizer}
+        self.take_imitator(imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(policy, *args, **kwargs)
         self.choice = CandidateChoice(self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility)
-
-    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator."""
-        return self._further
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse a perturbation and critics that take or give something else, and another imitator.
@@ -168,7 +161,10 @@ class BCQ(OfflineActorCritic):
         check_takes_pair("policy", modules["policy"])
         check_output("policy", modules["policy"], Tensor, "one that ends in Tanh")
         check_critics(members_by_name({name: modules[name] for name in self.critic_arguments}), self.critic_type)
-        check_conditional_vae(modules["imitator"])
+        imitator = modules["imitator"]
+        if not isinstance(imitator, ConditionalVAE):
+            raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
+        check_parts_of_vae(imitator)
 
     # Acting
 
@@ -189,26 +185,6 @@ class BCQ(OfflineActorCritic):
 
     # Learning
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """A step of all, or of the imitator alone before `rl_start_step`."""
-        if self.optim_t >= self.rl_start_step:
-            return super().learn(batch)
-        return self.improved(batch.replace(action=batch.action.float()), False, True)
-
-    def improve(
-        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Descend on the losses of critics and perturbation, then on the imitator's, or on the latter alone."""
-        found = None if only_imitation else super().improve(batch, step, with_policy)
-        loss, error = self.imitator_loss(batch)
-        step("imitator_optimizer", loss)
-        td_error, stats = found or (error, {"loss": loss.detach()})
-        return td_error, {**stats, "imitator_loss": loss.detach()}
-
-    def imitator_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`conditional_vae_loss`."""
-        return conditional_vae_loss(self.imitator, batch, self.beta, self.batch_accumulator)
-
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`bcq_next_value` of the targets."""
         with evaluating_readers(self.imitator):
@@ -227,15 +203,3 @@ class BCQ(OfflineActorCritic):
         loss = weighted_mean(-q, batch.weight, self.batch_accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
-
-
-def check_conditional_vae(imitator: nn.Module) -> None:
-    """Refuse another imitator, and parts of it that take no pairs.
-
-    Raises:
-        TypeError: Naming it.
-    """
-    if not isinstance(imitator, ConditionalVAE):
-        raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
-    check_takes_pair("imitator.encoder", imitator.encoder)
-    check_takes_pair("imitator.decoder", imitator.decoder, "latent vector")

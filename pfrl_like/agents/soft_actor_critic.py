@@ -1,7 +1,7 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, arXiv:1801.01290 and arXiv:1812.05905)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -215,7 +215,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         if not holder:
             self.temperature_holder = self.temperature_optimizer = None
 
-    def further_parts(self) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
         return {}, {}
 

@@ -12,6 +12,7 @@ from pfrl_like.functions.losses import quantile_huber_of_pairs as quantile_huber
 from pfrl_like.functions.losses import weighted_mean as weighted_mean
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix as lower_triangular_matrix
 from pfrl_like.functions.offline import exponential_weight as exponential_weight
+from pfrl_like.functions.offline import maximum_mean_discrepancy as maximum_mean_discrepancy
 from pfrl_like.functions.offline import over_mean_size as over_mean_size
 from pfrl_like.functions.offline import squared_distance as squared_distance
 from pfrl_like.functions.returns import linked_lambda_returns as linked_lambda_returns

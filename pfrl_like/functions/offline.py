@@ -1,5 +1,6 @@
 """What algorithms have in common that keep a policy close to recorded actions."""
 
+import torch
 from torch import Tensor
 
 
@@ -31,3 +32,33 @@ def over_mean_size(value: Tensor) -> Tensor:
 def squared_distance(action: Tensor, other: Tensor) -> Tensor:
     """Squared Euclidean distances of actions [N, ...], [N]."""
     return (action - other).square().flatten(1).sum(1)
+
+
+#: Distances of two vectors, [..., A], whose exponential a kernel is, by the kernel's name.
+_DISTANCES = {"gaussian": torch.square, "laplacian": torch.abs}
+#: What keeps the root from having an infinite derivative where two samples are the same.
+_LEAST_SQUARE = 1e-6
+
+
+def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "gaussian") -> Tensor:
+    """How far two samples lie apart, the root of mean k(x, x') - 2 mean k(x, y) + mean k(y, y').
+
+    (Gretton et al. 2012, eq. 2 and 5; arXiv:1906.00949, section 5.) The kernel is exp(-d / (2 sigma)), with d the
+    squared Euclidean distance or the sum of the absolute differences, as in the code of the latter.
+
+    Args:
+        x: n vectors for each of N rows, [n, N, A].
+        y: m vectors for each of N rows, [m, N, A].
+        sigma: Width of the kernel, positive.
+        kernel: "gaussian" or "laplacian".
+
+    Returns:
+        [N].
+    """
+
+    def mean_kernel(first: Tensor, second: Tensor) -> Tensor:
+        distance = _DISTANCES[kernel](first.unsqueeze(0) - second.unsqueeze(1)).sum(-1)
+        return (-distance / (2 * sigma)).exp().mean((0, 1))
+
+    square = mean_kernel(x, x) - 2 * mean_kernel(x, y) + mean_kernel(y, y)
+    return (square.clamp_min(0) + _LEAST_SQUARE).sqrt()

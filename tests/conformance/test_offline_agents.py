@@ -31,6 +31,7 @@ OFFLINE = (
     *EVALUATING,
     "BCQ",
     "DiscreteBCQ",
+    "BEAR",
 )
 
 

@@ -1,0 +1,186 @@
+"""BEAR: discrepancies, targets and losses worked out by hand, the arithmetic beside them."""
+
+import functools
+import math
+from typing import Any
+
+import pytest
+import torch
+from actor_critic_parts import ENV, make_batch, make_critic, make_policy
+from agent_bases import make_vae, of_pairs
+from agent_parts import MAKE_BUFFER
+from torch import Tensor, nn
+
+from pfrl_like.agents import BEAR
+from pfrl_like.agents.bear import bear_next_value
+from pfrl_like.agents.soft_actor_critic import sac_policy_loss
+from pfrl_like.batch import Batch
+from pfrl_like.distributions import DiagonalGaussian
+from pfrl_like.functions import maximum_mean_discrepancy
+from pfrl_like.nn import ConditionalVAE
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.testing import check_agent
+
+
+def make(buffer: str = "uniform", critic: str = "numbers", **options: Any) -> Any:
+    """A small agent that begins to learn after 10 steps."""
+    torch.manual_seed(0)
+    policy, imitator = make_policy("squashed"), options.pop("imitator", None) or make_vae()
+    critics = [make_critic(critic) for _ in range(2)]
+    optimizers = [torch.optim.Adam(part.parameters(), lr=1e-2) for part in (policy, *critics)]
+    learning = {"replay_start_size": 10, "minibatch_size": 4, "n_action_samples": 3, "initial_temperature": 0.2}
+    return BEAR(
+        policy, *critics, *optimizers, MAKE_BUFFER[buffer](capacity=1_000), 0.9, imitator=imitator,
+        imitator_optimizer=torch.optim.Adam(imitator.parameters(), lr=1e-2), **{**learning, **options},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
+@pytest.mark.parametrize("options", [{}, {"critic": "quantiles", "entropy_target": -2.0}])
+def test_agent_keeps_the_contracts(options: Any, buffer: str) -> None:
+    check_agent(functools.partial(make, buffer, **options), ENV)
+
+
+# The discrepancy
+
+
+def test_the_discrepancy_compares_all_pairs() -> None:
+    x = torch.tensor([[[0.0, 0.0]], [[2.0, 1.0]]])
+    y = torch.tensor([[[1.0, 0.0]]])
+    # Squared distances: of x 0 and 5, twice each; of x and y 1 and 2; of y 0. Absolute ones: 0 and 3; 1 and 2; 0.
+    for kernel, within, across in (("gaussian", 5, (1, 2)), ("laplacian", 3, (1, 2))):
+        k = [math.exp(-d / 6) for d in (within, *across)]
+        expected = math.sqrt((2 + 2 * k[0]) / 4 - (k[1] + k[2]) + 1 + 1e-6)
+        assert maximum_mean_discrepancy(x, y, 3.0, kernel).tolist() == pytest.approx([expected])
+    assert maximum_mean_discrepancy(x, x, 3.0).tolist() == pytest.approx([1e-3])
+    rows = torch.cat([x, y.expand(2, 1, 2)], 1)  # each row for itself
+    assert maximum_mean_discrepancy(rows, rows[:, [1, 1]], 3.0)[1].item() == pytest.approx(1e-3)
+
+
+def test_the_discrepancy_has_a_finite_gradient_where_there_is_none() -> None:
+    x = torch.zeros(2, 1, 1, requires_grad=True)
+    maximum_mean_discrepancy(x, torch.zeros(2, 1, 1), 1.0).sum().backward()
+    assert x.grad is not None and x.grad.abs().max() == 0
+
+
+def test_the_discrepancy_is_that_of_policy_and_imitator() -> None:
+    batch = make_batch()
+    for imitator in (make_vae(), make_policy("gaussian")):
+        for mmd_kernel in ("gaussian", "laplacian"):
+            agent = make(imitator=imitator, n_mmd_action_samples=5, mmd_kernel=mmd_kernel, mmd_sigma=2.0)
+            torch.manual_seed(1)
+            found = agent.discrepancy(batch)
+            torch.manual_seed(1)
+            is_vae = isinstance(imitator, ConditionalVAE)
+            y = imitator.draw(batch.obs, 5) if is_vae else imitator(batch.obs).sample((5,))
+            x = agent.policy(batch.obs).rsample((5,))
+            torch.testing.assert_close(found, maximum_mean_discrepancy(x, y, 2.0, mmd_kernel))
+            assert found.requires_grad
+
+
+# Targets and losses
+
+
+class Slope(nn.Module):
+    """Q(s, a) = s + slope * a."""
+
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+
+    def forward(self, pair: Any) -> Tensor:
+        return pair[0] + self.slope * pair[1]
+
+
+class Ramp(DiagonalGaussian):
+    """A Gaussian whose samples are -1, 0, 1, ..., so that hands can follow."""
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        n = sample_shape[0]
+        return (torch.arange(float(n)) - 1).view(n, 1, 1).expand(n, *self.loc.shape)
+
+
+class Ramps(nn.Module):
+    def forward(self, obs: Tensor) -> Any:
+        return Ramp(torch.zeros(len(obs), 1), torch.ones(len(obs), 1))
+
+
+def test_the_target_is_the_best_of_some_actions_under_the_soft_minimum() -> None:
+    obs = torch.tensor([[3.0], [4.0]])
+    batch = Batch(obs, obs, torch.zeros(2), obs, torch.full((2,), 0.5))
+    # Q = s + a and s - 3 a of a = -1, 0, 1: the least of both are s - 1, s, s - 3, the largest s + 3, s, s + 1.
+    density = [-0.5 * math.log(2 * math.pi) - 0.5 * a * a for a in (-1, 0, 1)]
+    for lam, n_action_samples, best, action in ((1.0, 3, 0.0, 0), (0.5, 3, 1.0, -1), (0.0, 1, 3.0, -1)):
+        value, log_prob = bear_next_value(Ramps(), [Slope(1.0), Slope(-3.0)], batch, n_action_samples, lam)
+        torch.testing.assert_close(value.q_values, obs + best)
+        assert log_prob.tolist() == pytest.approx([density[action + 1]] * 2)
+    agent, other = make(), make_batch()
+    torch.manual_seed(1)
+    expected, log_prob = bear_next_value(agent.policy, agent.target_critics, other, 3, 0.75)
+    torch.manual_seed(1)
+    value, reward = agent.bootstrap(other)
+    torch.testing.assert_close(value.q_values, expected.q_values)
+    torch.testing.assert_close(reward, other.reward - 0.9 * 0.2 * log_prob)
+
+
+def test_the_discrepancy_counts_in_the_policys_loss() -> None:
+    batch = make_batch()
+    weight = batch.required("weight")[0]
+    for initial_alpha in (0.0, 2.0):
+        agent, losses = make(initial_alpha=initial_alpha, alpha_threshold=None), []
+        torch.manual_seed(1)
+        plain = sac_policy_loss(agent.policy, agent.critics, batch, 0.2)[0]
+        discrepancy = agent.discrepancy(batch)
+        torch.manual_seed(1)
+        agent.improve_policy(batch, lambda name, loss, losses=losses: losses.append((name, loss)))
+        assert [name for name, _ in losses] == ["policy_optimizer"]
+        torch.testing.assert_close(losses[0][1], plain + initial_alpha * (weight * discrepancy).mean())
+
+
+def test_alpha_grows_where_the_discrepancy_is_above_its_threshold() -> None:
+    for alpha_threshold, sign in ((0.0, 1), (100.0, -1)):
+        agent = make(alpha_threshold=alpha_threshold, initial_alpha=1.0, alpha_optimizer_lr=0.25)
+        agent.update(make_batch())
+        assert agent.alpha == pytest.approx(math.exp(sign * 0.25))  # Adam's first step is as long as its rate
+        statistics = dict(agent.get_statistics())
+        assert statistics["alpha"] == agent.alpha and 0 < statistics["average_mmd"] < 1
+
+
+def test_only_the_imitator_learns_before_rl_start_step() -> None:
+    agent, batch = make(rl_start_step=1), make_batch()
+    before = {name: value.clone() for name, value in agent.policy.state_dict().items()}
+    agent.update(batch)
+    assert all(torch.equal(value, before[name]) for name, value in agent.policy.state_dict().items())
+    agent.update(batch)
+    assert not all(torch.equal(value, before[name]) for name, value in agent.policy.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lam": 2}, "lam is 2"),
+        ({"n_mmd_action_samples": 1}, "n_mmd_action_samples"),
+        ({"mmd_kernel": "linear"}, "mmd_kernel is 'linear', expected one of 'gaussian', 'laplacian'"),
+        ({"mmd_sigma": 0}, "mmd_sigma is 0"),
+        ({"initial_alpha": 0}, "initial_alpha is 0, expected a positive number"),
+        ({"recurrent": True}, "recurrent is True, but BEAR has no recurrent form"),
+        ({"imitator": nn.Linear(4, 2)}, "imitator gives a Tensor"),
+        ({"imitator": nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())}, "imitator gives a Categorical"),
+        ({"imitator": ConditionalVAE(nn.Linear(6, 6), of_pairs(7, 2), 3)}, "imitator.encoder is a Linear"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make(**options)
+
+
+@pytest.mark.slow
+def test_a_compiled_update_learns_as_an_ordinary_one() -> None:
+    twins = [make(entropy_target=-2.0, compile=compile) for compile in (False, True)]
+    for seed in range(4):
+        errors = []
+        for agent in twins:
+            torch.manual_seed(seed)
+            errors.append(agent.update(make_batch(seed))[0])
+        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
