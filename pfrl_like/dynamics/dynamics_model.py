@@ -118,15 +118,20 @@ class DynamicsModel(AttributeSavingMixin):
 
     def _target(self, batch: Batch) -> Tensor:
         change = self._scaled(batch.next_obs) - self._scaled(batch.obs)
-        return torch.cat((change, batch.reward.unsqueeze(1)), 1)
+        return torch.cat((change, self._number(batch.reward).unsqueeze(1)), 1)
 
     def _input(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         if self.n_actions is not None:
             action = F.one_hot(action.long(), self.n_actions)
-        return obs.float(), action.float()
+        return self._number(obs), self._number(action)
 
     def _scaled(self, obs: Tensor) -> Tensor:
-        return obs.float() if self.scaler is None else self.scaler.transform(obs)
+        numbers = self._number(obs)
+        return numbers if self.scaler is None else self.scaler.transform(numbers)
+
+    def _number(self, values: Tensor) -> Tensor:
+        """In the dtype of the network."""
+        return values.to(self.network.max_log_variance.dtype)
 
     # Predicting
 

@@ -109,9 +109,12 @@ class MOPO(Estimator):
 
         Raises:
             NotFittedError: Before the model, or the algorithm, is built.
+            TypeError: If only one of them has discrete actions.
             ValueError: On numbers out of range, or observations of another shape.
         """
         check_rollouts(self.n_transitions, self.horizon, self.lam)
+        if getattr(algo, "discrete_action", self.discrete_action) != self.discrete_action:
+            raise TypeError(f"discrete_action is {self.discrete_action}, but {type(algo).__name__} has other actions")
         start = [transitions[i].observation for i in np.random.randint(len(transitions), size=self.n_transitions)]
         obs = self._tensor(self._observations(np.stack(start)))
 

@@ -108,3 +108,13 @@ def test_minibatches_are_changed_before_they_are_learnt_from() -> None:
         torch.manual_seed(1)
         losses.append(model.update(given)[1]["loss"].item())
     assert losses[0] == losses[1]
+
+
+def test_numbers_may_be_double_by_default() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        model = make()
+        model.update(batch())
+        assert model.predict(torch.ones(1, 2).float(), torch.ones(1, 1).float()).next_obs.dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)

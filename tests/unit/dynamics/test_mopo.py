@@ -184,14 +184,15 @@ class Counting(MOPO):
         return super().generate(algo, transitions)
 
 
-def test_an_algorithm_learns_from_new_transitions_at_the_start_of_every_epoch() -> None:
-    model = Counting(**fitted(n_transitions=40, lam=1e6).get_params())
-    model.fit(vectors(False), n_epochs=1, **QUIET)
+@KINDS
+def test_an_algorithm_learns_from_new_transitions_at_the_start_of_every_epoch(discrete: bool) -> None:
+    model = Counting(**fitted(discrete, n_transitions=40, lam=1e6).get_params())
+    model.fit(vectors(discrete), n_epochs=1, **QUIET)
     model.calls, rewards = [], []
-    algo = algos.CQL(**SMALL | {"dynamics": model})
-    algo.create_impl((4,), 2)
+    algo = (algos.DQN if discrete else algos.CQL)(**SMALL | {"dynamics": model})
+    algo.create_impl((4,), 3 if discrete else 2)
     algo.impl.augment = lambda batch: (rewards.extend(batch.reward.tolist()), batch)[1]
-    algo.fit(vectors(False), n_epochs=3, **QUIET)
+    algo.fit(vectors(discrete), n_epochs=3, **QUIET)
     per_epoch = (len(transitions()) + 40 * 3) // 16
     assert model.calls == [0, per_epoch, 2 * per_epoch]
     # each pass has every transition once, save for the rest of the last minibatch; only imagined rewards are so small
@@ -230,6 +231,11 @@ def test_a_model_of_a_model_is_refused() -> None:
 def test_data_of_other_actions_are_refused() -> None:
     with pytest.raises(TypeError, match="discrete"):
         MOPO().fit(vectors(True), n_epochs=1, **QUIET)
+
+
+def test_an_algorithm_of_other_actions_is_refused() -> None:
+    with pytest.raises(TypeError, match="discrete_action is False, but DQN has other actions"):
+        fitted().generate(policy(discrete=True), transitions(True))
 
 
 def test_what_is_not_built_is_refused() -> None:

@@ -135,3 +135,12 @@ def test_actions_of_other_kinds_are_refused() -> None:
     for space in (MultiDiscrete([2, 2]), Box(-1, 1, (2, 2))):
         with pytest.raises(ValueError, match="action space"):
             ReplayBuffer(10, Env(action_space=space))
+
+
+def test_what_was_saved_is_sampled_again(tmp_path) -> None:
+    filled().save(tmp_path / "buffer")
+    loaded = ReplayBuffer(10, Env())
+    loaded.load(tmp_path / "buffer")
+    assert sorted(loaded.sample(3).observations[:, 0]) == [0, 1, 5]
+    rows(loaded, (9, 2, 90, False), (8, 2, 80, True))
+    assert loaded.transitions[-1].observation == 9 and loaded.transitions[-1].prev_transition is None
