@@ -104,9 +104,8 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
 
     def at_even_fractions(self) -> Self:
         """The same values with means of evenly spaced fractions, so that nothing is random."""
-        value = self._rows(slice(None), self.action_mask)
-        value.taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
-        return value
+        taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
+        return type(self)(self.features, self.quantile_function, self.thresholds, self.action_mask, taus)
 
     def td_loss(
         self,

@@ -1,6 +1,7 @@
 """Batch-Constrained deep Q-learning (Fujimoto et al. 2018, arXiv:1812.02900)."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,19 @@ def bcq_next_value(
     return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
 
 
+class ChosenAction(DeltaVector):
+    """The actions that were chosen among several for their values.
+
+    Args:
+        loc: The actions, [N, A].
+        score: Gives the values, [N], of any actions in the same states, so that others can be told to be as good.
+    """
+
+    def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(loc)
+        self.score = score
+
+
 class CandidateChoice(nn.Module):
     """Policy that draws some actions, perturbs them, and takes the one that a critic values most.
 
@@ -85,10 +99,11 @@ class CandidateChoice(nn.Module):
         self.imitator, self.policy, self.critic = imitator, policy, critic
         self.n, self.scale = n, scale
 
-    def forward(self, obs: Any) -> DeltaVector:
+    def forward(self, obs: Any) -> ChosenAction:
         """The action of each observation, drawn anew by every call."""
         actions = candidate_actions(self.imitator, self.policy, obs, self.n, self.scale)
-        return DeltaVector(chosen(actions, in_few_calls(self._value, obs, actions)))
+        best = chosen(actions, in_few_calls(self._value, obs, actions))
+        return ChosenAction(best, functools.partial(self._value, obs))
 
     def _value(self, obs: Any, action: Tensor) -> Tensor:
         value: Any = call(self.critic, (obs, action))

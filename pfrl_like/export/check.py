@@ -78,20 +78,31 @@ def _of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tenso
 
 
 def _check_actions(policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tensor, wanted: Tensor) -> None:
-    if wanted.is_floating_point():
-        _check_numbers("action", wanted, actions)
-        return
     _check_form("action", wanted, actions)
-    wrong = (actions != wanted).reshape(len(wanted), -1).any(1)
-    if not wrong.any():
-        return
-    value = policy.judge(*inputs)[1]
-    score = getattr(value, "evaluate_actions", None) or value.log_prob
-    if _difference(score(wanted)[wrong], score(actions)[wrong]) > TOLERANCE:
+    of_numbers = wanted.is_floating_point()
+    errors = _differences(wanted, actions) if of_numbers else (actions != wanted).float()
+    wrong = ~(errors <= TOLERANCE).reshape(len(wanted), -1).all(1)
+    if wrong.any() and not _is_as_good(policy.judge(*inputs)[1], actions, wanted, wrong):
         raise ExportError(
             f"the exported policy chooses other actions than the agent for {int(wrong.sum())} of {len(wrong)} "
             f"observations, {actions[wrong][0].tolist()} in place of {wanted[wrong][0].tolist()}; nothing was written"
         )
+
+
+def _is_as_good(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> bool:
+    """Whether other actions were chosen only because the agent holds them for as good.
+
+    Args:
+        value: What says which actions are the best: with `score` if they were chosen among several, otherwise actions
+            that are numbers were not chosen; those that are discrete have values or probabilities.
+        actions: The actions that were chosen, [B, ...].
+        wanted: Those of the agent, [B, ...].
+        wrong: Where they differ, [B].
+    """
+    score = getattr(value, "score", None)
+    if score is None and not wanted.is_floating_point():
+        score = getattr(value, "evaluate_actions", None) or value.log_prob
+    return score is not None and float(_differences(score(wanted), score(actions))[wrong].max()) <= TOLERANCE
 
 
 def _check_form(what: str, wanted: Tensor, found: Tensor) -> None:
@@ -102,13 +113,14 @@ def _check_form(what: str, wanted: Tensor, found: Tensor) -> None:
 
 def _check_numbers(what: str, wanted: Tensor, found: Tensor) -> None:
     _check_form(what, wanted, found)
-    if not _difference(wanted, found) <= TOLERANCE:
+    largest = float(_differences(wanted, found).max())
+    if not largest <= TOLERANCE:
         raise ExportError(
-            f"the exported policy's {what} differs from the agent's by {_difference(wanted, found):.3g}, more than "
-            f"{TOLERANCE}; nothing was written"
+            f"the exported policy's {what} differs from the agent's by {largest:.3g}, more than {TOLERANCE}; "
+            "nothing was written"
         )
 
 
-def _difference(wanted: Tensor, found: Tensor) -> float:
-    """The largest difference, relative to the size of numbers beyond 1."""
-    return float(((found - wanted).abs() / wanted.abs().clamp_min(1)).max())
+def _differences(wanted: Tensor, found: Tensor) -> Tensor:
+    """Absolute differences, relative to the size of numbers beyond 1."""
+    return (found - wanted).abs() / wanted.abs().clamp_min(1)

@@ -1,5 +1,6 @@
 """What goes into an exported file, what it is compared with, and what is refused."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -10,15 +11,16 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from agent_bases import arguments_of
 from agent_parts import make_agent, make_q_function
 from agent_parts import make_batch as make_transitions
 from network_parts import embedding
 from on_policy_parts import make_nets
 from torch import nn
 
-from pfrl_like.agents import PPO
+from pfrl_like.agents import BCQ, PPO
 from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError
-from pfrl_like.nn import Branched, EmpiricalNormalization, to_factorized_noisy
+from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentSequential, to_factorized_noisy
 from pfrl_like.q_functions import DiscreteActionValueHead, ImplicitQuantileQFunction
 from pfrl_like.storage import atomic
 from pfrl_like.testing.requirement import difference
@@ -268,8 +270,34 @@ def test_numbers_of_actions_are_compared(tmp_path: Path) -> None:
     policy, vf = make_nets(continuous=True)
     model = Branched(nn.Sequential(policy[:-1], Shifted(), policy[-1]), vf)
     agent = PPO(model, torch.optim.Adam(model.parameters()))
-    with pytest.raises(ExportError, match="action differs from the agent's by 0.0001, more than 1e-05"):
+    with pytest.raises(ExportError, match="chooses other actions than the agent for 1 of 1 observations"):
         agent.export(tmp_path / "policy.pt", example_obs=OBS)
+
+
+def test_recurrent_states_are_compared(tmp_path: Path) -> None:
+    class Drifting(nn.GRU):
+        def forward(self, *inputs: Any) -> Any:
+            output, state = super().forward(*inputs)
+            return output, state + 1e-4 if torch.jit.is_tracing() else state
+
+    q_function = RecurrentSequential(Drifting(5, 8), nn.Linear(8, 2), DiscreteActionValueHead())
+    with pytest.raises(ExportError, match="recurrent state differs from the agent's by 0.0001, more than 1e-05"):
+        make_agent(recurrent=True, q_function=q_function).export(tmp_path / "policy.pt", example_obs=OBS)
+
+
+@pytest.mark.parametrize("slope", [0.0, 10.0])
+def test_numbers_that_were_chosen_among_several_may_differ_if_they_are_as_good(slope: float, tmp_path: Path) -> None:
+    class Tilted(nn.Module):
+        """A critic with another taste in a trace."""
+
+        def forward(self, pair: Any) -> torch.Tensor:
+            return pair[1][:, :1] * (-1.0 if torch.jit.is_tracing() else slope)
+
+    agent = BCQ(**arguments_of(BCQ))
+    agent.choice.critic = Tilted()
+    with pytest.raises(ExportError, match="chooses other actions") if slope else contextlib.nullcontext():
+        agent.export(tmp_path / "policy.pt", example_obs=OBS[:, :4])
+    assert (tmp_path / "policy.pt").exists() == (slope == 0.0)
 
 
 def test_actions_that_are_nan_are_refused(tmp_path: Path) -> None:
