@@ -27,7 +27,8 @@ EXTRAS = {
     "mujoco": ["mujoco>=3.1,<4", "imageio>=2.31", "packaging"],  # the last two are gymnasium's, for these environments
     "pybullet": ["pybullet-envs-gymnasium>=0.5"],  # with pybullet: 100 MB
     "tensorboard": ["tensorboard>=2.18"],
-    "offline": ["h5py>=3.8"],  # datasets as HDF5 files, Minari's and d3rlpy's among them; .npz needs nothing
+    # datasets as HDF5 files, Minari's and d3rlpy's among them (.npz needs nothing); searches over estimators
+    "offline": ["h5py>=3.8", "scikit-learn>=1.6"],
     "export": ["onnx>=1.17", "onnxscript>=0.4", "onnxruntime>=1.20"],  # policies as ONNX; TorchScript needs nothing
     "search": ["optuna>=4"],  # pruning of unpromising runs at their evaluations
     "video": ["imageio>=2.31", "imageio-ffmpeg>=0.5"],  # mp4 of episodes; without it they become GIFs

@@ -18,8 +18,8 @@ from pfrl_like.q_functions import (
     SingleModelStateQFunctionWithDiscreteAction,
 )
 
-#: Quantiles of "qr" (arXiv:1710.10044), fractions of "fqf" (arXiv:1911.02140), functions of a fraction (1806.06923).
-N_QUANTILES, N_FRACTIONS, N_COSINES = 200, 32, 64
+#: Quantiles of "qr", as many as the fractions of "fqf" (arXiv:1911.02140), and functions of a fraction (1806.06923).
+N_QUANTILES, N_FRACTIONS, N_COSINES = 32, 32, 64
 
 #: Makes an encoder of its own with each call.
 MakeEncoder = Callable[[], Encoder]

@@ -20,16 +20,17 @@ _MAX_JSON = 1 << 28
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
     """Hyperparameters as values that JSON has: descriptions of scalers and augmentations, numbers of GPUs.
 
-    Models (`dynamics`, `impl`) have files of their own, and are None here.
+    Models have files of their own: `dynamics` is None here, and `impl` left out. A function of the user's own stands
+    here by its name, from which it cannot be made again.
     """
-    return {name: _plain(name, value) for name, value in params.items()}
+    return {name: _plain(name, value) for name, value in params.items() if name != "impl"}
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name in ("dynamics", "impl"):
+    if name == "dynamics":
         return None
     if name == "augmentation":
-        return AugmentationPipeline(value).describe()
+        return [each.describe() if isinstance(each, Described) else repr(each) for each in AugmentationPipeline(value)]
     if hasattr(value, "get_id"):
         return value.get_id()
     return value.describe() if isinstance(value, Described) else value

@@ -303,3 +303,15 @@ def test_scores_leave_training_as_it_is() -> None:
         np.random.seed(0)
         runs.append(make("SAC").fit(vectors(False), n_epochs=2, scorers=scorers, **QUIET).predict(OBS))
     assert np.array_equal(*runs)
+
+
+def test_a_function_of_the_users_own_is_named_in_params_json() -> None:
+    def same(obs: Any, rng: Any) -> Any:
+        return obs
+
+    made = make("DQN", augmentation=[same, "single_amplitude_scaling"])
+    made.fit(vectors(True), n_epochs=1, logdir="logs", verbose=False, show_progress=False)
+    (path,) = Path("logs").glob("*/params.json")
+    assert "same" in json.loads(path.read_text())["augmentation"][0]
+    with pytest.raises(ValueError, match="the augmentation is '<function"):
+        algos.DQN.from_json(path)
