@@ -76,6 +76,10 @@ def test_parts_are_checked(run):
     assert "every part keeps its contracts" in run("check_your_parts.py")
 
 
+def test_an_exported_policy_plays_where_the_library_is_not(run):
+    assert "without pfrl_like" in run("export_policy.py", "--steps", "100", "--format", ".pt")
+
+
 #: These start processes, or learn from frames or in MuJoCo, for which another trainer stands in a default run.
 SHORT = ["atari/train_dqn_ale.py", "mujoco/train_ppo.py"]
 LONG = [name for name in [*ATARI, *MUJOCO, "gym/train_async.py"] if name not in SHORT]
