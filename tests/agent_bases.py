@@ -134,6 +134,12 @@ def of_bear(kind: Any, recurrent: bool) -> Arguments:
     return {**parts, **optimizers, **constraint, **common}
 
 
+def of_cal_ql(kind: Any, recurrent: bool) -> Arguments:
+    """Cal-QL, which has no recurrent form."""
+    common = of_actor_critic(kind, False)
+    return {name: value for name, value in common.items() if name not in ("recurrent", "episodic_update_len")}
+
+
 def make_vae() -> ConditionalVAE:
     """A model of actions of two numbers."""
     return ConditionalVAE(of_pairs(4 + 2, 6), nn.Sequential(of_pairs(4 + 3, 2), nn.Tanh()), 3)
@@ -218,6 +224,7 @@ FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] =
     (of_regressing, (agents.AWR, agents.DiscreteAWR)),
     (of_bcq, (agents.BCQ,)),
     (of_bear, (agents.BEAR,)),
+    (of_cal_ql, (agents.CalQL,)),
     (of_discrete_bcq, (agents.DiscreteBCQ,)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
     (of_async, (agents.A3C, agents.ACER)),
@@ -234,4 +241,4 @@ def arguments_of(kind: Any, recurrent: bool = False, **given: Any) -> Arguments:
 
 def obs_size(kind: Any) -> int:
     """Length of the observations."""
-    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing, of_bcq, of_bear) else 5
+    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing, of_bcq, of_bear, of_cal_ql) else 5

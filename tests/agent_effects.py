@@ -11,6 +11,7 @@ from agent_bases import (
     of_async,
     of_bcq,
     of_bear,
+    of_cal_ql,
     of_discrete_bcq,
     of_imitators,
     of_on_policy,
@@ -19,7 +20,7 @@ from agent_bases import (
 )
 from argument_effects import Effect, Made
 from effects_conservative import OF_CQL, OF_DISCRETE_CQL, OF_EDAC
-from effects_constrained import OF_BCQ, OF_BEAR, OF_DISCRETE_BCQ
+from effects_constrained import OF_BCQ, OF_BEAR, OF_CAL_QL, OF_DISCRETE_BCQ
 from effects_evaluation import OF_DISCRETE_FQE, OF_FQE
 from effects_imitation import OF_AWR, OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_WEIGHTED
 from effects_off_policy import (
@@ -45,6 +46,7 @@ BY_FAMILY: dict[Any, Table] = {
     of_regressing: OF_AWR,
     of_bcq: OF_BCQ,
     of_bear: OF_BEAR,
+    of_cal_ql: OF_CAL_QL,
     of_discrete_bcq: OF_DISCRETE_BCQ,
     of_on_policy: OF_ON_POLICY,
     of_async: OF_ACER,

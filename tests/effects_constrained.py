@@ -2,6 +2,7 @@
 
 from agent_bases import sgd
 from argument_effects import Effect, Made
+from effects_conservative import OF_CQL
 from effects_off_policy import OF_ACTOR_CRITICS, OF_Q_FUNCTIONS, OF_SAC, Table, anew, no_effect
 
 BCQ = "golden/test_bcq.py::test_"
@@ -60,4 +61,10 @@ OF_BEAR: Table = {
     ),
     "beta": Effect(5.0, "parameters", held_by=BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
     "rl_start_step": Effect(3, "parameters", held_by=BEAR + "only_the_imitator_learns_before_rl_start_step"),
+}
+
+OF_CAL_QL: Table = {
+    **OF_CQL,
+    **NOT_RECURRENT,
+    "horizon": Effect(1, "parameters", held_by="golden/test_cal_ql.py::test_a_horizon_cuts_returns_short"),
 }

@@ -157,7 +157,7 @@ def actor_critic_misfits(case: Case) -> Iterator[str]:
         yield "explorer"
     if name == "CrossQ" and case["recurrent"] and kind in RECURRENT_CRITICS:
         yield "q_func"
-    if misfit_in_buffer(case):
+    if misfit_in_buffer(case) or (name == "CalQL" and is_of_goals(case)):
         yield "replay_buffer"
 
 
@@ -177,6 +177,7 @@ ACTOR_CRITICS = (
     ACTOR_CRITIC(("TD3",), {**OF_ACTOR_CRITICS, "explorer": EXPLORERS}),
     ACTOR_CRITIC(("TD3PlusBC", "ReBRAC"), {**OF_ACTOR_CRITICS, **NOISE}),
     ACTOR_CRITIC((*SOFT, *WEIGHTED, EVALUATING[0]), OF_ACTOR_CRITICS),
+    ACTOR_CRITIC(("CalQL",), {**OF_ACTOR_CRITICS, "recurrent": (False,)}),
     ACTOR_CRITIC(("DDPG",), {**FURTHER, "n_critics": (1,), **NOISE}),
     ACTOR_CRITIC(("TD3",), {**FURTHER, "n_critics": (2, 3), **NOISE}),
     ACTOR_CRITIC((*SOFT, *WEIGHTED), {**FURTHER, "n_critics": (2, 3)}),

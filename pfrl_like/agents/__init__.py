@@ -13,6 +13,7 @@ from pfrl_like.agents.bc import BC as BC
 from pfrl_like.agents.bc import DiscreteBC as DiscreteBC
 from pfrl_like.agents.bcq import BCQ as BCQ
 from pfrl_like.agents.bear import BEAR as BEAR
+from pfrl_like.agents.cal_ql import CalQL as CalQL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
 from pfrl_like.agents.combo import COMBO as COMBO

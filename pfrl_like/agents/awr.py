@@ -1,6 +1,5 @@
 """Advantage-Weighted Regression, of continuous and of discrete actions (Peng et al. 2019, arXiv:1910.00177)."""
 
-import dataclasses
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -14,9 +13,10 @@ from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.advantage_weighted import advantage_weighted_loss
 from pfrl_like.agents.declared_parts import check_distribution, check_output
 from pfrl_like.agents.discrete_sac import probabilities
+from pfrl_like.agents.future_returns import check_tells_future, future_returns
 from pfrl_like.agents.iql import state_value_of
 from pfrl_like.agents.parts import check_numbers_in, check_positive
-from pfrl_like.batch import Batch, map_nested
+from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
@@ -30,9 +30,6 @@ from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import batch_sizes_of, map_recurrent_state
-
-#: Rows of a call for the values of steps that are only looked at.
-_ROWS_OF_A_CALL = 4096
 
 
 @torch.no_grad()
@@ -49,25 +46,10 @@ def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
     Raises:
         ValueError: If transitions come without their `future`.
     """
+    if batch.lengths is None:
+        return future_returns(batch, lambda obs: call(v_func, obs).view(-1), lambd)
     next_value = state_value_of(v_func, batch, next=True)
-    if batch.lengths is not None:
-        return linked_lambda_returns(batch.reward, batch.discount, next_value, rows_after(batch.lengths), lambd)
-    future = batch.future
-    if future is None:
-        raise ValueError(
-            "batch lacks future, from which returns are made: give future=math.inf, or a number of steps, to "
-            "sample_batch"
-        )
-    n = len(future.reward)
-    if n:
-        values = [
-            call(v_func, map_nested(lambda leaf: leaf[i : i + _ROWS_OF_A_CALL], future.next_obs))  # noqa: B023
-            for i in range(0, n, _ROWS_OF_A_CALL)
-        ]
-        rest = linked_lambda_returns(future.reward, future.discount, torch.cat(values).view(-1), future.after, lambd)
-        known = lambd * (future.first >= 0)
-        next_value = (1 - known) * next_value + known * rest[future.first.clamp(min=0)]
-    return batch.reward + batch.discount * next_value
+    return linked_lambda_returns(batch.reward, batch.discount, next_value, rows_after(batch.lengths), lambd)
 
 
 def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor, Tensor]:
@@ -220,12 +202,8 @@ class AWR(OffPolicyActorCritic):
         """
         self.check_policys_output(check_output("policy", modules["policy"], self.value_type))
         check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
-        buffer: Any = self.replay_buffer
-        if self.sampling and not getattr(buffer, "tells_future", False):
-            raise TypeError(
-                f"replay_buffer is a {type(buffer).__name__}, which cannot tell what came after a step, of which "
-                "returns are made: use another one of pfrl_like.replay_buffers"
-            )
+        if self.sampling:
+            check_tells_future(self.replay_buffer)
 
     def check_policys_output(self, given: Any) -> None:
         """Refuse a policy that is declared to give other distributions."""
@@ -293,14 +271,6 @@ class AWR(OffPolicyActorCritic):
         """`exponential_weight` of the advantages, [N]."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, self.beta, self.max_weight)
-
-    def _prepare(self, batch: Batch) -> Batch:
-        """As of the base, with features of the future."""
-        ready, future = super()._prepare(batch), batch.future
-        if future is None or ready.future is None or self.features.is_identity or not len(future.reward):
-            return ready
-        next_obs = self.features.on_batch(future.next_obs, self.device)
-        return ready.replace(future=dataclasses.replace(ready.future, next_obs=next_obs))
 
 
 class DiscreteAWR(AWR):

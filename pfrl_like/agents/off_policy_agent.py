@@ -1,5 +1,6 @@
 """The loop of all agents that learn from replay: store, schedule, sample, update, move the target, keep statistics."""
 
+import dataclasses
 import logging
 import os
 import sys
@@ -348,6 +349,10 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
                 obs=self.features.on_batch(batch.obs, self.device),
                 next_obs=self.features.on_batch(batch.next_obs, self.device),
             )
+            future = batch.future
+            if future is not None and len(future.reward):
+                next_obs = self.features.on_batch(future.next_obs, self.device)
+                batch = batch.replace(future=dataclasses.replace(future, next_obs=next_obs))
         if self.device.type != "cpu":
             batch = batch.to(self.device)
         batch = burn_in(getattr(self, self.acting_attributes[0]), batch, self.burn_in) if self.burn_in else batch

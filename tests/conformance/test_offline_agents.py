@@ -32,6 +32,7 @@ OFFLINE = (
     "BCQ",
     "DiscreteBCQ",
     "BEAR",
+    "CalQL",
 )
 
 

@@ -1,0 +1,136 @@
+"""Cal-QL: bounds of the conservative term worked out by hand, the arithmetic beside them."""
+
+import functools
+import math
+from typing import Any
+
+import pytest
+import torch
+from actor_critic_parts import ENV, make_batch, make_critic, make_policy
+from agent_parts import MAKE_BUFFER
+from torch import Tensor
+
+from pfrl_like.agents import CQL, CalQL
+from pfrl_like.agents.future_returns import future_returns
+from pfrl_like.batch import Batch, Future
+from pfrl_like.replay_buffers import HindsightReplayBuffer
+from pfrl_like.testing import check_agent
+
+
+def make(kind: Any = CalQL, buffer: Any = "uniform", critic: str = "numbers", **options: Any) -> Any:
+    """An agent whose parameters are those of the first seed."""
+    torch.manual_seed(0)
+    policy, critics = make_policy(), [make_critic(critic) for _ in range(2)]
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.05) for part in (policy, *critics)]
+    replay = MAKE_BUFFER[buffer](capacity=1_000) if isinstance(buffer, str) else buffer
+    learning = {"replay_start_size": 10, "minibatch_size": 4, "initial_temperature": 0.2, "n_action_samples": 3}
+    return kind(policy, *critics, *optimizers, replay, 0.9, **{**learning, **options})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
+@pytest.mark.parametrize("critic", ["numbers", "quantiles"])
+def test_agent_keeps_the_contracts(critic: str, buffer: str) -> None:
+    check_agent(functools.partial(make, buffer=buffer, critic=critic, entropy_target=-2.0), ENV)
+
+
+def with_future(batch: Batch, future: Future | None = None) -> Batch:
+    """The batch with steps after its own; by itself with none."""
+    none = torch.zeros(0)
+    nothing = Future(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long())
+    return batch.replace(future=future or nothing)
+
+
+def test_returns_are_those_to_the_end_and_go_on_with_a_value_where_it_was_cut_off() -> None:
+    obs = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
+    batch = Batch(obs, obs, torch.tensor([1.0, 2.0, 3.0, 4.0]), 10 * obs, torch.tensor([0.5, 0.5, 0.5, 0.0]))
+    # After the first row come steps 0 and 1, the end; after the second step 2, cut off; after the others none.
+    future = Future(
+        first=torch.tensor([0, 2, -1, -1]), reward=torch.tensor([8.0, 16.0, 32.0]),
+        discount=torch.tensor([0.5, 0.0, 0.5]), next_obs=torch.tensor([[7.0], [7.0], [100.0]]),
+        after=torch.tensor([1, -1, -1]),
+    )  # fmt: skip
+    seen: list[float] = []
+
+    def value(states: Tensor) -> Tensor:
+        seen.extend(states.flatten().tolist())
+        return states.flatten()
+
+    returns = future_returns(with_future(batch, future), value, 1.0)
+    # 1 + (8 + 16 / 2) / 2, 2 + (32 + 100 / 2) / 2, 3 + 30 / 2, 4
+    assert returns.tolist() == [9.0, 43.0, 18.0, 4.0]
+    assert seen == [10.0, 20.0, 30.0, 40.0, 100.0]  # no others are asked for
+
+
+def test_the_policys_actions_count_at_least_the_return() -> None:
+    agent, returns = make(), torch.tensor([1.0, -5.0])
+    batch = make_batch(n=2).replace(returns=returns)
+    values = torch.arange(-9.0, 9.0).view(9, 2)  # of each row 6 of the policy, then 3 uniform ones
+    bounded = agent.compared_values(values, batch)
+    assert bounded[:, 0].tolist() == [1, 1, 1, 1, 1, 1, 3, 5, 7]
+    assert bounded[:, 1].tolist() == [-5, -5, -4, -2, 0, 2, 4, 6, 8]
+
+
+def test_with_low_returns_it_is_cql_and_high_ones_take_the_gradient_from_the_policys_actions() -> None:
+    losses = {}
+    for name, kind, returns in (("cql", CQL, 0.0), ("low", CalQL, -1e6), ("high", CalQL, 50.0)):
+        agent = make(kind, alpha_threshold=None, initial_alpha=1.0)
+        batch = make_batch().replace(returns=torch.full((8,), returns))
+        torch.manual_seed(1)
+        losses[name] = torch.stack([loss for loss, _, _ in agent.critic_losses(batch)])
+    torch.testing.assert_close(losses["low"], losses["cql"])
+    assert (losses["high"] > losses["cql"] + 10).all()
+    values = torch.zeros(9, 8, requires_grad=True)
+    agent.compared_values(values, batch).sum().backward()
+    assert values.grad is not None and values.grad[:, 0].tolist() == [0] * 6 + [1] * 3
+
+
+def test_an_update_makes_the_returns_of_the_targets() -> None:
+    agent, batch = make(), with_future(make_batch())
+    seen: list[Any] = []
+    bounds = agent.compared_values
+
+    def watched(values: Tensor, rows: Batch) -> Any:
+        seen.append(rows.returns)
+        return bounds(values, rows)
+
+    agent.compared_values = watched
+    torch.manual_seed(1)
+    action = agent.policy(batch.next_obs).sample()
+    least = torch.minimum(*(critic((batch.next_obs, action)).squeeze(1) for critic in agent.target_critics))
+    torch.manual_seed(1)
+    agent.update(batch)
+    torch.testing.assert_close(seen[0], batch.reward + 0.9 * least)
+
+
+def test_a_horizon_cuts_returns_short() -> None:
+    assert make().sampling == {"future": math.inf} and make(horizon=5).sampling == {"future": 5}
+    with pytest.raises(ValueError, match="horizon"):
+        make(horizon=0)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"batch lacks future, .* future=math.inf"):
+        make().update(make_batch())
+    with pytest.raises(ValueError, match="recurrent is True, but CalQL has no recurrent form"):
+        make(recurrent=True)
+    with pytest.raises(TypeError, match="replay_buffer is a HindsightReplayBuffer, which cannot tell what came after"):
+        make(buffer=HindsightReplayBuffer(100, lambda achieved, desired, info: None))
+
+
+def test_features_are_made_of_the_future_too() -> None:
+    agent, batch = make(phi=lambda obs: 2 * obs), make_batch(n=2)
+    future = Future(torch.tensor([0, -1]), torch.ones(1), torch.full((1,), 0.9), batch.obs[:1], torch.tensor([-1]))
+    ready = agent._prepare(with_future(batch, future))
+    torch.testing.assert_close(ready.future.next_obs, 2 * batch.obs[:1])
+
+
+@pytest.mark.slow
+def test_a_compiled_update_learns_as_an_ordinary_one() -> None:
+    twins = [make(entropy_target=-2.0, compile=compile) for compile in (False, True)]
+    for seed in range(4):
+        errors = []
+        for agent in twins:
+            torch.manual_seed(seed)
+            errors.append(agent.update(with_future(make_batch(seed)))[0])
+        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
