@@ -6,6 +6,7 @@ from pfrl_like.algos.base import Estimator as Estimator
 from pfrl_like.algos.bc import BC as BC
 from pfrl_like.algos.bc import DiscreteBC as DiscreteBC
 from pfrl_like.algos.bcq import BCQ as BCQ
+from pfrl_like.algos.bcq import BEAR as BEAR
 from pfrl_like.algos.bcq import DiscreteBCQ as DiscreteBCQ
 from pfrl_like.algos.ddpg import DDPG as DDPG
 from pfrl_like.algos.ddpg import TD3 as TD3

@@ -1,4 +1,4 @@
-"""Estimators that choose among actions like the recorded ones."""
+"""Estimators that keep to a model of the recorded actions."""
 
 from typing import Any, ClassVar, NoReturn
 
@@ -6,10 +6,10 @@ from torch import Tensor, nn
 
 from pfrl_like import agents
 from pfrl_like.algos.dqn import DoubleDQN
-from pfrl_like.algos.networks import adam, categorical_policy
+from pfrl_like.algos.networks import adam, bounded_network, categorical_policy, conditional_vae
 from pfrl_like.algos.q_learning import ActorCritic
+from pfrl_like.algos.sac import SAC, alpha_options
 from pfrl_like.batch import Batch
-from pfrl_like.nn import ConditionalVAE
 
 
 class ImitatingActorCritic(ActorCritic):
@@ -18,7 +18,7 @@ class ImitatingActorCritic(ActorCritic):
     Args:
         imitator_learning_rate: Of the model.
         lam: Weight of the least critic in the targets, where the largest has 1 - lam.
-        n_action_samples: Actions that are drawn of the model.
+        n_action_samples: Actions that are drawn, in the targets and, of BCQ, to act.
         update_actor_interval: Updates of the critics for each one of the policy.
         rl_start_epoch: Epoch from which policy and critics learn, too.
         kwargs: As `ActorCritic`.
@@ -38,17 +38,15 @@ class ImitatingActorCritic(ActorCritic):
         td_error, losses = super()._learn(epoch, total_step, batch)
         return td_error, losses if starts else {"imitator_loss": losses["imitator_loss"]}
 
-    def _imitator(self, observation_shape: tuple[int, ...], action_size: int) -> nn.Module:
-        """The model of the recorded actions."""
-        raise NotImplementedError(f"{type(self).__name__} has no model of the recorded actions")
-
-    def _imitating(self, agent_class: Any, policy: nn.Module, shape: tuple[int, ...], size: int, **options: Any) -> Any:
-        imitator = self._imitator(shape, size)
-        return self._actor_critic(
-            agent_class, policy, self._critics(shape, size), imitator=imitator,
-            imitator_optimizer=adam(imitator, self.imitator_learning_rate, self.eps), lam=self.lam,
-            n_action_samples=self.n_action_samples, policy_update_delay=self.update_actor_interval, **options,
-        )  # fmt: skip
+    def _imitation_options(
+        self, observation_shape: tuple[int, ...], action_size: int, latent_size: int
+    ) -> dict[str, Any]:
+        """Arguments of the agent that other actor-critics have not."""
+        imitator = conditional_vae(lambda size: self._encoder(observation_shape, size), action_size, latent_size)
+        return {
+            "imitator": imitator, "imitator_optimizer": adam(imitator, self.imitator_learning_rate, self.eps),
+            "lam": self.lam, "n_action_samples": self.n_action_samples,
+        }  # fmt: skip
 
 
 class BCQ(ImitatingActorCritic):
@@ -68,22 +66,12 @@ class BCQ(ImitatingActorCritic):
     beta: float = 0.5
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
-        perturbation = self._to_actions(observation_shape, action_size, action_size)
-        return self._imitating(
-            agents.BCQ, perturbation, observation_shape, action_size,
-            action_flexibility=self.action_flexibility, beta=self.beta,
+        perturbation = bounded_network(self._encoder(observation_shape, action_size), action_size)
+        return self._actor_critic(
+            agents.BCQ, perturbation, self._critics(observation_shape, action_size),
+            action_flexibility=self.action_flexibility, beta=self.beta, policy_update_delay=self.update_actor_interval,
+            **self._imitation_options(observation_shape, action_size, self.latent_size),
         )  # fmt: skip
-
-    def _imitator(self, observation_shape: tuple[int, ...], action_size: int) -> nn.Module:
-        encoder = self._encoder(observation_shape, action_size)
-        to_latent = nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * self.latent_size))
-        decoder = self._to_actions(observation_shape, self.latent_size, action_size)
-        return ConditionalVAE(to_latent, decoder, self.latent_size)
-
-    def _to_actions(self, observation_shape: tuple[int, ...], size: int, action_size: int) -> nn.Module:
-        """From pairs of observation and a vector to numbers in [-1, 1] like an action's."""
-        encoder = self._encoder(observation_shape, size)
-        return nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), nn.Tanh())
 
     def sample_action(self, x: Any) -> NoReturn:
         """Refuse: `predict` draws already.
@@ -92,6 +80,33 @@ class BCQ(ImitatingActorCritic):
             NotImplementedError: Always.
         """
         raise NotImplementedError(f"{type(self).__name__} has no other actions than those of predict")
+
+
+class BEAR(ImitatingActorCritic, SAC):
+    """Bootstrapping Error Accumulation Reduction, `pfrl_like.agents.BEAR`.
+
+    The policy is held near a conditional autoencoder of the recorded actions.
+
+    Args:
+        alpha_learning_rate: Of the weight alpha of the discrepancy between policy and model.
+        initial_alpha: First alpha.
+        alpha_threshold: At which the discrepancy is held, by learning alpha.
+        mmd_sigma: Width of the Gaussian kernel that it is measured with.
+        kwargs: As `ImitatingActorCritic` and `SAC`.
+    """
+
+    agent_class = agents.BEAR
+    state_names = ("temperature", "alpha")
+
+    n_action_samples = 4
+    alpha_learning_rate: float = 1e-3
+    initial_alpha: float = 1.0
+    alpha_threshold: float = 0.05
+    mmd_sigma: float = 20.0
+
+    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+        imitation = self._imitation_options(observation_shape, action_size, 2 * action_size)
+        return {**imitation, **alpha_options(self), "mmd_sigma": self.mmd_sigma}
 
 
 class DiscreteBCQ(DoubleDQN):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pfrl_like.encoders import Encoder
-from pfrl_like.nn import ActivityPenalty
+from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.q_functions import (
     CosineBasisLinear,
@@ -114,6 +114,24 @@ def squashed_gaussian_policy(encoder: Encoder, action_size: int) -> nn.Module:
 def categorical_policy(encoder: Encoder, n_actions: int) -> nn.Module:
     """Probabilities of discrete actions."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions), SoftmaxCategoricalHead())
+
+
+def bounded_network(encoder: Encoder, action_size: int) -> nn.Module:
+    """Numbers in [-1, 1] like an action's; the encoder is one of pairs."""
+    return nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), nn.Tanh())
+
+
+def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, latent_size: int) -> ConditionalVAE:
+    """A model of recorded actions.
+
+    Args:
+        make_encoder: Makes an encoder of pairs of an observation and so many numbers.
+        action_size: Numbers of an action.
+        latent_size: Numbers of the latent vector.
+    """
+    encoder = make_encoder(action_size)
+    to_latent = nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * latent_size))
+    return ConditionalVAE(to_latent, bounded_network(make_encoder(latent_size), action_size), latent_size)
 
 
 def adam(module: nn.Module, lr: float, eps: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:

@@ -32,10 +32,10 @@ class SAC(ActorCritic):
             self.agent_class, policy, self._critics(observation_shape, action_size),
             initial_temperature=self.initial_temperature, entropy_target=-float(action_size),
             temperature_optimizer_lr=self.temp_learning_rate, policy_update_delay=self.update_actor_interval,
-            **self._further_options(),
+            **self._further_options(observation_shape, action_size),
         )  # fmt: skip
 
-    def _further_options(self) -> dict[str, Any]:
+    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
         """Arguments of the agent that Soft Actor-Critic has not."""
         return {}
 
@@ -62,11 +62,16 @@ class CQL(SAC):
     alpha_threshold: float = 10.0
     n_action_samples: int = 10
 
-    def _further_options(self) -> dict[str, Any]:
-        return {
-            "alpha_optimizer_lr": self.alpha_learning_rate, "initial_alpha": self.initial_alpha,
-            "alpha_threshold": self.alpha_threshold, "n_action_samples": self.n_action_samples,
-        }  # fmt: skip
+    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+        return {**alpha_options(self), "n_action_samples": self.n_action_samples}
+
+
+def alpha_options(algo: Any) -> dict[str, Any]:
+    """Arguments of agents with a learnt weight alpha of their constraint."""
+    return {
+        "alpha_optimizer_lr": algo.alpha_learning_rate, "initial_alpha": algo.initial_alpha,
+        "alpha_threshold": algo.alpha_threshold,
+    }  # fmt: skip
 
 
 class AWAC(ActorCritic):
