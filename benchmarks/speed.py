@@ -55,14 +55,17 @@ FRAME_BYTES = 7_300
 
 def measure(python: str, case: str, library: str, seconds: float) -> dict:
     """The JSON line of one measurement."""
+    return run_case(python, CASES, library, case, library, "--seconds", str(seconds))
+
+
+def run_case(python: str, script: Path, library: str, *arguments: str) -> dict:
+    """The JSON line that a script prints last, run in a process of one thread."""
     environ = {**os.environ, **ONE_THREAD, "SDL_VIDEODRIVER": "dummy", "PYTHONPATH": str(ROOT)}
     if library != "pfrl_like":
         del environ["PYTHONPATH"]
-    done = subprocess.run(
-        [python, str(CASES), case, library, "--seconds", str(seconds)], env=environ, capture_output=True, text=True
-    )
+    done = subprocess.run([python, str(script), *arguments], env=environ, capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"{case} of {library} failed:\n{done.stderr}")
+        raise RuntimeError(f"{' '.join(arguments)} failed:\n{done.stderr}")
     result: dict = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -86,8 +89,7 @@ def main() -> None:
     args = parser.parse_args()
 
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one thread")
-    print(f"{args.rounds} rounds of {args.seconds:g} s\n")
-    print("| what | pfrl_like | peer | | ratio [95 %] | bar | |\n| --- | --- | --- | --- | --- | --- | --- |")
+    print_head(args.rounds, args.seconds)
     chosen = [comparison for comparison in COMPARISONS if not args.case or comparison.case in args.case]
     for case in dict.fromkeys(comparison.case for comparison in chosen):
         comparisons = [comparison for comparison in chosen if comparison.case == case]
@@ -107,6 +109,11 @@ def main() -> None:
             ours, theirs = (max(run["bytes"] for run in runs[library]) for library in ("pfrl_like", "pfrl"))
             met = "met" if ours <= FRAME_BYTES else "missed"
             print(f"| the same, bytes a transition | {ours:.0f} | pfrl | {theirs:.0f} | | {FRAME_BYTES} | {met} |")
+
+
+def print_head(rounds: int, seconds: float) -> None:
+    print(f"{rounds} rounds of {seconds:g} s\n")
+    print("| what | pfrl_like | peer | | ratio [95 %] | bar | |\n| --- | --- | --- | --- | --- | --- | --- |")
 
 
 def report(comparison: Comparison, ours: list[float], theirs: list[float]) -> None:

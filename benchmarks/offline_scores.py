@@ -1,0 +1,208 @@
+"""Scores of offline agents beside d3rlpy 2.8, over seeds: `python benchmarks/offline_scores.py --peer-python PATH`.
+
+Both libraries learn from the same transitions, with the same networks and hyperparameters
+(`offline_tasks/settings.py`), each in a process of one thread. What the last update left is written as TorchScript and
+scored here, over 20 episodes that begin alike for all. One line of JSON is appended to the results for every seed that
+has finished; a run that was interrupted goes on with those that are missing, and so does one whose hyperparameters were
+changed.
+
+The sets of Hopper and HalfCheetah are those of `make_offline_datasets.py`, in `--data`; without them only the small
+sets of the package are used. Rewards pay the action of their own row in the files that both libraries read.
+"""
+
+import argparse
+import hashlib
+import itertools
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from offline_tasks.settings import CONTINUOUS, DISCRETE, settings_of
+from speed import run_case
+
+from pfrl_like import datasets, wrappers
+from pfrl_like.dataset import MDPDataset
+
+HERE = Path(__file__).parent
+RESULTS, CASE = HERE / "results" / "offline_scores.jsonl", HERE / "offline_case.py"
+LIBRARIES = ("pfrl_like", "d3rlpy")
+SEEDS, EPISODES = 3, 20
+
+
+class Job(NamedTuple):
+    dataset: str
+    algorithm: str
+    library: str
+    seed: int
+
+
+def mujoco(name: str) -> gymnasium.Env:
+    return wrappers.CastObservationToFloat32(gymnasium.make(name))
+
+
+#: Of each dataset: its environment, and whether its actions are discrete.
+DATASETS: dict[str, tuple[Callable[[], gymnasium.Env], bool]] = {
+    "cartpole": (lambda: datasets.get_cartpole()[1], True),
+    "pendulum": (lambda: datasets.get_pendulum()[1], False),
+    "hopper-medium": (lambda: mujoco("Hopper-v5"), False),
+    "hopper-medium-replay": (lambda: mujoco("Hopper-v5"), False),
+    "halfcheetah-medium": (lambda: mujoco("HalfCheetah-v5"), False),
+    "halfcheetah-medium-replay": (lambda: mujoco("HalfCheetah-v5"), False),
+}
+SHIPPED = {"cartpole": datasets.get_cartpole, "pendulum": datasets.get_pendulum}
+
+
+def dataset_of(name: str, data: Path) -> MDPDataset:
+    return SHIPPED[name]()[0] if name in SHIPPED else MDPDataset.load(data / f"{name}.h5")
+
+
+def fingerprint(job: Job, data: Path, changes: dict[str, Any]) -> str:
+    """Tells results of other hyperparameters, or of other data, apart."""
+    dataset = dataset_of(job.dataset, data)
+    content = hashlib.sha256(np.ascontiguousarray(dataset.rewards)).hexdigest()
+    text = json.dumps([settings_of(job.algorithm, **changes), EPISODES, dataset.n_steps, content], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def run(job: Job, pythons: dict[str, str], data: Path, changes: dict[str, Any]) -> dict[str, Any]:
+    """Train one algorithm of one library, and score what came of it."""
+    with tempfile.TemporaryDirectory() as directory:
+        rows, policy = f"{directory}/rows.npz", f"{directory}/policy.pt"
+        dataset = dataset_of(job.dataset, data)
+        dataset.dump(rows, reward_convention="same_row")
+        result = run_case(
+            pythons[job.library], CASE, job.library, "train", job.library, "--algorithm", job.algorithm, "--data", rows,
+            "--seed", str(job.seed), "--policy", policy, "--settings", json.dumps(changes),
+        )  # fmt: skip
+        if result.pop("transitions") != dataset.n_steps:
+            raise RuntimeError(f"{job}: learnt from other transitions than the {dataset.n_steps} of the dataset")
+        returns = greedy_returns(torch.jit.load(policy), DATASETS[job.dataset][0]())
+    scored = {"score": float(np.mean(returns)), "returns": returns, "settings": fingerprint(job, data, changes)}
+    return job._asdict() | result | scored
+
+
+def greedy_returns(policy: Any, env: gymnasium.Env) -> list[float]:
+    """Returns of 20 episodes whose starts are the same for every policy."""
+    returns = []
+    discrete = isinstance(env.action_space, gymnasium.spaces.Discrete)
+    for episode in range(EPISODES):
+        obs, _ = env.reset(seed=10_000 + episode)
+        total, ended = 0.0, False
+        while not ended:
+            with torch.no_grad():
+                action = policy(torch.as_tensor(np.asarray(obs, np.float32))[None])[0].numpy()
+            obs, reward, terminated, truncated, _ = env.step(int(action) if discrete else action)
+            total += float(reward)
+            ended = terminated or truncated
+        returns.append(total)
+    return returns
+
+
+def algorithms_of_both(pythons: dict[str, str]) -> set[str]:
+    """What both libraries have."""
+    listed = [set(run_case(pythons[each], CASE, each, "list", each)["available"]) for each in LIBRARIES]
+    return set.intersection(*listed)
+
+
+def difference(ours: list[list[float]], theirs: list[list[float]]) -> tuple[float, float, float]:
+    """Of the means over seeds, with its 95 % bootstrap interval: seeds are drawn, then episodes of each."""
+    rng = np.random.default_rng(0)
+
+    def draws(returns: list[list[float]]) -> np.ndarray:
+        values = np.array(returns)
+        seeds = rng.integers(0, len(values), (10_000, len(values), 1))
+        episodes = rng.integers(0, values.shape[1], (10_000, len(values), values.shape[1]))
+        return values[seeds, episodes].mean(axis=(1, 2))
+
+    low, high = np.quantile(draws(ours) - draws(theirs), [0.025, 0.975])
+    return float(np.mean(ours) - np.mean(theirs)), float(low), float(high)
+
+
+def print_table(lines: list[dict[str, Any]]) -> None:
+    """Mean scores of both, their difference, and whether ours is not below by more than the interval."""
+    print("| dataset | algorithm | updates | seeds | pfrl_like | d3rlpy | difference [95 %] | |\n" + "| --- " * 8 + "|")
+    for name, algorithm in itertools.product(DATASETS, CONTINUOUS | DISCRETE):
+        found = [line for line in lines if (line["dataset"], line["algorithm"]) == (name, algorithm)]
+        of = {each: [line["returns"] for line in found if line["library"] == each] for each in LIBRARIES}
+        if not all(of.values()):
+            continue
+        mean, low, high = difference(of["pfrl_like"], of["d3rlpy"])
+        print(
+            f"| {name} | {algorithm} | {found[0]['updates']:,} | {len(of['pfrl_like'])}, {len(of['d3rlpy'])}"
+            f" | {np.mean(of['pfrl_like']):.1f} | {np.mean(of['d3rlpy']):.1f} | {mean:.1f} [{low:.1f}, {high:.1f}]"
+            f" | {'met' if high >= 0 else 'missed'} |"
+        )
+
+
+def finished(path: Path, data: Path, changes: dict[str, Any], names: set[str]) -> list[dict[str, Any]]:
+    """The lines that belong to the present hyperparameters and data."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    kept = []
+    prints: dict[tuple[str, str], str] = {}
+    for line in lines:
+        job = Job(*(line[field] for field in Job._fields))
+        if job.dataset in names:
+            key = (job.dataset, job.algorithm)
+            prints.setdefault(key, fingerprint(job, data, changes))
+            kept += [line] if line["settings"] == prints[key] else []
+    return kept
+
+
+def run_all(jobs: list[Job], n: int, *arguments: Any) -> Iterator[dict[str, Any]]:
+    """Results as they come, of so many processes at a time."""
+    pool = ThreadPoolExecutor(n)  # of threads that wait for the processes
+    try:
+        for future in as_completed([pool.submit(run, job, *arguments) for job in jobs]):
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has d3rlpy installed")
+    parser.add_argument("--dataset", nargs="*", choices=DATASETS, help="only these; all that there are without it")
+    parser.add_argument("--algorithm", nargs="*", choices=[*CONTINUOUS, *DISCRETE], help="only these")
+    parser.add_argument("--seeds", type=int, nargs="*", default=range(SEEDS))
+    parser.add_argument("--updates", type=int, help="in the place of 10,000, or 3,000 of CQL, BCQ and BEAR")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time")
+    parser.add_argument("--data", type=Path, default=HERE / "data", help="where make_offline_datasets.py has written")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--table", action="store_true", help="only print what there is")
+    args = parser.parse_args()
+
+    torch.set_num_threads(1)
+    changes = {} if args.updates is None else {"updates": args.updates}
+    pythons = {"pfrl_like": sys.executable, "d3rlpy": args.peer_python}
+    names = {name for name in DATASETS if name in SHIPPED or (args.data / f"{name}.h5").exists()}
+    lines = finished(args.results, args.data, changes, names)
+    if not args.table:
+        common = algorithms_of_both(pythons)
+        done = {tuple(line[field] for field in Job._fields) for line in lines}
+        jobs = [
+            job
+            for job in itertools.starmap(Job, itertools.product(DATASETS, CONTINUOUS | DISCRETE, LIBRARIES, args.seeds))
+            if job.dataset in names.intersection(args.dataset or names)
+            and (job.algorithm in DISCRETE) == DATASETS[job.dataset][1]
+            and job.algorithm in common.intersection(args.algorithm or common)
+            and job not in done
+        ]
+        args.results.parent.mkdir(parents=True, exist_ok=True)
+        for line in run_all(sorted(jobs, key=lambda job: job.seed), args.jobs, pythons, args.data, changes):
+            line["updates"] = settings_of(line["algorithm"], **changes)["updates"]
+            with args.results.open("a") as file:
+                file.write(json.dumps(line) + "\n")
+            print(f"{line['dataset']} {line['algorithm']} {line['library']} seed {line['seed']}: {line['score']:.1f}")
+            lines.append(line)
+    print_table(lines)
+
+
+if __name__ == "__main__":
+    main()

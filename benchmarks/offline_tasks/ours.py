@@ -1,0 +1,132 @@
+"""The algorithms of this library, from parts as a user would put them together."""
+
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pfrl_like import agents, experiments, explorers, policies, q_functions, replay_buffers, utils
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.nn import ConcatObsAndAction
+
+#: Those whose policy is a Gaussian with scales that do not depend on the state, as both papers' code has it.
+_GAUSSIAN = ("IQL", "AWAC")
+_SQUASHED = ("CQL", "CalQL", "CRR")
+
+
+def mlp(n_inputs: int, n_outputs: int, hidden: tuple[int, ...], *head: nn.Module) -> nn.Sequential:
+    sizes = (n_inputs, *hidden)
+    layers = [layer for size in zip(sizes, hidden, strict=False) for layer in (nn.Linear(*size), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(sizes[-1], n_outputs), *head)
+
+
+def make_policy(algorithm: str, n_obs: int, n_actions: int, hidden: tuple[int, ...]) -> nn.Module:
+    if algorithm in _GAUSSIAN:
+        head = policies.GaussianHeadWithStateIndependentCovariance(
+            n_actions, var_type="diagonal", var_func=lambda x: torch.exp(2 * x)
+        )
+        return mlp(n_obs, n_actions, hidden, nn.Tanh(), head)
+    if algorithm in _SQUASHED:
+        return mlp(n_obs, 2 * n_actions, hidden, policies.SquashedGaussianHead())
+    return mlp(n_obs, n_actions, hidden, nn.Tanh(), policies.DeterministicHead())
+
+
+def make_agent(algorithm: str, n_obs: int, n_actions: int, settings: dict[str, Any]) -> Any:
+    """An agent, of the parts that its algorithm has."""
+    hidden, buffer = settings["hidden"], replay_buffers.ReplayBuffer(None)
+    size = {"minibatch_size": settings["batch_size"], "replay_start_size": settings["batch_size"]}
+    if algorithm == "DiscreteBC":
+        policy = mlp(n_obs, n_actions, hidden, policies.SoftmaxCategoricalHead())
+        optimizer = torch.optim.Adam(policy.parameters(), settings["actor_lr"])
+        return agents.DiscreteBC(policy, optimizer, buffer, beta=settings["beta"], **size)
+    if algorithm == "DiscreteCQL":
+        q_function = mlp(n_obs, n_actions, hidden, q_functions.DiscreteActionValueHead())
+        return agents.DiscreteCQL(
+            q_function, torch.optim.Adam(q_function.parameters(), settings["critic_lr"]), buffer, settings["gamma"],
+            explorers.Greedy(), conservative_weight=settings["conservative_weight"],
+            target_update_interval=settings["target_update_interval"], **size,
+        )  # fmt: skip
+    policy = make_policy(algorithm, n_obs, n_actions, hidden)
+    if algorithm == "BC":
+        return agents.BC(policy, torch.optim.Adam(policy.parameters(), settings["actor_lr"]), buffer, **size)
+    return _actor_critic(algorithm, policy, buffer, n_obs, n_actions, settings)
+
+
+def _actor_critic(
+    algorithm: str, policy: nn.Module, buffer: Any, n_obs: int, n_actions: int, settings: dict[str, Any]
+) -> Any:
+    hidden = settings["hidden"]
+
+    def adam(module: nn.Module, lr: str = "critic_lr") -> torch.optim.Optimizer:
+        return torch.optim.Adam(module.parameters(), settings[lr])
+
+    critics = [nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + n_actions, 1, hidden)) for _ in range(2)]
+    options: dict[str, Any] = {
+        name: settings[name]
+        for name in (
+            *("alpha", "actor_beta", "critic_beta", "expectile", "beta", "max_weight", "lam", "n_action_samples"),
+            *("alpha_threshold", "initial_alpha", "conservative_weight", "policy_update_delay", "action_flexibility"),
+        )
+        if name in settings
+    }
+    if algorithm in ("TD3PlusBC", "ReBRAC"):
+        options["explorer"] = explorers.Greedy()
+    if algorithm in ("CQL", "CalQL"):
+        options |= {
+            "entropy_target": -n_actions, "temperature_optimizer_lr": settings["temperature_lr"],
+            "alpha_optimizer_lr": settings["alpha_lr"],
+        }  # fmt: skip
+    if algorithm == "IQL":
+        options["v_func"] = mlp(n_obs, 1, hidden)
+        options["v_func_optimizer"] = adam(options["v_func"])
+    return getattr(agents, algorithm)(
+        policy, *critics, adam(policy, "actor_lr"), *map(adam, critics), buffer, settings["gamma"],
+        minibatch_size=settings["batch_size"], soft_update_tau=settings["tau"], **options,
+    )  # fmt: skip
+
+
+def available(algorithm: str) -> bool:
+    """Whether the library has it, and this module knows its parts."""
+    return hasattr(agents, algorithm) and algorithm not in ("BCQ", "BEAR", "DiscreteBCQ")
+
+
+def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tuple[Any, MDPDataset]:
+    utils.set_random_seed(seed)
+    dataset = MDPDataset.load(data)
+    return make_agent(algorithm, dataset.get_observation_shape()[0], dataset.get_action_size(), settings), dataset
+
+
+def train(algorithm: str, settings: dict[str, Any], data: str, seed: int, policy: str) -> int:
+    """Train and write the greedy policy as TorchScript.
+
+    Returns:
+        Transitions that there were to learn from.
+    """
+    agent, dataset = _made(algorithm, settings, data, seed)
+    with tempfile.TemporaryDirectory() as outdir:
+        experiments.train_agent_offline(agent, dataset, settings["updates"], outdir)
+    agent.export(policy, example_obs=np.asarray(dataset.observations[:1_000], np.float32))
+    return dataset.n_steps
+
+
+def rate(algorithm: str, settings: dict[str, Any], data: str, seconds: float, warm: int) -> float:
+    """Updates a second in a run, after the first ones."""
+    agent, dataset = _made(algorithm, settings, data, 0)
+    start = 0.0
+    result: list[float] = []
+
+    def watch(clock: Clock) -> None:
+        nonlocal start
+        if clock.t == warm:
+            start = time.perf_counter()
+        elif clock.t > warm and (elapsed := time.perf_counter() - start) >= seconds:
+            result.append((clock.t - warm) / elapsed)
+            clock.stop()
+
+    with tempfile.TemporaryDirectory() as outdir:
+        experiments.train_agent_offline(agent, dataset, 10**9, outdir, hooks=[watch])
+    return result[0]

@@ -1,0 +1,60 @@
+"""Hyperparameters that both libraries get; this module imports neither.
+
+They are the papers' (those that both libraries have as defaults, as far as they agree), with minibatches of 256.
+"""
+
+from typing import Any
+
+#: What every algorithm has, in the place of both libraries' own defaults. Targets move by `tau` with every update.
+COMMON: dict[str, Any] = {
+    "hidden": (256, 256),
+    "batch_size": 256,
+    "gamma": 0.99,
+    "actor_lr": 3e-4,
+    "critic_lr": 3e-4,
+    "tau": 0.005,
+    "updates": 10_000,
+}
+_FEW = {"updates": 3_000}  # of algorithms that draw many actions for each row
+_CQL = {
+    "actor_lr": 1e-4,
+    "alpha_lr": 1e-4,
+    "temperature_lr": 1e-4,
+    "n_action_samples": 10,
+    "alpha_threshold": 10.0,
+    "initial_alpha": 1.0,
+    "conservative_weight": 5.0,
+    **_FEW,
+}
+
+CONTINUOUS: dict[str, dict[str, Any]] = {
+    "BC": {"actor_lr": 1e-3},
+    "TD3PlusBC": {"alpha": 2.5, "policy_update_delay": 2},
+    "ReBRAC": {"actor_beta": 0.01, "critic_beta": 0.01, "policy_update_delay": 2, "actor_lr": 1e-3, "critic_lr": 1e-3},
+    "IQL": {"expectile": 0.7, "beta": 3.0, "max_weight": 100.0},
+    "AWAC": {"lam": 1.0, "n_action_samples": 1},
+    "CRR": {"beta": 1.0, "n_action_samples": 4, "max_weight": 20.0},
+    "CQL": _CQL,
+    "CalQL": _CQL,
+    "BCQ": {
+        "actor_lr": 1e-3,
+        "critic_lr": 1e-3,
+        "imitator_lr": 1e-3,
+        "n_action_samples": 100,
+        "action_flexibility": 0.05,
+        "lam": 0.75,
+        **_FEW,
+    },
+    "BEAR": {"actor_lr": 1e-4, "n_action_samples": 100, "lam": 0.75, **_FEW},
+}
+DISCRETE: dict[str, dict[str, Any]] = {
+    "DiscreteBC": {"actor_lr": 1e-3, "beta": 0.5},
+    "DiscreteCQL": {"critic_lr": 1e-3, "conservative_weight": 1.0, "target_update_interval": 200},
+    "DiscreteBCQ": {"critic_lr": 1e-3, "beta": 0.5, "action_flexibility": 0.3, "target_update_interval": 200},
+}
+ALGORITHMS = CONTINUOUS | DISCRETE
+
+
+def settings_of(algorithm: str, **changes: Any) -> dict[str, Any]:
+    """The hyperparameters of an algorithm."""
+    return COMMON | ALGORITHMS[algorithm] | changes
