@@ -42,9 +42,9 @@ class ExportingMixin:
         stacks, the newest frame last. Before anything is written, its actions are compared with the agent's for 1,000
         observations: numbers to 1e-5, discrete actions wherever the best two are further apart than that.
 
-        Inputs are called `input_0` and so on, one for each part of a nested observation in its order; then comes
-        `action_mask`, if one is given here; the recurrent state as `state_0` and so on, zeros [layers, B, ...] where an
-        episode begins; and `noise_0` and so on. Outputs are `action`, and `next_state_0` and so on for the next step.
+        Inputs are called `input_0` and so on, one for each part of a nested observation, of dicts by sorted keys; then
+        come `action_mask`, if one is given here; the recurrent state as `state_0` and so on, zeros [layers, B, ...]
+        where an episode begins; and `noise_0` and so on. Outputs are `action`, and `next_state_0` and so on.
 
         Args:
             path: The file. `.pt` is TorchScript, for `torch.jit.load`; `.onnx` a graph with its weights, for instance

@@ -32,16 +32,32 @@ _N_TRIED = 16
 
 
 def leaves_of(nested: Any) -> list[Any]:
-    """The leaves of nested dicts and tuples, in order."""
-    leaves: list[Any] = []
-    map_nested(leaves.append, nested)
-    return leaves
+    """The leaves of nested dicts and tuples, those of a dict in the order of its sorted keys."""
+    return [leaf for _, leaf in named_leaves_of(nested)]
+
+
+def named_leaves_of(nested: Any, name: str = "") -> list[tuple[str, Any]]:
+    """The same, each with the keys that lead to it, such as "goal/0"."""
+    if nested is None:
+        return []
+    if not isinstance(nested, Mapping | tuple | list):
+        return [(name.removeprefix("/"), nested)]
+    parts = [(key, nested[key]) for key in sorted(nested)] if isinstance(nested, Mapping) else enumerate(nested)
+    return [leaf for key, part in parts for leaf in named_leaves_of(part, f"{name}/{key}")]
 
 
 def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
-    """Other leaves, nested as `form` is."""
-    each = iter(leaves)
-    return map_nested(lambda _: next(each), form)
+    """Other leaves, nested as `form` is, dicts in its own order; `leaves_of` would give them."""
+    number = {name: i for i, (name, _) in enumerate(named_leaves_of(form))}
+
+    def nest(part: Any, name: str) -> Any:
+        if isinstance(part, Mapping):
+            return {key: nest(value, f"{name}/{key}") for key, value in part.items()}
+        if isinstance(part, tuple | list):
+            return type(part)(nest(value, f"{name}/{i}") for i, value in enumerate(part))
+        return None if part is None else leaves[number[name.removeprefix("/")]]
+
+    return nest(form, "")
 
 
 def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
@@ -143,7 +159,7 @@ def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | 
     """A rewrite of all trials' observations as their features, part by part; None if there is none."""
     first = targets[0]
     if isinstance(first, Mapping | tuple):
-        keys = list(first) if isinstance(first, Mapping) else range(len(first))
+        keys = sorted(first) if isinstance(first, Mapping) else range(len(first))
         parts = [_rewrite(inputs, [target[key] for target in targets]) for key in keys]
         if any(part is None for part in parts):
             return None

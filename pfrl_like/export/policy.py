@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from pfrl_like.batch import ACTION_MASK, first_leaf
-from pfrl_like.export.features import find_preprocessing, leaves_of, nested_like
+from pfrl_like.export.features import find_preprocessing, leaves_of, named_leaves_of, nested_like
 from pfrl_like.export.noise import Draw, GivenDraws, NoiseMode, draws_of
 from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.recurrent import unwrap_packed_sequences_recursive, wrap_packed_sequences_recursive
@@ -42,11 +42,13 @@ class Port:
         name: Its name.
         shape: Its shape, with "batch" for the axis that counts the observations.
         dtype: Its dtype, as NumPy calls it.
+        part: Of a nested observation, the keys that lead to this part of it, such as "desired_goal".
     """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: str
+    part: str = ""
 
     def sizes(self, batch: int) -> tuple[int, ...]:
         """Its shape for so many observations."""
@@ -58,8 +60,9 @@ class Signature:
     """What an exported policy takes and gives, in order.
 
     Attributes:
-        inputs: `input_0` and so on, the observations; `action_mask`, if asked for; `state_0` and so on, the recurrent
-            state, zeros where an episode begins; `noise_0` and so on, if asked for.
+        inputs: `input_0` and so on, the observation, parts of a dict in the order of its sorted keys; `action_mask`, if
+            asked for; `state_0` and so on, the recurrent state, zeros where an episode begins; `noise_0` and so on, if
+            asked for.
         outputs: `action`; `next_state_0` and so on, which are `state_0` and so on of the next step.
     """
 
@@ -177,6 +180,8 @@ class GreedyPolicy(nn.Module):
         names = [f"input_{i}" for i in range(self._n_leaves)] + [ACTION_MASK] * self._has_mask
         names += [f"state_{i}" for i in range(n_states)]
         inputs = [_port(name, tensor) for name, tensor in zip(names, self.examples, strict=False)]
+        for i, (part, _) in enumerate(named_leaves_of(self._form)):
+            inputs[i] = dataclasses.replace(inputs[i], part=part)
         noise = [Port(name, draw.input_shape, _dtype(draw.dtype)) for name, draw in draws.items()]
         actions, _, state = self.judge(*self.examples)
         outputs = {"action": actions, **{f"next_state_{i}": leaf for i, leaf in enumerate(leaves_of(state))}}

@@ -71,11 +71,13 @@ def test_masks_are_inputs(tmp_path: Path) -> None:
 def test_the_parts_of_an_observation_are_inputs_and_a_mask_among_them_counts(tmp_path: Path) -> None:
     agent = make_agent(phi=lambda obs: np.concatenate([obs["b"], obs["a"]]))
     masks = np.random.default_rng(1).random((40, 2)) < 0.7
-    obs = [{"a": row[:2], "b": row[2:], "action_mask": mask} for row, mask in zip(OBS, masks, strict=True)]
+    obs = [{"b": row[2:], "a": row[:2], "action_mask": mask} for row, mask in zip(OBS, masks, strict=True)]
     signature = agent.export(tmp_path / "policy.pt", example_obs=obs)
-    assert [port.shape for port in signature.inputs] == [("batch", 2), ("batch", 3), ("batch", 2)]
+    assert [(port.part, port.shape) for port in signature.inputs] == [
+        ("a", ("batch", 2)), ("action_mask", ("batch", 2)), ("b", ("batch", 3)),
+    ]  # fmt: skip
     policy = torch.jit.load(tmp_path / "policy.pt")
-    actions = policy(*map(torch.from_numpy, (OBS[:, :2], OBS[:, 2:], masks)))
+    actions = policy(*map(torch.from_numpy, (OBS[:, :2], masks, OBS[:, 2:])))
     np.testing.assert_array_equal(actions.numpy(), greedy(agent, obs))
 
 
