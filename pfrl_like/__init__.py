@@ -1,8 +1,7 @@
 """pfrl_like: reinforcement learning from composable parts, for one agent's whole life."""
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from pfrl_like import testing as testing
     from pfrl_like import utils as utils
     from pfrl_like import wrappers as wrappers
+    from pfrl_like.ope import load_learnable as load_learnable
 
 _MODULES = frozenset(
     [
@@ -90,12 +90,18 @@ _MODULES = frozenset(
 )
 
 
-def __getattr__(name: str) -> ModuleType:
+#: Functions that are offered here, too, and the modules that have them.
+_FUNCTIONS = {"load_learnable": "ope"}
+
+
+def __getattr__(name: str) -> Any:
     """Import a public module when it is first asked for, so that a worker process loads only what it needs."""
     if name in _MODULES:
         return importlib.import_module(f"pfrl_like.{name}")
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module(f"pfrl_like.{_FUNCTIONS[name]}"), name)
     raise AttributeError(f"module 'pfrl_like' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULES])
+    return sorted([*globals(), *_MODULES, *_FUNCTIONS])

@@ -162,6 +162,12 @@ class FittedQEvaluation(OffPolicyActorCritic):
             for value, each, next in zip(values, rows, following, strict=True)
         ]
 
+    def count_updates_from(self, count: int) -> None:
+        """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
+        self.optim_t = count
+        assert self.target_update_interval is not None
+        self._updates_left = self._updates_per_move() - count % self._updates_per_move()
+
 
 class DiscreteFittedQEvaluation(FittedQEvaluation):
     """Fitted Q evaluation of a policy of discrete actions.
@@ -201,3 +207,9 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
             else:
                 following = [expected_next_value(self.policy, critic, batch) for critic in self.target_critics]
         return self.losses_of(values, batch, following, action=batch.action.long(), next_action=next_action)
+
+    def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
+        """What each critic holds of observations and actions, features on the agent's device, [n_critics, N]."""
+        none = torch.zeros(len(action), device=action.device)
+        batch = Batch(obs=obs, action=action, reward=none, next_obs=None, discount=none)
+        return torch.stack([self.value_of(critic, batch).evaluate_actions(action.long()) for critic in self.critics])

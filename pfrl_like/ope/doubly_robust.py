@@ -18,6 +18,23 @@ _LENGTHS = 20
 _OF_BIAS = 0.9
 
 
+def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -> Estimate:
+    """Mean of the model's V(s_0). The interval is of start states alone, and does not tell how wrong the model is.
+
+    Args:
+        episodes: Recorded episodes with the model's values; probabilities do not count.
+        interval: How the interval is made; None for a `Bootstrap` as it is by default.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: If the episodes lack the model's values.
+    """
+    _, v = episodes.model()
+    return estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
+
+
 def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
     """Mean of V(s_0) + sum_t gamma**t w_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)) (arXiv:1511.03722, eq. 10).
 

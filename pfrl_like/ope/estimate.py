@@ -11,7 +11,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random import RandomSource
 
 #: Below so many episodes' worth, an estimate by importance weights is warned of.
-FEW_EPISODES = 10.0
+FEW_EPISODES = 30.0
 
 
 class UnreliableEstimateWarning(UserWarning):
@@ -87,6 +87,7 @@ def estimate(
     *,
     width: int,
     log_scale: float = 0.0,
+    weighted: bool = True,
 ) -> Estimate:
     """The value of a statistic of episodes, with its interval.
 
@@ -97,14 +98,15 @@ def estimate(
         settings: Of the interval.
         width: Numbers that it holds for each resample.
         log_scale: Logarithm of what it was divided by.
+        weighted: Whether importance weights count in it.
     """
     once = np.ones((1, len(episodes)))
     values, influence = statistic(once)
     value, error = float(values[0]), float(standard_error(once, influence)[0])
     resamples = bootstrap(statistic, len(episodes), settings.n_resamples, width, settings.rng)
     bounds = interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
-    size = episodes.effective_sample_size
-    warning = weakness(size, len(episodes))
+    size = episodes.effective_sample_size if weighted else float("nan")
+    warning = weakness(size, len(episodes)) if weighted else ""
     if warning:
         warnings.warn(f"{estimator}: {warning}", UnreliableEstimateWarning, stacklevel=3)
     value, error, low, high = _scaled(np.array([value, error, *bounds]), log_scale)

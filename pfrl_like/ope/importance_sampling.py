@@ -84,7 +84,12 @@ def plain_weights(episodes: LoggedEpisodes) -> tuple[Array, float]:
 
 
 def estimated(
-    estimator: str, episodes: LoggedEpisodes, numbers: SelfNormalized, interval: Bootstrap | None, scale: float = 0.0
+    estimator: str,
+    episodes: LoggedEpisodes,
+    numbers: SelfNormalized,
+    interval: Bootstrap | None,
+    scale: float = 0.0,
+    weighted: bool = True,
 ) -> Estimate:
     """The estimate that is one number of weighted averages."""
 
@@ -92,4 +97,7 @@ def estimated(
         values, influence = numbers(counts)
         return values[:, 0], influence[:, :, 0]
 
-    return estimate(estimator, episodes, statistic, interval or Bootstrap(), width=numbers.width, log_scale=scale)
+    settings = interval or Bootstrap()
+    return estimate(
+        estimator, episodes, statistic, settings, width=numbers.width, log_scale=scale, weighted=weighted
+    )  # fmt: skip

@@ -29,6 +29,7 @@ SIDEWAYS = {
     ("nn", "initializers"),
     ("experiments", "loggers"),
     ("implicit_action_value", "action_value"),
+    ("ope", "algos"),  # fitted Q evaluation is built, fitted and saved as estimators are, and evaluates them
     ("dataset", "replay_buffers"),  # it opens what runs have recorded
     ("dynamics", "algos"),  # a model is fitted as algorithms are
     ("datasets", "dataset"),

@@ -1,0 +1,205 @@
+"""All estimates of what a trained algorithm would bring, from recorded episodes alone."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pfrl_like import agents
+from pfrl_like.algos.networks import adam, categorical_policy
+from pfrl_like.batch import map_nested
+from pfrl_like.dataset.selection import Selection
+from pfrl_like.distributions import mode_of
+from pfrl_like.encoders import make_encoder
+from pfrl_like.loggers.adapters import NoopAdapterFactory
+from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, weighted_doubly_robust
+from pfrl_like.ope.episodes import LoggedEpisodes
+from pfrl_like.ope.estimate import Bootstrap, Estimate
+from pfrl_like.ope.fqe import FQE, DiscreteFQE
+from pfrl_like.ope.fqe_config import FQEConfig
+from pfrl_like.ope.importance_sampling import (
+    importance_sampling,
+    per_decision_importance_sampling,
+    weighted_importance_sampling,
+    weighted_per_decision_importance_sampling,
+)
+from pfrl_like.ope.policies import agent_of, certain, evaluates_modes, policy_of
+from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.contexts import evaluating_readers
+
+Array = NDArray[Any]
+#: The estimators that need probabilities, by name.
+BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
+    "is": importance_sampling, "wis": weighted_importance_sampling,
+    "pdis": per_decision_importance_sampling, "wpdis": weighted_per_decision_importance_sampling,
+    "dr": doubly_robust, "wdr": weighted_doubly_robust, "magic": magic,
+}  # fmt: skip
+#: Rows of a forward pass.
+_ROWS = 4096
+
+
+def evaluate_offline(
+    algo: Any,
+    dataset: Any,
+    *,
+    gamma: float = 0.99,
+    behavior: Any = None,
+    deterministic: bool | None = None,
+    fqe: FQE | None = None,
+    n_steps: int = 20_000,
+    config: FQEConfig | None = None,
+    interval: Bootstrap | None = None,
+) -> dict[str, Estimate]:
+    """The discounted return of a trained algorithm, by every estimator that the data allow.
+
+    Args:
+        algo: An agent, a built estimator, or a module from observations to distributions of actions.
+        dataset: An `MDPDataset`, or a list of episodes.
+        gamma: Discount factor per step.
+        behavior: Log-probabilities (densities) of the recorded actions under the policy that acted, [n], one for each
+            transition; or that policy, as of `algo`; None fits one to the data by behavioural cloning.
+        deterministic: Whether the modes of the policy are evaluated, not samples; None for what the algorithm does in
+            evaluation.
+        fqe: Fitted Q evaluation of this algorithm; None fits one.
+        n_steps: Updates of what is fitted here.
+        config: How an `FQE` is made here; None for an `FQEConfig` with this `gamma`.
+        interval: How intervals are made; None for a `Bootstrap` as it is by default.
+
+    Returns:
+        Estimates by name: "fqe", and "is", "wis", "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose
+        modes are evaluated has no probabilities, and "fqe" alone.
+
+    Raises:
+        ValueError: If the data or a number cannot be, or `behavior` has another length.
+        TypeError: If the algorithm has other actions, or a policy has no densities.
+    """
+    selection = Selection(dataset)
+    rows = Rows.of(selection)
+    modes = evaluates_modes(algo) if deterministic is None else deterministic
+    fitted = fqe or _fitted_fqe(algo, selection, config or FQEConfig(gamma=gamma), modes, n_steps)
+    target: Array = np.zeros(len(rows.reward))
+    recorded = target
+    weighs = selection.discrete_action or not modes
+    if weighs:
+        policy = policy_of(algo, fitted.action_size if selection.discrete_action else None)
+        target = log_probs(policy, rows.obs, rows.action, agent_of(algo), modes=modes)
+        recorded = _recorded(behavior, selection, rows, fitted.action_size, n_steps)
+    episodes = LoggedEpisodes.from_columns(
+        rows.reward, target, recorded, rows.lengths, rows.truncated,
+        q=fitted.predict_value(rows.obs, rows.action), v=fitted.predict_state_value(rows.obs),
+        last_v=fitted.predict_state_value(rows.last_obs),
+    )  # fmt: skip
+    found = {"fqe": direct_method(episodes, interval)}
+    return found | {name: make(episodes, gamma, interval) for name, make in BY_WEIGHTS.items() if weighs}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """The transitions of episodes, one episode after the other; rewards pay the actions of their rows.
+
+    Attributes:
+        obs: Observations, [n, ...].
+        action: Actions, [n, A] or [n].
+        reward: Rewards, [n].
+        lengths: Transitions of each episode, [E].
+        truncated: Whether each was cut off, [E].
+        last_obs: Their last observations, [E, ...].
+    """
+
+    obs: Array
+    action: Array
+    reward: Array
+    lengths: Array
+    truncated: Array
+    last_obs: Array
+
+    @classmethod
+    def of(cls, selection: Selection) -> "Rows":
+        """Those of a selection; episodes without a transition are left out."""
+        episodes: Sequence[Any] = [episode for episode in selection.episodes if len(episode)]
+        return cls(
+            np.concatenate([episode.observations[:-1] for episode in episodes]),
+            np.concatenate([episode.actions[:-1] for episode in episodes]),
+            np.concatenate([episode.rewards[1:] for episode in episodes]),
+            np.array([len(episode) for episode in episodes]),
+            np.array([not episode.terminated for episode in episodes]),
+            np.stack([episode.observations[-1] for episode in episodes]),
+        )
+
+
+def log_probs(policy: nn.Module, obs: Array, action: Array, agent: Any = None, *, modes: bool = False) -> Array:
+    """Log-probabilities (densities) of actions under a policy, [n].
+
+    Args:
+        policy: Module from features to distributions of actions.
+        obs: Observations, [n, ...].
+        action: Actions, [n, A] or [n].
+        agent: Whose `features` and `device` come before the policy; None for none.
+        modes: Whether the policy is certain of its modes; for discrete actions.
+
+    Raises:
+        TypeError: If the distributions have no density.
+    """
+    device = getattr(agent, "device", "cpu")
+    found = []
+    with torch.no_grad(), evaluating_readers(policy):
+        for start in range(0, len(obs), _ROWS):
+            some = slice(start, start + _ROWS)
+            features = obs[some] if not hasattr(agent, "features") else agent.features(obs[some], device)
+            distribution = policy(map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features))
+            if not getattr(distribution, "has_density", True):
+                raise TypeError(f"the policy gives {type(distribution).__name__}, which has no density")
+            if modes:
+                distribution = certain(mode_of(distribution), distribution.probs.shape[-1])
+            taken: Tensor = torch.as_tensor(action[some], device=device)
+            found.append(distribution.log_prob(taken if taken.ndim == 1 else taken.float()).cpu().numpy())
+    return np.concatenate(found).astype(np.float64)
+
+
+def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None = None) -> Any:
+    """An agent that imitates recorded actions, whose policy tells how probable they were.
+
+    It is a `DiscreteBC` without penalty, or a `BC` of Gaussians with one covariance for all states.
+
+    Args:
+        dataset: An `MDPDataset`, or a list of episodes.
+        n_steps: Updates.
+        n_actions: How many discrete actions there are; None for those that occur.
+    """
+    selection = Selection(dataset)
+    encoder = make_encoder(selection.observation_shape)
+    options: dict[str, Any] = {"minibatch_size": min(256, len(selection)), "replay_start_size": len(selection)}
+    if selection.discrete_action:
+        policy = categorical_policy(encoder, n_actions or selection.action_size)
+        make: Any = agents.DiscreteBC
+        options["beta"] = 0.0
+    else:
+        head = GaussianHeadWithStateIndependentCovariance(selection.action_size)
+        policy = nn.Sequential(encoder, nn.Linear(encoder.feature_size, selection.action_size), head)
+        make = agents.BC
+    agent = make(policy, adam(policy, 1e-3, 1e-8), ReplayBuffer(None), **options)
+    for _ in range(n_steps):
+        agent.update(selection.sample_batch(agent.minibatch_size, 1.0, agent.device))
+    return agent
+
+
+def _fitted_fqe(algo: Any, selection: Selection, config: FQEConfig, modes: bool, n_steps: int) -> FQE:
+    fqe = (DiscreteFQE if selection.discrete_action else FQE)(algo, config)
+    fqe.build_with_dataset(selection)
+    fqe.agent.act_deterministically = modes
+    fqe.fit(selection, n_steps, n_steps_per_epoch=n_steps, logger_adapter=NoopAdapterFactory(), show_progress=False)
+    return fqe
+
+
+def _recorded(behavior: Any, selection: Selection, rows: Rows, n_actions: int | None, n_steps: int) -> Array:
+    if behavior is None:
+        behavior = fitted_behavior(selection, n_steps, n_actions)
+    if isinstance(behavior, np.ndarray | Sequence | Tensor):
+        return np.asarray(behavior, np.float64)
+    policy = policy_of(behavior, n_actions if selection.discrete_action else None)
+    return log_probs(policy, rows.obs, rows.action, agent_of(behavior))

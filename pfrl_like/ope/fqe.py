@@ -1,0 +1,381 @@
+"""`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with the interface of its document."""
+
+import enum
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pfrl_like import agents
+from pfrl_like.batch import Batch
+from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
+from pfrl_like.dataset.selection import Selection, batch_of
+from pfrl_like.env import as_gymnasium
+from pfrl_like.errors import NotFittedError
+from pfrl_like.ope.fqe_config import FQEConfig, make_critics
+from pfrl_like.ope.fqe_copying import CopyingFQE
+from pfrl_like.ope.fqe_fitting import FittingFQE
+from pfrl_like.ope.fqe_online import OnlineFQE
+from pfrl_like.ope.fqe_saving import SavedFQE
+from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, policy_of, sampled
+from pfrl_like.preprocessing import Scaler
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.device import resolve_device
+from pfrl_like.utils.spaces import space_kind
+
+Array = NDArray[Any]
+#: Samples of a continuous policy in each state, of which the mean value is that of the state.
+_SAMPLES = 10
+
+
+class ActionSpace(enum.Enum):
+    """The kinds of actions."""
+
+    CONTINUOUS = 1
+    DISCRETE = 2
+
+
+class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
+    """Fitted Q evaluation of continuous actions: how good a trained algorithm is, learnt from recorded data.
+
+    What the algorithm does in evaluation is evaluated: the modes of its policy, or samples if it is an agent that does
+    not `act_deterministically`. It is not changed. The learning itself is that of `agents.FittedQEvaluation`.
+
+    Args:
+        algo: An agent, a built estimator, or anything with `predict` of raw observations.
+        config: Hyperparameters; None for an `FQEConfig` as it is by default.
+        device: False for the CPU, True for the first GPU, the number of one, or a name that torch knows.
+        impl: An agent to learn with, in the place of one that is built.
+    """
+
+    discrete_action: ClassVar[bool] = False
+    agent_class: ClassVar[Any] = agents.FittedQEvaluation
+
+    def __init__(
+        self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
+    ) -> None:
+        self._algo, self._config = algo, FQEConfig() if config is None else config
+        self._config.check(self.discrete_action)
+        self._device = _device_of(device)
+        self._impl = impl
+        self._shape: tuple[int, ...] | None = None
+        self._action_size: int | None = None
+        self.scalers: dict[str, Scaler | None] = self._config.made_scalers()
+
+    # What it is made of
+
+    @property
+    def algo(self) -> Any:
+        """What is evaluated."""
+        return self._algo
+
+    @property
+    def config(self) -> FQEConfig:
+        """The hyperparameters."""
+        return self._config
+
+    @property
+    def impl(self) -> Any:
+        """The agent that learns; None before it is built."""
+        return self._impl
+
+    @property
+    def agent(self) -> Any:
+        """The same.
+
+        Raises:
+            NotFittedError: Before it is built.
+        """
+        if self._impl is None:
+            raise NotFittedError(f"{type(self).__name__} is not built yet: call fit, create_impl or build_with_dataset")
+        return self._impl
+
+    @property
+    def observation_shape(self) -> tuple[int, ...] | None:
+        """Shape of an observation; None before it is built."""
+        return self._shape
+
+    @property
+    def action_size(self) -> int | None:
+        """Numbers of an action, or how many discrete actions there are; None before it is built."""
+        return self._action_size
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions of a minibatch."""
+        return self._config.batch_size
+
+    @property
+    def gamma(self) -> float:
+        """Discount factor per step."""
+        return self._config.gamma
+
+    @property
+    def observation_scaler(self) -> Scaler | None:
+        """What observations pass on their way into the critics."""
+        return self.scalers["observation_scaler"]
+
+    @property
+    def action_scaler(self) -> Scaler | None:
+        """What actions pass on their way into the critics."""
+        return self.scalers["action_scaler"]
+
+    @property
+    def reward_scaler(self) -> Scaler | None:
+        """What rewards pass before they are learnt from."""
+        return self.scalers["reward_scaler"]
+
+    @property
+    def grad_step(self) -> int:
+        """Updates so far, of all fittings."""
+        return 0 if self._impl is None else int(self._impl.optim_t)
+
+    @property
+    def need_returns_to_go(self) -> bool:
+        """Whether returns are learnt from: they are not."""
+        return False
+
+    def get_action_type(self) -> ActionSpace:
+        """The kind of actions."""
+        return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
+
+    def set_grad_step(self, grad_step: int) -> None:
+        """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
+        check_counts(least=0, grad_step=grad_step)
+        self.agent.count_updates_from(grad_step)
+
+    # Building
+
+    def create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """Build the agent; `fit` does it for the shapes of its data.
+
+        Args:
+            observation_shape: Shape of an observation.
+            action_size: Numbers of an action, or how many discrete actions there are.
+
+        Raises:
+            ValueError: On shapes that cannot be.
+            NotFittedError: If a scaler or the algorithm is not fitted.
+            TypeError: If the algorithm cannot act, or has other actions.
+        """
+        check_counts(action_size=action_size)
+        self._shape, self._action_size = tuple(int(size) for size in observation_shape), int(action_size)
+        self.inner_create_impl(self._shape, self._action_size)
+
+    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """What `create_impl` calls."""
+        policy: torch.nn.Module = NoPolicy()
+        if self._algo is not None:
+            policy = policy_of(self._algo, action_size if self.discrete_action else None)
+        features = self._features(policy)
+        extract = FeatureExtractor(features.get("phi"), features.get("batch_states", batch_states))
+        shape = tuple(extract([np.zeros(observation_shape, np.float32)], "cpu").shape[1:])
+        critics, optimizer = make_critics(self._config, self.scalers, shape, action_size, self.discrete_action)
+        modes = self._algo is None or evaluates_modes(self._algo)
+        self._impl = self.agent_class(
+            policy, [critics], [optimizer], ReplayBuffer(None), self.gamma, device=self._device,
+            minibatch_size=self.batch_size, replay_start_size=self.batch_size, act_deterministically=modes,
+            target_update_interval=self._config.target_update_interval, **features,
+        )  # fmt: skip
+
+    def _features(self, policy: Any) -> dict[str, Any]:
+        """How observations reach the policy, and so the critics."""
+        agent: Any = None if self._algo is None or isinstance(policy, ActingPolicy) else agent_of(self._algo)
+        return {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
+
+    def build_with_dataset(self, dataset: Any) -> None:
+        """Build the agent for the shapes of data, and fit the scalers to them; one that is there has to fit.
+
+        Args:
+            dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
+
+        Raises:
+            TypeError: If its actions are of the other kind.
+            ValueError: If it is empty, or does not fit what is built.
+        """
+        if self._impl is not None and self._shape is None:  # an agent of the user's own
+            return
+        selection = _selection_of(dataset)
+        self._check_kind(selection.discrete_action, "the data")
+        if self._impl is None:
+            for scaler in self.scalers.values():
+                if scaler is not None and not scaler.fitted:
+                    scaler.fit(selection.episodes)
+            self.create_impl(selection.observation_shape, self._size_for(selection.action_size))
+        self._check_shapes(selection.observation_shape, selection.action_size)
+
+    def build_with_env(self, env: Any) -> None:
+        """Build the agent for the spaces of an environment; one that is there has to fit.
+
+        Raises:
+            TypeError: If its actions are of the other kind.
+            ValueError: If it does not fit what is built.
+        """
+        adapted = as_gymnasium(env)
+        space, kind = adapted.action_space, space_kind(adapted.action_space)
+        self._check_kind(kind == "discrete", "the environment")
+        size = int(space.n) if kind == "discrete" else int(np.prod(space.shape))
+        if self._impl is None:
+            self.create_impl(adapted.observation_space.shape, size)
+        self._check_shapes(adapted.observation_space.shape, size)
+
+    def _size_for(self, size: int) -> int:
+        """How many actions there are, of which data may show fewer than the algorithm knows."""
+        known = getattr(self._algo, "action_size_", None)
+        return max(size, known or 0) if self.discrete_action else size
+
+    def _check_kind(self, discrete: bool, what: str) -> None:
+        if discrete != self.discrete_action:
+            kinds, other = {True: "discrete", False: "continuous"}, "DiscreteFQE" if discrete else "FQE"
+            raise TypeError(f"{what}: has {kinds[discrete]} actions, which {type(self).__name__} has not: use {other}")
+
+    def _check_shapes(self, shape: Any, size: int) -> None:
+        built, own = self._shape, self._action_size
+        if built is None or own is None:
+            return
+        if tuple(shape) != built or size > own or (size < own and not self.discrete_action):
+            raise ValueError(
+                f"observations {tuple(shape)} and actions of size {size} came, but {type(self).__name__} was built for "
+                f"{built} and {own}"
+            )
+
+    # Acting and judging
+
+    def predict(self, x: Any) -> Array:
+        """The actions that are evaluated.
+
+        Args:
+            x: Observations, [n, ...].
+
+        Returns:
+            Actions, [n, action_size], or [n] if discrete.
+
+        Raises:
+            NotFittedError: Before it is built, or if the algorithm is not known.
+        """
+        agent = self.agent
+        with agent.eval_mode():
+            return np.asarray(agent.batch_act(_single(x)))
+
+    def sample_action(self, x: Any) -> Array:
+        """Samples of the policy, its actions if it is deterministic; arguments, result and errors as of `predict`."""
+        agent = self.agent
+        return sampled(agent.policy, agent.features(_single(x), agent.device)).cpu().numpy()
+
+    def predict_value(self, x: Any, action: Any) -> Array:
+        """Values of actions, and of the policy thereafter: means over the critics.
+
+        Args:
+            x: Observations, [n, ...].
+            action: Actions, [n, action_size], or [n] if discrete.
+
+        Returns:
+            Values, [n], of scaled rewards if there is a `reward_scaler`.
+
+        Raises:
+            NotFittedError: Before it is built.
+            ValueError: If there are not as many actions as observations.
+        """
+        agent, obs = self.agent, _single(x)
+        actions = torch.as_tensor(np.asarray(action), device=agent.device)
+        actions = actions.reshape(-1).long() if self.discrete_action else actions.reshape(len(actions), -1).float()
+        if len(actions) != len(obs):
+            raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+        return self._values(agent.features(obs, agent.device), actions).cpu().numpy()
+
+    def predict_state_value(self, x: Any) -> Array:
+        """Values of states under the policy, [n], from 10 samples of continuous ones; otherwise as `predict_value`."""
+        agent = self.agent
+        obs = agent.features(_single(x), agent.device)
+        with torch.no_grad(), evaluating_readers(agent.policy):
+            distribution = agent.policy(obs)
+        if agent.act_deterministically:
+            return self.predict_value(x, self.predict(x))
+        if self.discrete_action:
+            probs = distribution.probs
+            every = [self._values(obs, torch.full((len(probs),), i)) for i in range(probs.shape[1])]
+            return np.asarray((probs * torch.stack(every, 1)).sum(1).cpu())
+        drawn = [self._values(obs, distribution.sample()) for _ in range(_SAMPLES)]
+        return torch.stack(drawn).mean(0).cpu().numpy()
+
+    def _values(self, obs: Tensor, actions: Tensor) -> Tensor:
+        agent = self.agent
+        with torch.no_grad(), evaluating_readers(torch.nn.ModuleList(agent.critics)):
+            mean: Tensor = agent.values_of_pairs(obs, actions).mean(0)
+        return mean
+
+    # Learning
+
+    def update(self, batch: TransitionMiniBatch | Batch) -> dict[str, float]:
+        """Learn once.
+
+        Args:
+            batch: The minibatch.
+
+        Returns:
+            The metrics.
+
+        Raises:
+            NotFittedError: Before it is built.
+            NonFiniteError: If a loss is NaN or infinite.
+        """
+        agent = self.agent
+        if isinstance(batch, TransitionMiniBatch):
+            batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action)
+        return {name: float(value) for name, value in self.learn(batch)[1].items()}
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`update`, with the TD errors, [N], and with metrics where they are."""
+        scaler = self.reward_scaler
+        batch = batch if scaler is None else batch.replace(reward=scaler.transform(batch.reward))
+        td_error, stats = self.agent.update(batch)
+        return td_error, {"loss": stats["loss"]}
+
+    # Export
+
+    def save_policy(self, fname: str | os.PathLike[str]) -> None:
+        """Export the evaluated policy; the format is that of the file's ending, such as ".pt" or ".onnx".
+
+        Raises:
+            NotFittedError: Before it is built, or if the algorithm is not known.
+            TypeError: If it cannot be exported.
+        """
+        if self._algo is None or self._shape is None:
+            raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
+        agent = agent_of(self._algo)
+        if not hasattr(agent, "export"):
+            raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
+        examples = np.random.default_rng(0).normal(size=(8, *self._shape)).astype(np.float32)
+        agent.export(fname, example_obs=examples)
+
+
+class DiscreteFQE(FQE):
+    """Fitted Q evaluation of discrete actions; everything else is that of `FQE`."""
+
+    discrete_action: ClassVar[bool] = True
+    agent_class: ClassVar[Any] = agents.DiscreteFittedQEvaluation
+
+
+def _device_of(device: bool | int | str) -> torch.device:
+    if isinstance(device, bool):
+        return resolve_device(0 if device else None, None)
+    return resolve_device(device, None) if isinstance(device, int) else resolve_device(None, device)
+
+
+def _single(x: Any) -> Array:
+    obs = np.asarray(x)
+    return obs.astype(np.float32) if obs.dtype == np.float64 else obs
+
+
+def _selection_of(dataset: Any) -> Selection:
+    if isinstance(dataset, Selection):
+        return dataset
+    if hasattr(dataset, "stored_steps"):
+        return Selection(MDPDataset.from_buffer(dataset))
+    return Selection(dataset)

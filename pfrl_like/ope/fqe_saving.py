@@ -1,0 +1,166 @@
+"""Files of fitted Q evaluation: parameters with the configuration; reading them executes nothing."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pfrl_like.algos.base import ESTIMATORS, Estimator
+from pfrl_like.algos.saving import params_from_json, read_model, write_model
+from pfrl_like.errors import CheckpointError
+from pfrl_like.ope.fqe_config import FQEConfig
+from pfrl_like.ope.policies import agent_of
+
+#: The classes that files name.
+SAVED: dict[str, type["SavedFQE"]] = {}
+
+
+class SavedFQE:
+    """What of fitted Q evaluation goes into files, and comes out of them."""
+
+    discrete_action: ClassVar[bool]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        SAVED[cls.__name__] = cls
+
+    def params(self) -> dict[str, Any]:
+        """What it is made of, as values that JSON has: class, configuration, shapes, and the estimator evaluated.
+
+        An agent that is evaluated cannot be made anew from a file, and is None there.
+        """
+        fqe: Any = self
+        algo = fqe.algo
+        estimator = isinstance(algo, Estimator)
+        return {
+            "class": type(self).__name__, "config": fqe.config.described(fqe.scalers),
+            "observation_shape": None if fqe.observation_shape is None else list(fqe.observation_shape),
+            "action_size": fqe.action_size, "algo": algo._json_params() if estimator else None,
+        }  # fmt: skip
+
+    @classmethod
+    def of_params(cls, params: Mapping[str, Any], device: Any, algo: Any = None) -> Self:
+        """What `params` was made of, built if it was; an estimator that was evaluated is made anew unless one is given.
+
+        Raises:
+            ValueError: If these are no such values.
+        """
+        known: Any = SAVED.get(str(params.get("class")))
+        if known is None or not isinstance(params.get("config"), Mapping):
+            raise ValueError(f"class is {params.get('class')!r}, expected one of {', '.join(SAVED)}")
+        shape, size = params["observation_shape"], params["action_size"]
+        if algo is None and params["algo"] is not None:
+            algo = _estimator_of(params["algo"])
+        config = FQEConfig.from_described(params["config"])
+        made: Any = known(algo, config, device)
+        if shape is not None:
+            made.create_impl(tuple(shape), size)
+        found: Self = made
+        return found
+
+    @classmethod
+    def from_json(cls, fname: str | os.PathLike[str], device: int | str | bool = False) -> Self:
+        """Make it from `params.json`, with networks that have learnt nothing.
+
+        Args:
+            fname: The file.
+            device: As of the constructor.
+
+        Raises:
+            CheckpointError: If it is no such file.
+        """
+        made: Self = _named(fname, lambda: cls.of_params(params_from_json(fname), device))
+        return made
+
+    def save(self, fname: str | os.PathLike[str]) -> None:
+        """Save all that `load_learnable` makes it of again, the parameters of an evaluated estimator included.
+
+        Raises:
+            NotFittedError: Before it is built.
+            CheckpointError: If the file cannot be written; an old one of this name stays.
+        """
+        fqe: Any = self
+        state = fqe.agent.state_dict()
+        policy = agent_of(fqe.algo).state_dict()["attributes"] if isinstance(fqe.algo, Estimator) else {}
+        attributes = {"critics": _without_policy(state), "policy": policy}
+        write_model(fname, {"attributes": attributes, "state": state["state"]}, self.params())
+
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
+        """Save the parameters, states of optimisers included; `save` saves the configuration, too.
+
+        Raises:
+            NotFittedError: Before it is built.
+            CheckpointError: If the file cannot be written; an old one of this name stays.
+        """
+        self.save(fname)
+
+    def load_model(self, fname: str | os.PathLike[str]) -> None:
+        """Load the parameters that `save_model` or `save` saved; the evaluated policy stays what it is.
+
+        Raises:
+            CheckpointError: If the file is damaged, or of other networks.
+        """
+        fqe: Any = self
+        state, params = read_model(fname)
+        if fqe.impl is None:
+            _named(fname, lambda: fqe.build_as(params))
+        self._take(fname, state)
+
+    def build_as(self, params: Mapping[str, Any]) -> None:
+        """Build the agent for the shapes of what `params` gave, with its fitted scalers."""
+        fqe: Any = self
+        fqe.scalers = FQEConfig.from_described(params["config"]).made_scalers()
+        fqe.create_impl(tuple(params["observation_shape"]), params["action_size"])
+
+    def _take(self, fname: Any, state: Mapping[str, Any]) -> None:
+        fqe: Any = self
+        own = fqe.agent.state_dict()["attributes"]
+        policy = {name: value for name, value in own.items() if name == "policy"}
+        attributes = {**policy, **_named(fname, lambda: state["attributes"]["critics"])}
+        _named(fname, lambda: fqe.agent.load_state_dict({"attributes": attributes, "state": state["state"]}))
+
+
+def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = False, algo: Any = None) -> Any:
+    """What `FQE.save` saved.
+
+    Args:
+        fname: The file.
+        device: As of `FQE`.
+        algo: What is evaluated; None for the estimator that was. An agent is in no file: without it values are known,
+            actions are not.
+
+    Raises:
+        CheckpointError: If the file is damaged or holds something else.
+    """
+    state, params = read_model(fname)
+    made: Any = _named(fname, lambda: SavedFQE.of_params(params, device, algo))
+    made._take(fname, state)
+    policy = state["attributes"]["policy"]
+    if algo is None and policy:
+        agent: Any = made.algo.impl
+        _named(fname, lambda: agent.load_state_dict({**agent.state_dict(), "attributes": policy}))
+    return made
+
+
+def _without_policy(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in state["attributes"].items() if name != "policy"}
+
+
+def _estimator_of(params: Mapping[str, Any]) -> Any:
+    """The estimator of what its `params.json` holds, built if it was."""
+    hyperparameters = dict(params)
+    kind = ESTIMATORS[hyperparameters.pop("algorithm")]
+    shape, action_size = hyperparameters.pop("observation_shape"), hyperparameters.pop("action_size")
+    made = kind(**hyperparameters)
+    if shape is not None:
+        made.create_impl(shape, action_size)
+    return made
+
+
+def _named(fname: Any, make: Any) -> Any:
+    """What `make` gives, or an error that names the file."""
+    try:
+        return make()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        if isinstance(error, CheckpointError) and os.fspath(fname) in str(error):
+            raise
+        raise CheckpointError(os.fspath(fname), f"holds no fitted Q evaluation that fits: {error}") from error

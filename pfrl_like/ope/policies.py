@@ -1,0 +1,159 @@
+"""What a trained algorithm does, as a policy: a module from features to distributions of actions."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.action_value import ActionValue
+from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.distributions import Categorical
+from pfrl_like.errors import NotFittedError
+from pfrl_like.policies import DeterministicHead
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.direct_call import call
+
+
+class GreedyPolicy(nn.Module):
+    """The greedy actions of a Q-function, as distributions; with `epsilon` random ones of discrete actions among them.
+
+    Args:
+        q_function: Module from features to an `ActionValue`.
+        epsilon: Probability of a random action.
+    """
+
+    def __init__(self, q_function: nn.Module, epsilon: float = 0.0) -> None:
+        super().__init__()
+        self.q_function, self.epsilon, self.certain = q_function, epsilon, DeterministicHead()
+
+    def forward(self, obs: Any) -> Any:
+        """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
+        value: ActionValue = call(self.q_function, obs)
+        n_actions = getattr(value, "n_actions", None)
+        if n_actions is None:
+            return self.certain(value.greedy_actions)
+        return certain(value.greedy_actions, n_actions, self.epsilon)
+
+
+class FirstOfModel(nn.Module):
+    """The distributions of a model that gives them together with values.
+
+    Args:
+        model: Module from features to a tuple that begins with a distribution.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, obs: Any) -> Any:
+        """The distributions."""
+        return call(self.model, obs)[0]
+
+
+class ActingPolicy(nn.Module):
+    """The actions of an algorithm that chooses in a way of its own, as distributions that are certain of them.
+
+    Args:
+        algo: An agent with `batch_act` and `eval_mode`, or anything with `predict`, of raw observations.
+        n_actions: How many discrete actions there are; None of continuous ones.
+    """
+
+    def __init__(self, algo: Any, n_actions: int | None) -> None:
+        super().__init__()
+        self.ask, self.n_actions, self.certain = _question(algo), n_actions, DeterministicHead()
+
+    def forward(self, obs: Tensor) -> Any:
+        """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
+        action = torch.as_tensor(np.asarray(self.ask(obs.cpu().numpy())), device=obs.device)
+        return self.certain(action.float()) if self.n_actions is None else certain(action, self.n_actions)
+
+
+class NoPolicy(nn.Module):
+    """Stands where a policy is not known."""
+
+    def forward(self, obs: Any) -> Any:
+        """Refuse.
+
+        Raises:
+            NotFittedError: Always.
+        """
+        raise NotFittedError("the algorithm that is evaluated is not known here: give algo, or set it")
+
+
+def certain(action: Tensor, n_actions: int, epsilon: float = 0.0) -> Categorical:
+    """Distributions of discrete actions, [N], that are certain of them but for `epsilon`."""
+    one_hot = nn.functional.one_hot(action.long(), n_actions)
+    return Categorical(((1 - epsilon) * one_hot + epsilon / n_actions).log())
+
+
+def agent_of(algo: Any) -> Any:
+    """The agent of an estimator, which has to be built; an agent, or what else acts, itself.
+
+    Raises:
+        NotFittedError: If an estimator is not built yet.
+    """
+    if not hasattr(algo, "create_impl"):
+        return algo
+    if algo.impl is None:
+        raise NotFittedError(f"algo is a {type(algo).__name__} that is not built yet: fit it, or call create_impl")
+    return algo.impl
+
+
+def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
+    """What an algorithm does, as a module that shares its parameters.
+
+    Args:
+        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
+        n_actions: How many discrete actions there are; None of continuous ones.
+
+    Raises:
+        TypeError: If it cannot act, or is recurrent.
+        NotFittedError: If it is not built yet.
+    """
+    if isinstance(algo, nn.Module):
+        return algo
+    agent = agent_of(algo)
+    if getattr(agent, "recurrent", False):
+        raise TypeError(f"algo is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
+    choose, model = getattr(type(agent), "select_actions", None), getattr(agent, "model", None)
+    if choose is PolicyActingMixin.select_actions and isinstance(getattr(agent, "policy", None), nn.Module):
+        policy: nn.Module = agent.policy
+        return policy
+    if isinstance(model, nn.Module) and hasattr(agent, "acting_attributes"):
+        return _policy_of_model(agent, model, n_actions)
+    return ActingPolicy(agent, n_actions)
+
+
+def evaluates_modes(algo: Any) -> bool:
+    """Whether an algorithm takes the modes of its policy in evaluation, not samples."""
+    return bool(getattr(agent_of(algo), "act_deterministically", True))
+
+
+def sampled(policy: nn.Module, obs: Tensor) -> Tensor:
+    """Samples of a policy, [N, ...]."""
+    with torch.no_grad(), evaluating_readers(policy):
+        drawn: Tensor = policy(obs).sample()
+    return drawn
+
+
+def _policy_of_model(agent: Any, model: nn.Module, n_actions: int | None) -> nn.Module:
+    if agent.value_type is tuple:
+        return FirstOfModel(model)
+    if issubclass(agent.value_type, torch.distributions.Distribution):
+        return model
+    return GreedyPolicy(model)
+
+
+def _question(algo: Any) -> Any:
+    if hasattr(algo, "predict"):
+        return algo.predict
+    if not hasattr(algo, "batch_act") or not hasattr(algo, "eval_mode"):
+        raise TypeError(f"algo is a {type(algo).__name__}, expected an agent, an estimator or something with predict")
+
+    def ask(obs: Any) -> Any:
+        with algo.eval_mode():
+            return algo.batch_act([*obs])
+
+    return ask

@@ -1,0 +1,137 @@
+"""All estimates of an algorithm from a dataset, where its return is known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like import algos, ope
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.policies import DeterministicHead, GaussianHeadWithFixedCovariance, SoftmaxCategoricalHead
+
+# Two steps in states that are told by their number; action 1 brings 1, action 0 nothing, and the episode ends. The
+# behaviour takes action 1 with probability 1/2, the policy with 0.8: its return is 0.8 (1 + gamma).
+GAMMA, N = 0.5, 400
+TRUTH = 0.8 * (1 + GAMMA)
+SETTINGS = ope.Bootstrap(n_resamples=200, rng=np.random.default_rng(0))
+SMALL = ope.FQEConfig(gamma=GAMMA, learning_rate=0.01, batch_size=64, target_update_interval=25,
+                      encoder_params={"hidden_units": (16,)})  # fmt: skip
+
+
+def recorded(discrete: bool = True) -> MDPDataset:
+    rng = np.random.default_rng(0)
+    obs = np.tile(np.eye(2, dtype=np.float32), (N, 1))
+    action: Any = rng.integers(0, 2, 2 * N) if discrete else rng.normal(0.0, 1.0, (2 * N, 1))
+    reward = action if discrete else -((action[:, 0] - 0.5) ** 2)
+    end = np.arange(2 * N) % 2 == 1
+    return MDPDataset.from_arrays(
+        obs, action, reward, end, discrete_action=discrete, next_observations=np.roll(obs, -1, 0)
+    )
+
+
+def of_probability(p: float) -> nn.Module:
+    layer = nn.Linear(2, 2, bias=False)
+    layer.weight.data = torch.tensor([[np.log(1 - p)] * 2, [np.log(p)] * 2], dtype=torch.float32)
+    return nn.Sequential(layer, SoftmaxCategoricalHead())
+
+
+ALL = ("fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic")
+
+
+@pytest.mark.parametrize(
+    "behavior", [np.full(2 * N, np.log(0.5)), of_probability(0.5), None], ids=["recorded", "policy", "fitted"]
+)
+def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> None:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    found = ope.evaluate_offline(
+        of_probability(0.8), recorded(), gamma=GAMMA, behavior=behavior, deterministic=False, n_steps=400,
+        config=SMALL, interval=SETTINGS,
+    )  # fmt: skip
+    assert tuple(found) == ALL
+    for name, each in found.items():
+        assert abs(each.value - TRUTH) < 0.05 + 4 * each.standard_error, name
+        assert each.n_episodes == N and each.n_truncated == 0
+    assert found["wis"].interval[0] < TRUTH < found["wis"].interval[1]
+    assert np.isnan(found["fqe"].effective_sample_size) and found["is"].effective_sample_size > 100
+
+
+def test_modes_of_a_discrete_policy_are_probabilities_too() -> None:
+    torch.manual_seed(0)
+    algo = algos.DiscreteBC()
+    algo.create_impl((2,), 2)
+    algo.impl.policy = of_probability(0.9)
+    found = ope.evaluate_offline(
+        algo, recorded(), gamma=GAMMA, behavior=np.full(2 * N, np.log(0.5)), n_steps=400, config=SMALL,
+        interval=SETTINGS,
+    )  # fmt: skip
+    # It always takes action 1; a quarter of the episodes do.
+    assert found["wis"].value == pytest.approx(1 + GAMMA) and found["fqe"].value == pytest.approx(1 + GAMMA, abs=0.1)
+    assert found["wis"].effective_sample_size == (recorded().actions.reshape(N, 3)[:, :2].sum(1) == 2).sum()
+
+
+def test_a_continuous_policy_without_densities_has_fitted_q_evaluation_alone() -> None:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    policy = nn.Sequential(Constant(0.5), DeterministicHead())
+    found = ope.evaluate_offline(
+        policy, recorded(False), gamma=GAMMA, n_steps=600, config=SMALL, interval=SETTINGS
+    )  # fmt: skip
+    assert tuple(found) == ("fqe",) and found["fqe"].value == pytest.approx(0.0, abs=0.2)
+
+
+def test_densities_weigh_the_samples_of_a_continuous_policy() -> None:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    target = nn.Sequential(Constant(0.5), GaussianHeadWithFixedCovariance(0.8))
+    found = ope.evaluate_offline(
+        target, recorded(False), gamma=GAMMA, deterministic=False, n_steps=600, config=SMALL, interval=SETTINGS
+    )  # fmt: skip
+    for name in ALL:  # the reward is minus the variance of the policy
+        assert found[name].value == pytest.approx(-0.64 * (1 + GAMMA), abs=0.25), name
+
+
+class Constant(nn.Module):
+    """The same number for every observation."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(obs[:, :1], self.number)
+
+
+def test_a_fitted_evaluation_is_used_as_it_is() -> None:
+    torch.manual_seed(0)
+    fqe = ope.DiscreteFQE(of_probability(0.8), SMALL)
+    fqe.build_with_dataset(recorded())
+    found = ope.evaluate_offline(
+        fqe.algo, recorded(), gamma=GAMMA, behavior=np.full(2 * N, np.log(0.5)), deterministic=False, fqe=fqe
+    )  # fmt: skip
+    assert fqe.grad_step == 0
+    start = recorded().observations[::3][:1]
+    assert found["fqe"].value == pytest.approx(float(fqe.predict_state_value(start)[0]), rel=1e-4)
+
+
+def test_episodes_that_were_cut_off_go_on_in_the_model() -> None:
+    rows = recorded()
+    arrays = rows.to_arrays()
+    cut = MDPDataset.from_arrays(
+        arrays["observations"], arrays["actions"], arrays["rewards"], np.zeros(2 * N), arrays["terminals"],
+        discrete_action=True, next_observations=np.roll(arrays["observations"], -1, 0),
+    )  # fmt: skip
+    torch.manual_seed(0)
+    fqe = ope.DiscreteFQE(of_probability(0.8), SMALL)
+    fqe.build_with_dataset(rows)
+    options: dict[str, Any] = {"gamma": GAMMA, "behavior": np.full(2 * N, np.log(0.5)), "deterministic": False}
+    ended, going_on = (ope.evaluate_offline(fqe.algo, each, fqe=fqe, **options) for each in (rows, cut))
+    assert (ended["dr"].n_truncated, going_on["dr"].n_truncated) == (0, N)
+    assert going_on["wis"].value == ended["wis"].value and going_on["dr"].value != ended["dr"].value
+
+
+def test_probabilities_of_another_length_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"behavior_log_prob: got shape \(3,\)"):
+        ope.evaluate_offline(of_probability(0.8), recorded(), behavior=np.zeros(3), n_steps=1, config=SMALL)

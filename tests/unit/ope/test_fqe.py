@@ -1,0 +1,301 @@
+"""FQE and DiscreteFQE: built, fitted, saved, and asked for values."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent
+from fqe_parts import (
+    BOX,
+    DISCRETE,
+    EVALUATED,
+    OBS,
+    QUIET,
+    LeansOn,
+    built,
+    data,
+    fitted,
+    make,
+    networks,
+    softmax_policy,
+)
+from pair_base import Noise
+from torch import nn
+
+from pfrl_like import agents, algos, ope
+from pfrl_like.batch import Batch
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.errors import NotFittedError
+from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.loggers.adapters import (
+    CombineAdapterFactory,
+    FileAdapterFactory,
+    LoggingStrategy,
+    TensorboardAdapterFactory,
+)
+from pfrl_like.online import explorers as online_explorers
+from pfrl_like.policies import GaussianHeadWithDiagonalCovariance
+from pfrl_like.preprocessing import MinMaxActionScaler, StandardRewardScaler
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_fit_gives_the_metrics_of_every_epoch_and_calls_back(discrete: bool) -> None:
+    steps, epochs = [], []
+    fqe = make(discrete)
+    found = fqe.fit(
+        data(discrete), 25, 10, evaluators={"size": lambda algo, episodes: len(episodes) + algo.grad_step},
+        callback=lambda algo, epoch, step: steps.append((algo, epoch, step)),
+        epoch_callback=lambda algo, epoch, step: epochs.append((algo, epoch, step)), **QUIET,
+    )  # fmt: skip
+    assert [(epoch, metrics["size"]) for epoch, metrics in found] == [(1, 16), (2, 26), (3, 31)]
+    assert all(np.isfinite(metrics["loss"]) for _, metrics in found)
+    assert steps == [(fqe, 1 + i // 10, i + 1) for i in range(25)]
+    assert epochs == [(fqe, 1, 10), (fqe, 2, 20), (fqe, 3, 25)]
+    assert fqe.grad_step == 25
+
+
+def test_fit_learns_on_and_fitter_stops_where_it_is_left() -> None:
+    torch.manual_seed(0)
+    fqe, rows = make(), data()
+    for epoch, _ in fqe.fitter(rows, 50, 10, **QUIET):
+        if epoch == 2:
+            break
+    before = networks(fqe)
+    assert fqe.grad_step == 20
+    fqe.fit(rows, 5, **QUIET)
+    assert fqe.grad_step == 25 and not all(map(torch.equal, before, networks(fqe)))
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_attributes_tell_what_it_is_made_of(discrete: bool) -> None:
+    fqe = make(discrete, gamma=0.9)
+    assert (fqe.impl, fqe.observation_shape, fqe.action_size, fqe.grad_step) == (None, None, None, 0)
+    fqe.build_with_dataset(data(discrete))
+    kind = agents.DiscreteFittedQEvaluation if discrete else agents.FittedQEvaluation
+    assert type(fqe.impl) is kind and fqe.impl.gamma == fqe.gamma == fqe.config.gamma == 0.9
+    assert (fqe.observation_shape, fqe.action_size, fqe.batch_size) == ((OBS,), 2, 16)
+    assert fqe.get_action_type() is (ope.ActionSpace.DISCRETE if discrete else ope.ActionSpace.CONTINUOUS)
+    assert fqe.need_returns_to_go is False and isinstance(fqe.algo, LeansOn)
+    other = make(discrete)
+    other.build_with_env(Noise(DISCRETE if discrete else BOX))
+    assert (other.observation_shape, other.action_size) == ((OBS,), 2)
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_predict_and_values_have_a_row_for_each_observation(discrete: bool) -> None:
+    fqe = fitted(discrete, n_critics=3)
+    x = np.random.default_rng(1).normal(size=(7, OBS))
+    actions = fqe.predict(x)
+    np.testing.assert_allclose(actions, LeansOn(discrete).predict(x), rtol=1e-5)
+    np.testing.assert_array_equal(fqe.sample_action(x), actions)
+    values = fqe.predict_value(x, actions)
+    assert values.shape == (7,)
+    np.testing.assert_allclose(fqe.predict_state_value(x), values, rtol=1e-5)
+    single = [fqe.agent.values_of_pairs(torch.tensor(x).float(), torch.tensor(actions))[i].detach() for i in range(3)]
+    np.testing.assert_allclose(torch.stack(single).mean(0), values, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="7 observations in x and 6 actions"):
+        fqe.predict_value(x, actions[:6])
+
+
+def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions() -> None:
+    fqe = make(algo=softmax_policy())
+    fqe.build_with_dataset(data())
+    fqe.agent.act_deterministically = False
+    x = torch.randn(4, OBS)
+    probs = fqe.algo(x).probs.detach().numpy()
+    q = np.stack([fqe.predict_value(x, np.full(4, i)) for i in range(2)], 1)
+    np.testing.assert_allclose(fqe.predict_state_value(x), (probs * q).sum(1), rtol=1e-5)
+
+
+# What it evaluates
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_what_an_algorithm_does_in_evaluation_is_evaluated(name: str) -> None:
+    discrete, make_algo = EVALUATED[name]
+    torch.manual_seed(0)
+    algo = make_algo()
+    fqe = fitted(discrete, algo)
+    x = np.random.default_rng(1).normal(size=(6, OBS)).astype(np.float32)
+    if hasattr(algo, "predict"):
+        expected = algo.predict(x)
+    elif isinstance(algo, nn.Module):
+        expected = algo(torch.tensor(x)).probs.argmax(1)
+    else:
+        with algo.eval_mode():
+            expected = algo.batch_act([*x])
+    np.testing.assert_allclose(fqe.predict(x), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_an_agents_features_are_the_critics_too() -> None:
+    algo = make_agent(phi=lambda obs: -2 * obs)
+    fqe = fitted(algo=algo)
+    x = np.random.default_rng(0).normal(size=(3, OBS)).astype(np.float32)
+    direct = fqe.agent.critics[0](torch.tensor(-2 * x)).q_values[:, 1].detach()
+    np.testing.assert_allclose(fqe.predict_value(x, np.ones(3)), direct, rtol=1e-4, atol=1e-6)
+
+
+def test_the_evaluated_algorithm_is_not_changed() -> None:
+    algo = built(algos.DiscreteBC())
+    before = [parameter.clone() for parameter in algo.impl.policy.parameters()]
+    fitted(algo=algo)
+    assert all(map(torch.equal, before, algo.impl.policy.parameters()))
+
+
+# Scalers
+
+
+def test_scalers_change_what_the_critics_see_and_not_what_the_policy_does() -> None:
+    x, action = np.random.default_rng(1).normal(size=(4, OBS)), np.full((4, 2), 0.5)
+    plain = fitted(False)
+    for name in ("observation_scaler", "action_scaler", "reward_scaler"):
+        scaled = fitted(False, **{name: "standard" if name != "action_scaler" else "min_max"})
+        assert getattr(scaled, name).fitted and getattr(plain, name) is None
+        assert not np.allclose(scaled.predict_value(x, action), plain.predict_value(x, action))
+        np.testing.assert_array_equal(scaled.predict(x), plain.predict(x))
+    assert scaled.config.reward_scaler == "standard"  # what was chosen stays as it was
+
+
+def test_scaled_critics_are_those_of_scaled_data() -> None:
+    torch.manual_seed(0)
+    scaler = MinMaxActionScaler(minimum=[0.0, 0.0], maximum=[1.0, 4.0])
+    fqe = make(False, action_scaler=scaler, reward_scaler=StandardRewardScaler(mean=1.0, std=2.0))
+    fqe.create_impl((OBS,), 2)
+    obs, action = torch.randn(3, OBS), torch.rand(3, 2)
+    encoder = fqe.agent.critics[0].model[0] if hasattr(fqe.agent.critics[0], "model") else None
+    assert encoder is not None
+    expected = encoder.encoder((obs, torch.stack([2 * action[:, 0] - 1, action[:, 1] / 2 - 1], 1)))
+    torch.testing.assert_close(encoder((obs, action)), expected)
+    zeros = torch.zeros(3)
+    batch = Batch(obs=obs, action=action, reward=torch.tensor([1.0, 3.0, 5.0]), next_obs=obs, discount=zeros)
+    loss = fqe.update(batch)["loss"]
+    fresh = make(False, action_scaler=scaler)
+    torch.manual_seed(0)
+    fresh.create_impl((OBS,), 2)
+    assert fresh.update(batch.replace(reward=torch.tensor([0.0, 1.0, 2.0])))["loss"] == pytest.approx(loss)
+
+
+# Data of all kinds
+
+
+@pytest.mark.parametrize("buffer", [ReplayBuffer, PrioritizedReplayBuffer])
+def test_replay_buffers_are_collected_and_learnt_from(buffer: Any) -> None:
+    fqe = make()
+    filled = fqe.collect(Noise(DISCRETE), buffer(1_000), n_steps=50, show_progress=False)
+    assert len(filled) == 50
+    fqe.fit(filled, 10, **QUIET)
+    assert fqe.grad_step == 10
+    assert type(fqe.collect(Noise(DISCRETE), n_steps=5, show_progress=False)) is ReplayBuffer
+
+
+@pytest.mark.parametrize(
+    ("explorer", "agrees"),
+    [(None, True), (Greedy(), True), (ConstantEpsilonGreedy(1.0, lambda: 1), False),
+     (online_explorers.LinearDecayEpsilonGreedy(0.0, 0.0, 1), True)],
+)  # fmt: skip
+def test_collected_actions_are_the_policys_and_the_explorers(explorer: Any, agrees: bool) -> None:
+    fqe = make()
+    rows = MDPDataset.from_buffer(fqe.collect(Noise(DISCRETE), None, explorer, n_steps=80, show_progress=False))
+    arrays = rows.to_arrays()
+    expected = LeansOn(True).predict(arrays["observations"])
+    assert (arrays["actions"] == expected).all() == agrees
+
+
+def test_deterministic_collection_takes_modes() -> None:
+    fqe = make(algo=softmax_policy())
+    modes = [
+        (lambda a: (a["actions"] == fqe.predict(a["observations"])).all())(
+            MDPDataset.from_buffer(
+                fqe.collect(Noise(DISCRETE), deterministic=deterministic, n_steps=60, show_progress=False)
+            ).to_arrays()
+        )
+        for deterministic in (True, False)
+    ]
+    assert modes == [True, False]
+
+
+def test_fit_online_makes_updates_when_they_are_due(tmp_path: Path) -> None:
+    fqe, epochs, buffer = make(), [], ReplayBuffer(1_000)
+    fqe.fit_online(
+        Noise(DISCRETE), buffer, n_steps=100, n_steps_per_epoch=40, update_interval=4, n_updates=2,
+        update_start_step=60, random_steps=20, eval_env=Noise(DISCRETE), show_progress=False,
+        logger_adapter=FileAdapterFactory(str(tmp_path)), experiment_name="run", with_timestamp=False,
+        callback=lambda algo, epoch, step: epochs.append((epoch, step)),
+    )  # fmt: skip
+    assert len(buffer) == 100 and epochs == [(1, 40), (2, 80), (3, 100)]
+    assert fqe.grad_step == 2 * 11  # after steps 60, 64, ..., 100
+    written = {path.name for path in (tmp_path / "run").iterdir()}
+    assert written == {
+        "params.json", "loss.csv", "evaluation.csv", "rollout_return.csv", "model_1.d3", "model_2.d3", "model_3.d3",
+    }  # fmt: skip
+    arrays = MDPDataset.from_buffer(buffer).to_arrays()
+    agreement = arrays["actions"] == LeansOn(True).predict(arrays["observations"])
+    assert agreement[20:].all() and not agreement[:20].all()
+
+
+# Logs
+
+
+@pytest.mark.parametrize(("strategy", "lines"), [(LoggingStrategy.EPOCH, 3), (LoggingStrategy.STEPS, 5)])
+def test_metrics_are_logged_by_the_strategy(strategy: LoggingStrategy, lines: int, tmp_path: Path) -> None:
+    fqe = make()
+    fqe.fit(
+        data(), 25, 10, experiment_name="run", with_timestamp=False, logging_steps=5, logging_strategy=strategy,
+        logger_adapter=FileAdapterFactory(str(tmp_path)), show_progress=False, save_interval=2,
+        evaluators={"one": lambda algo, episodes: 1.0},
+    )  # fmt: skip
+    folder = tmp_path / "run"
+    assert len((folder / "loss.csv").read_text().splitlines()) == 1 + lines
+    assert (folder / "one.csv").read_text().splitlines() == ["epoch,step,value", "1,10,1.0", "2,20,1.0", "3,25,1.0"]
+    assert {path.name for path in folder.glob("model*")} == {"model_2.d3"}
+    assert json.loads((folder / "params.json").read_text())["class"] == "DiscreteFQE"
+
+
+def test_names_have_the_time_and_adapters_are_combined(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    both = CombineAdapterFactory([FileAdapterFactory(str(tmp_path)), TensorboardAdapterFactory(str(tmp_path))])
+    make().fit(data(), 5, logger_adapter=both, show_progress=False)
+    (folder,) = tmp_path.glob("DiscreteFQE_*")
+    assert (folder / "loss.csv").exists()
+    assert [*(tmp_path / "runs" / folder.name).glob("events*")]
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: make().predict(np.zeros((1, OBS))), NotFittedError, "not built yet"),
+        (lambda: make(False).fit(data(), 1, **QUIET), TypeError, "use DiscreteFQE"),
+        (lambda: make().fit(data(False), 1, **QUIET), TypeError, "use FQE"),
+        (lambda: make(False).build_with_env(Noise(DISCRETE)), TypeError, "use DiscreteFQE"),
+        (lambda: fitted().build_with_env(Noise(gymnasium.spaces.Discrete(3))), ValueError, "was built for"),
+        (lambda: make(action_scaler="min_max"), ValueError, "actions are discrete"),
+        (lambda: make(observation_scaler="standard").create_impl((OBS,), 2), NotFittedError, "no statistics"),
+        (lambda: make(algo=algos.DiscreteBC()).build_with_dataset(data()), NotFittedError, "not built yet"),
+        (lambda: make(algo=object()).build_with_dataset(data()), TypeError, "something with predict"),
+        (lambda: make(algo=make_agent(recurrent=True)).build_with_dataset(data()), TypeError, "recurrent"),
+        (lambda: make().fit(data(), 0, **QUIET), ValueError, "n_steps"),
+        (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),
+        (lambda: make(batch_size=0), ValueError, "batch_size"),
+    ],
+)
+def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_policy_of_gaussians_is_evaluated_by_samples_or_modes() -> None:
+    policy = nn.Sequential(nn.Linear(OBS, 4), GaussianHeadWithDiagonalCovariance())
+    fqe = make(False, policy)
+    fqe.build_with_dataset(data(False))
+    x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
+    assert not np.allclose(fqe.sample_action(x), fqe.predict(x))
+    np.testing.assert_allclose(fqe.predict(x), policy(torch.tensor(x)).mean.detach(), rtol=1e-5)

@@ -1,0 +1,138 @@
+"""FQE and DiscreteFQE in files, and what they take over from others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fqe_parts import EVALUATED, OBS, QUIET, alike, built, data, fitted, make, networks, softmax_policy
+
+import pfrl_like
+from pfrl_like import algos, ope
+from pfrl_like.errors import CheckpointError, NotFittedError
+from pfrl_like.loggers.adapters import (
+    FileAdapterFactory,
+)
+
+# Files
+
+
+@pytest.mark.parametrize("kind", ["predict alone", "a discrete estimator", "a continuous estimator"])
+def test_what_was_saved_is_loaded_and_goes_on_as_it_would(kind: str, tmp_path: Path) -> None:
+    discrete, make_algo = EVALUATED[kind]
+    algo = make_algo()
+    fqe = fitted(discrete, algo, observation_scaler="standard", n_critics=2)
+    fqe.save(tmp_path / "model.d3")
+    estimator = hasattr(algo, "create_impl")
+    other = pfrl_like.load_learnable(tmp_path / "model.d3", device="cpu", algo=None if estimator else algo)
+    assert type(other) is type(fqe) and alike(fqe, other) and other.grad_step == 20
+    x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
+    np.testing.assert_array_equal(other.predict(x), fqe.predict(x))
+    for each in (fqe, other):
+        np.random.seed(0)
+        torch.manual_seed(0)
+        each.fit(data(discrete), 15, **QUIET)
+    assert alike(fqe, other)
+
+
+def test_without_the_algorithm_values_are_known_and_actions_are_not(tmp_path: Path) -> None:
+    fqe = fitted()
+    fqe.save(tmp_path / "model.d3")
+    other = pfrl_like.load_learnable(tmp_path / "model.d3")
+    x = np.zeros((2, OBS))
+    np.testing.assert_array_equal(other.predict_value(x, [0, 1]), fqe.predict_value(x, [0, 1]))
+    with pytest.raises(NotFittedError, match="give algo"):
+        other.predict(x)
+
+
+def test_params_json_makes_it_anew_and_load_model_brings_what_it_had_learnt(tmp_path: Path) -> None:
+    algo = built(algos.DiscreteBC())
+    fqe = make(algo=algo, gamma=0.5, reward_scaler="standard")
+    fqe.fit(data(), 10, experiment_name="run", with_timestamp=False, show_progress=False,
+            logger_adapter=FileAdapterFactory(str(tmp_path)))  # fmt: skip
+    other = ope.DiscreteFQE.from_json(tmp_path / "run" / "params.json")
+    assert other.gamma == 0.5 and isinstance(other.algo, algos.DiscreteBC) and not alike(fqe, other)
+    assert other.reward_scaler.get_params() == fqe.reward_scaler.get_params()
+    fqe.save_model(tmp_path / "model.pt")
+    other.load_model(tmp_path / "model.pt")
+    assert alike(fqe, other) and other.grad_step == 10
+    unbuilt = make(reward_scaler="standard")
+    unbuilt.load_model(tmp_path / "model.pt")
+    assert alike(fqe, unbuilt)
+
+
+def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    fqe = fitted()
+    fqe.save(tmp_path / "model.d3")
+    other = make(encoder_params={"hidden_units": (9,)})
+    other.build_with_dataset(data())
+    before = networks(other)
+    with pytest.raises(CheckpointError, match="model.d3"):
+        other.load_model(tmp_path / "model.d3")
+    assert all(map(torch.equal, before, networks(other)))
+    (tmp_path / "half.d3").write_bytes((tmp_path / "model.d3").read_bytes()[:1000])
+    built(algos.DiscreteBC()).save_model(tmp_path / "foreign.pt")
+    for name in ("half.d3", "foreign.pt"):
+        with pytest.raises(CheckpointError):
+            pfrl_like.load_learnable(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a Q-function's agent", "a discrete estimator", "a continuous estimator"])
+def test_the_policy_is_exported_as_it_acts(name: str, tmp_path: Path) -> None:
+    discrete, make_algo = EVALUATED[name]
+    fqe = make(discrete, make_algo())
+    fqe.build_with_dataset(data(discrete))
+    fqe.save_policy(tmp_path / "policy.pt")
+    x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
+    exported = torch.jit.load(tmp_path / "policy.pt")(torch.tensor(x))
+    np.testing.assert_allclose(exported.numpy(), fqe.predict(x), atol=1e-5)
+    with pytest.raises(TypeError, match="expected an agent or an estimator"):
+        fitted().save_policy(tmp_path / "policy.pt")
+
+
+# What others have learnt
+
+
+def test_critics_and_optimisers_are_copied_and_policies_too() -> None:
+    first, second = fitted(algo=softmax_policy()), make(algo=softmax_policy())
+    second.build_with_dataset(data())
+    theirs = second.algo
+    kept = [parameter.clone() for parameter in theirs.parameters()]
+    second.copy_q_function_from(first)
+    assert alike(first, second)
+    for own, target in zip(second.agent.critics, second.agent.target_critics, strict=True):
+        assert all(map(torch.equal, own.parameters(), target.parameters()))
+    second.copy_q_function_optim_from(first)
+    states = [each.agent.q_func1_optimizer.state_dict()["state"] for each in (first, second)]
+    torch.testing.assert_close(*states)
+    second.reset_optimizer_states()
+    assert not second.agent.q_func1_optimizer.state
+    second.copy_policy_from(first)
+    assert all(map(torch.equal, second.agent.policy.parameters(), first.algo.parameters()))
+    assert all(map(torch.equal, kept, theirs.parameters()))
+    with pytest.raises(ValueError, match="policy that does not learn"):
+        second.copy_policy_optim_from(first)
+
+
+def test_what_cannot_be_copied_is_refused() -> None:
+    fqe, other = fitted(), fitted(encoder_params={"hidden_units": (9,)})
+    with pytest.raises(ValueError, match="Q-function of another form"):
+        fqe.copy_q_function_from(other)
+    with pytest.raises(ValueError, match="optimiser of"):
+        fqe.copy_q_function_optim_from(fitted(n_critics=2))
+    with pytest.raises(ValueError, match="2 Q-functions, expected 1"):
+        fqe.copy_q_function_from(fitted(n_critics=2))
+
+
+def test_the_targets_move_when_the_count_is_a_multiple_of_their_interval() -> None:
+    fqe = make(target_update_interval=10)
+    fqe.build_with_dataset(data())
+    fqe.set_grad_step(7)
+    rng = np.random.default_rng(0)
+    moved = []
+    for _ in range(14):
+        before = [parameter.clone() for parameter in fqe.agent.target_critics[0].parameters()]
+        fqe.update(data().sample_batch(16, 0.9, rng=rng))
+        moved.append(not all(map(torch.equal, before, fqe.agent.target_critics[0].parameters())))
+    assert fqe.grad_step == 21
+    assert [i for i, each in enumerate(moved, 7) if each] == [10, 20]
