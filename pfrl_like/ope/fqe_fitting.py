@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from pfrl_like.algos.fitting import shown
+from pfrl_like.algos.epochs import shown
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.train_agent_offline import DatasetSource

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.algos.fitting import shown
+from pfrl_like.algos.epochs import shown
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.sources import SerialSource
