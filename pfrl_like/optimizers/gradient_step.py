@@ -71,9 +71,10 @@ class GradientStep:
 
     def __call__(self, loss: Tensor) -> None:
         optimizer = self.optimizer
-        state, groups, n_groups = self._cached_for
+        state, n_states, groups, n_groups = self._cached_for
         if (
             state is not optimizer.state  # load_state_dict puts new objects there
+            or n_states != len(state)  # it was cleared
             or groups is not optimizer.param_groups
             or n_groups != len(groups)
             or (
@@ -148,7 +149,8 @@ class GradientStep:
 
     def _prepare(self) -> None:
         optimizer = self.optimizer
-        self._cached_for = (optimizer.state, optimizer.param_groups, len(optimizer.param_groups))
+        state, groups = optimizer.state, optimizer.param_groups
+        self._cached_for = (state, len(state), groups, len(groups))
         params = [param for group in optimizer.param_groups for param in group["params"]]
         self.params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]

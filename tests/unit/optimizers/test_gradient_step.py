@@ -136,6 +136,17 @@ def test_state_may_be_loaded_between_steps(name: str) -> None:
     compare(OPTIMIZERS[name], meanwhile)
 
 
+@pytest.mark.parametrize("name", ["Adam", "Adam, AMSGrad", "AdamW", "SGD", "SGD, momentum", "RMSprop", "two groups"])
+def test_state_may_be_cleared_between_steps(name: str) -> None:
+    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
+        if i == 10:
+            optimizer.state.clear()
+
+    _, optimizer = compare(OPTIMIZERS[name], meanwhile)
+    steps = {float(state["step"]) for state in optimizer.state.values() if "step" in state}
+    assert steps <= {float(STEPS - 10)}
+
+
 @pytest.mark.parametrize("name", ["Adam", "SGD, momentum"])
 def test_hyperparameters_may_change_between_steps(name: str) -> None:
     def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
