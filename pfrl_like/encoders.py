@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -68,7 +68,9 @@ def make_encoder(
         scaler: What the observations pass first.
 
     Raises:
-        ValueError: On another shape, an unknown parameter (telling the nearest), or images too small for the filters.
+        ValueError: On another shape, an unknown parameter (telling the nearest), a value that cannot be, or images too
+            small for the filters.
+        TypeError: If the parameters are no dict, or one is of another type.
     """
     shape = tuple(observation_shape)
     if len(shape) not in (1, 3):
@@ -83,17 +85,31 @@ def make_encoder(
     return Encoder(body, head, params["feature_size"], bool(action_size), scaler)
 
 
-def _checked(given: Mapping[str, Any], known: Mapping[str, Any], shape: tuple[int, ...]) -> Mapping[str, Any]:
+def _checked(given: Any, known: Mapping[str, Any], shape: tuple[int, ...]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"encoder_params is {given!r:.80}, expected a dict")
     for name in given.keys() - known.keys():
         nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
         raise ValueError(
             f"encoder_params has {name!r}, expected {', '.join(map(repr, known))} for observations {shape}; the "
             f"nearest is {nearest!r}"
         )
-    check_counts(**{f"hidden_units[{i}]": size for i, size in enumerate(given.get("hidden_units", ()))})
+    check_counts(**{f"hidden_units[{i}]": size for i, size in enumerate(_listed("hidden_units", given))})
+    for i, layer in enumerate(_listed("filters", given)):
+        numbers = [*layer] if isinstance(layer, Iterable) else []
+        if len(numbers) != 3:
+            raise ValueError(f"filters[{i}] is {layer!r:.80}, expected (channels, kernel size, stride)")
+        check_counts(**{f"filters[{i}][{k}]": number for k, number in enumerate(numbers)})
     if "feature_size" in given:
         check_counts(feature_size=given["feature_size"])
     return given
+
+
+def _listed(name: str, params: Mapping[str, Any]) -> list[Any]:
+    values = params.get(name, ())
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise TypeError(f"encoder_params has {name}={values!r:.80}, expected a list")
+    return [*values]
 
 
 def _linear_layers(sizes: Sequence[int], use_batch_norm: bool) -> nn.Sequential:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfrl_like.algos.data import actions_for
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
@@ -261,10 +262,7 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
         return obs
 
     def _actions(self, action: Any) -> Tensor:
-        actions = np.asarray(action)
-        if self.discrete_action:
-            return self._tensor(actions.reshape(-1).astype(np.int64))
-        return self._tensor(actions.reshape(len(actions), -1).astype(np.float32))
+        return self._tensor(actions_for(action, self.action_size_, self.discrete_action))
 
     def _tensor(self, values: Array) -> Tensor:
         return torch.as_tensor(values, device=self._agent.device)
@@ -344,18 +342,26 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
         write_model(fname, self._agent.state_dict(), self._json_params())
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
-        """Load what `save_model` saved; an estimator that is not built yet takes the shapes and the scaler from it.
+        """Load what `save_model` saved.
+
+        An estimator that is not built yet, or with another scaler, is built anew with the shapes and the scaler saved.
 
         Raises:
-            CheckpointError: If the file is damaged, or the model of another algorithm or of other networks.
+            CheckpointError: If the file is damaged, or the model of another algorithm or of other networks; the
+                estimator stays as it was.
         """
         state, params = read_model(fname)
-        if params.get("algorithm") != type(self).__name__:
-            raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
-        if self.impl is None:
-            self.scaler_ = make_scaler(params["scaler"])
-            self.create_impl(params["observation_shape"], params["action_size"])
-        self._agent.load_state_dict(state)
+        if params["algorithm"] != type(self).__name__:
+            raise CheckpointError(fname, f"holds a {params['algorithm']}, expected a {type(self).__name__}")
+        before = {name: getattr(self, name) for name in ("impl", "scaler_", "observation_shape_", "action_size_")}
+        try:
+            if self.impl is None or params.get("scaler") != self._json_params()["scaler"]:
+                self.scaler_ = make_scaler(params.get("scaler"))
+                self.create_impl(params["observation_shape"], params["action_size"])
+            self._agent.load_state_dict(state)
+        except BaseException:
+            vars(self).update(before)
+            raise
 
     def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
         """Write the greedy policy into a file that runs without this library; its input is called `input_0`.

@@ -1,5 +1,6 @@
 """The minibatches of an estimator's training: passes over transitions in random order, or draws."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ class TrainingData:
     def __init__(self, episodes: Any, batch_size: int, n_frames: int) -> None:
         self.selection = Selection(episodes)
         self.batch_size, self.n_frames = batch_size, n_frames
-        self._transitions: list[Any] | None = None
         self._generated: Batch | None = None
         self._left: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -39,16 +39,9 @@ class TrainingData:
         """Begin a pass, with what the estimator's dynamics model generates now."""
         self._left = self._left[:0]
         if algo.dynamics is not None:
-            generated = algo.dynamics.generate(algo, self.transitions)
+            generated = algo.dynamics.generate(algo, self.selection.transitions())
             batch = batch_of(TransitionMiniBatch(generated), algo.impl.gamma, algo.impl.device, algo.discrete_action)
             self._generated = batch
-
-    @property
-    def transitions(self) -> list[Any]:
-        """All transitions of the episodes."""
-        if self._transitions is None:
-            self._transitions = self.selection.transitions()
-        return self._transitions
 
     def next_batch(self, agent: Any) -> Batch:
         """The next minibatch, on the agent's device; after a pass the next one begins."""
@@ -86,3 +79,27 @@ class BufferData:
         """Write the priorities back."""
         if batch.weight is not None:
             self.buffer.update_priorities(batch.index, td_error)
+
+
+def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
+    """Actions as networks take them, [n, size] of floats or [n] of integers.
+
+    Args:
+        action: Actions, [n, size], or [n] or [n, 1] if discrete.
+        size: Numbers of an action, or how many discrete actions there are; None if that is not known.
+        discrete: Whether they are indices.
+
+    Raises:
+        ValueError: If they have another shape, or there is no such discrete action.
+    """
+    actions = np.asarray(action)
+    if not discrete:
+        width = math.prod(actions.shape[1:])
+        if not actions.ndim or (size is not None and width != size):
+            raise ValueError(f"action has shape {actions.shape}, expected (n, {size})")
+        return actions.reshape(len(actions), width).astype(np.float32)
+    numbers = actions.reshape(-1).astype(np.int64)
+    wrong = (numbers != actions.reshape(-1)) | (numbers < 0) | (numbers >= (math.inf if size is None else size))
+    if wrong.any():
+        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers from 0 to below {size}")
+    return numbers

@@ -53,7 +53,7 @@ class Fitting:
             verbose: Whether hyperparameters and metrics are printed.
             show_progress: Whether the progress of each epoch is shown.
             tensorboard: Whether metrics go to TensorBoard, too, under `runs`.
-            eval_episodes: What the scorers are called with, after each epoch.
+            eval_episodes: What the scorers are called with, after each epoch; most of them need some.
             save_interval: Epochs between saved models.
             scorers: Functions of (estimator, episodes), by name.
             n_steps: Updates in all, in epochs of `n_steps_per_epoch`; None for `n_epochs` passes.
@@ -149,7 +149,7 @@ class Fitting:
 
 
 def named_scorers(scorers: Any) -> dict[str, Scorer]:
-    """Scorers by name; those of a list are called as the functions are.
+    """Scorers by name; those of a list are called as the functions are, a second one of a name with its number.
 
     Raises:
         TypeError: If one is no function.
@@ -157,7 +157,10 @@ def named_scorers(scorers: Any) -> dict[str, Scorer]:
     if scorers is None or isinstance(scorers, Mapping):
         named = dict(scorers or {})
     else:
-        named = {getattr(scorer, "__name__", f"scorer{i}"): scorer for i, scorer in enumerate(scorers)}
+        named = {}
+        for i, scorer in enumerate(scorers):
+            name = getattr(scorer, "__name__", "scorer")
+            named[f"{name}{i}" if name in named else name] = scorer
     for name, scorer in named.items():
         if not callable(scorer):
             raise TypeError(f"scorers[{name!r}] is {scorer!r:.80}, expected a function of (algo, episodes)")

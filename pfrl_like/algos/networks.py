@@ -17,6 +17,7 @@ from pfrl_like.q_functions import (
     QuantileSingleModelStateQFunctionWithDiscreteAction,
     SingleModelStateQFunctionWithDiscreteAction,
 )
+from pfrl_like.utils.checks import check_counts
 
 #: Quantiles of "qr", as many as the fractions of "fqf" (arXiv:1911.02140), and functions of a fraction (1806.06923).
 N_QUANTILES, N_FRACTIONS, N_COSINES = 32, 32, 64
@@ -90,6 +91,7 @@ def make_q_function(
     """
     if q_func_type not in Q_FUNC_TYPES:
         raise ValueError(f"q_func_type is {q_func_type!r}, expected one of {', '.join(map(repr, Q_FUNC_TYPES))}")
+    check_counts(n_critics=n_critics)
     shared = make_encoder() if share_encoder else None
     members = [Q_FUNC_TYPES[q_func_type](shared or make_encoder(), n_actions) for _ in range(n_critics)]
     return (

@@ -5,10 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from pfrl_like.agents.declared_parts import check_explorer
 from pfrl_like.agents.storing import store_step
 from pfrl_like.algos.data import BufferData
 from pfrl_like.algos.epochs import UpdateSource, shown
 from pfrl_like.algos.run_log import RunLog
+from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.metrics.environment import LastFrames, evaluate_on_environment
@@ -37,10 +39,22 @@ class Collector:
         of_space = getattr(explorer, "for_actions", None)
         explorer = explorer if of_space is None else of_space(action_space)
         self.sampler = explorer if hasattr(explorer, "sample") and not hasattr(explorer, "select_action") else None
-        if explorer is not None and self.sampler is None:
-            self.agent.explorer = explorer
+        if explorer is not None and self.sampler is None and not hasattr(explorer, "select_action"):
+            raise TypeError(f"explorer is {explorer!r:.80}, expected one of pfrl_like.explorers or online.explorers")
+        self.explorer, self._before = explorer, self.agent.explorer
+        check_explorer(explorer, "discrete" if algo.discrete_action else "continuous", type(algo).__name__)
         self.steps = 0
         self._begin()
+
+    def __enter__(self) -> Self:
+        """Explore from now on."""
+        if self.explorer is not None and self.sampler is None:
+            self.agent.explorer = self.explorer
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Explore as the agent did before."""
+        self.agent.explorer = self._before
 
     def _begin(self) -> None:
         self._frames = LastFrames(self.algo.n_frames)
@@ -147,8 +161,9 @@ class OnlineFitting:
             The estimator itself.
 
         Raises:
-            ValueError: On numbers out of range.
-            TypeError: If the environment has actions of another kind.
+            ValueError: On numbers out of range, or a buffer that cannot hold a minibatch.
+            TypeError: If the environment has actions of another kind, or something is no environment, buffer or
+                explorer.
             NonFiniteError: On NaN or infinity in observations, rewards or losses.
         """
         check_counts(
@@ -162,17 +177,18 @@ class OnlineFitting:
         check_counts(optional=True, n_steps=n_steps)
         algo: Any = self
         build_for_env(algo, env)
-        algo.impl.replay_buffer = ReplayBuffer(CAPACITY) if buffer is None else buffer
+        algo.impl.replay_buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
         algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
         evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
-        source = SerialSource(Collector(algo, explorer, env.action_space, random_steps), env)
+        collector = Collector(algo, explorer, env.action_space, random_steps)
+        source = SerialSource(collector, env)
         clock = Clock(n_epochs * n_steps_per_epoch if n_steps is None else n_steps)
         name = experiment_name or f"{type(self).__name__}_online"
         log = RunLog(
             name, save_metrics=save_metrics, with_timestamp=with_timestamp, logdir=logdir, verbose=verbose,
             tensorboard=tensorboard,
         )  # fmt: skip
-        with log, shown(clock, show_progress) as bar:
+        with log, collector, shown(clock, show_progress) as bar:
             log.params(algo._json_params())
             epochs = OnlineEpochs(
                 algo, log, n_steps_per_epoch, update_start_step, evaluate, eval_interval, save_interval, callback
@@ -259,9 +275,10 @@ def build_for_env(algo: Any, env: Any) -> None:
     """Build an estimator's agent for an environment, or refuse it.
 
     Raises:
-        TypeError: If the environment's actions are of another kind than the estimator's.
+        TypeError: If it is none, or its actions are of another kind than the estimator's.
         ValueError: If observations or actions have other shapes than those that the agent was built for.
     """
+    as_gymnasium(env)
     space = env.action_space
     kind = "discrete" if algo.discrete_action else "box"
     if space_kind(space) != kind:
@@ -272,3 +289,20 @@ def build_for_env(algo: Any, env: Any) -> None:
     if algo.impl is None:
         algo.create_impl(shape, size)
     algo.check_shapes(shape, size)
+
+
+def checked_buffer(buffer: Any, batch_size: int) -> Any:
+    """A replay buffer, which can hold a minibatch.
+
+    Raises:
+        TypeError: If it is none.
+        ValueError: If it is too small.
+    """
+    if not (hasattr(buffer, "append_batch") and hasattr(buffer, "sample_batch")):
+        raise TypeError(
+            f"buffer is {buffer!r:.80}, expected one of pfrl_like.replay_buffers or pfrl_like.online.buffers"
+        )
+    capacity = getattr(buffer, "capacity", None)
+    if capacity is not None and capacity < batch_size:
+        raise ValueError(f"buffer has a capacity of {capacity}, expected at least batch_size, {batch_size}")
+    return buffer

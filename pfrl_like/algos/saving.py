@@ -15,6 +15,10 @@ from pfrl_like.utils.described import Described
 
 #: More than any `params.json` takes; scalers of images hold a number for each pixel.
 _MAX_JSON = 1 << 28
+#: What a model's file holds.
+_PARTS = {"attributes": dict, "state": str, "params": str}
+#: What every `params.json` tells, beside the hyperparameters.
+_TOLD = {"algorithm", "observation_shape", "action_size"}
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +46,15 @@ def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         CheckpointError: If it is no such file.
     """
-    return read_json(os.fspath(fname), _MAX_JSON)
+    path = os.fspath(fname)
+    return _complete(read_json(path, _MAX_JSON), path)
+
+
+def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
+    """The hyperparameters, which tell of the class and of the shapes."""
+    if not params.keys() >= _TOLD:
+        raise CheckpointError(path, f"holds no hyperparameters of an estimator, which have {', '.join(sorted(_TOLD))}")
+    return params
 
 
 def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
@@ -67,7 +79,7 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     """
     path = os.fspath(fname)
     content = load_tensors(path)
-    if not isinstance(content, dict) or content.keys() != {"attributes", "state", "params"}:
+    if not isinstance(content, dict) or {name: type(part) for name, part in content.items()} != _PARTS:
         raise CheckpointError(path, "holds no model that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
-    return state, parse_json(content["params"].encode(), path)
+    return state, _complete(parse_json(content["params"].encode(), path), path)

@@ -1,6 +1,6 @@
 """Some episodes, of one dataset or of several, as minibatches to learn from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from pfrl_like.columns import Indices
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.mdp_dataset import MDPDataset
 from pfrl_like.dataset.table import Table, joined
-from pfrl_like.dataset.transition import Transition, TransitionMiniBatch
+from pfrl_like.dataset.transition import Transition, TransitionMiniBatch, Transitions
 
 
 class Selection:
@@ -49,9 +49,10 @@ class Selection:
     def __len__(self) -> int:
         return len(self._index)
 
-    def transitions(self) -> list[Transition]:
-        """All transitions, as objects."""
-        return [transition for episode in self.episodes for transition in episode]
+    def transitions(self) -> Sequence[Transition]:
+        """All transitions, each made when it is looked at."""
+        table = self.dataset.table
+        return Transitions(table, table.steps[self._index], self.action_size)
 
     def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
         """The transitions of these numbers; the rest as of `MDPDataset.batch`."""

@@ -25,8 +25,11 @@ def minibatches(
 
     Raises:
         ValueError: If `window_size` is less than 1.
+        TypeError: If there are no episodes but None.
     """
     check_counts(window_size=window_size)
+    if episodes is None:
+        raise TypeError("episodes is None, expected episodes or a dataset: give some to fit as eval_episodes")
     for _, group in groupby(episodes, key=lambda episode: id(episode.table)):
         own = list(group)
         table, action_size = own[0].table, own[0].get_action_size()

@@ -8,6 +8,7 @@ import numpy as np
 from pfrl_like import explorers
 from pfrl_like.explorer import Explorer
 from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.spaces import space_kind
 
 
 class OnlineExplorer(ABC):
@@ -25,7 +26,16 @@ class OnlineExplorer(ABC):
 
     @abstractmethod
     def for_actions(self, space: Any) -> Explorer:
-        """An explorer that chooses alike, for agents that act in this action space."""
+        """An explorer that chooses alike, for agents that act in this action space.
+
+        Raises:
+            TypeError: If it is made for other actions.
+        """
+
+    def _check(self, space: Any, kind: str) -> None:
+        if space_kind(space) != kind:
+            expected = {"discrete": "Discrete", "box": "a Box"}[kind]
+            raise TypeError(f"explorer is a {type(self).__name__}, made for actions that are {expected}, got {space}")
 
 
 class LinearDecayEpsilonGreedy(OnlineExplorer):
@@ -61,6 +71,7 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
         return int(explorer.select_action(step, lambda: _greedy(algo, x)))
 
     def for_actions(self, space: Any) -> explorers.LinearDecayEpsilonGreedy:
+        self._check(space, "discrete")
         return self._choosing_from(int(space.n), int(getattr(space, "start", 0)))
 
     def _choosing_from(self, n: int, start: int = 0) -> explorers.LinearDecayEpsilonGreedy:
@@ -90,6 +101,7 @@ class NormalNoise(OnlineExplorer):
         return self._noise.select_action(0, lambda: _greedy(algo, x))
 
     def for_actions(self, space: Any) -> explorers.AdditiveGaussian:
+        self._check(space, "box")
         return _ShiftedGaussian(self.mean, self.std, space.low, space.high, rng=self.rng)
 
 

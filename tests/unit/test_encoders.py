@@ -67,3 +67,12 @@ def test_what_cannot_be_is_refused() -> None:
         make_encoder((1, 10, 10))
     with pytest.raises(ValueError, match="hidden_units"):
         make_encoder((2,), {"hidden_units": [3, 0]})
+    with pytest.raises(TypeError, match="encoder_params has hidden_units=256, expected a list"):
+        make_encoder((2,), {"hidden_units": 256})
+    with pytest.raises(TypeError, match="encoder_params is 'big', expected a dict"):
+        make_encoder((2,), "big")  # type: ignore[arg-type]
+    for filters, text in (
+        ([(8, 4)], r"filters\[0\] is \(8, 4\), expected \(channels"), ([(8, 4, 0)], r"filters\[0\]\[2\] is 0"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=text):
+            make_encoder((1, 84, 84), {"filters": filters})

@@ -243,6 +243,54 @@ def test_a_model_of_another_algorithm_or_size_is_refused() -> None:
         algos.DQN.from_json("params.json")
 
 
+def test_a_model_that_cannot_be_loaded_leaves_the_estimator_as_it_was() -> None:
+    fitted("DQN", scaler="standard").save_model("dqn.pt")
+    other = make("DQN", encoder_params={"hidden_units": [8]})
+    with pytest.raises(CheckpointError):
+        other.load_model("dqn.pt")
+    assert other.impl is other.scaler_ is other.observation_shape_ is None
+    with pytest.raises(NotFittedError):
+        other.predict(OBS)
+
+
+def test_a_model_brings_its_scaler_along() -> None:
+    saved = fitted("DQN", scaler="standard")
+    saved.save_model("dqn.pt")
+    other = make("DQN", scaler="standard").fit(vectors(True, n=40, seed=1), n_epochs=1, **QUIET)
+    agent = other.impl
+    other.load_model("dqn.pt")
+    assert np.array_equal(other.predict_value(OBS, [0] * 7), saved.predict_value(OBS, [0] * 7))
+    rebuilt = other.impl
+    assert rebuilt is not agent
+    other.load_model("dqn.pt")
+    assert other.impl is rebuilt
+
+
+def test_files_of_something_else_are_refused() -> None:
+    for content in (
+        {"attributes": {}, "state": torch.zeros(1), "params": "{}"},
+        {"attributes": {}, "state": "{}", "params": json.dumps({"algorithm": "DQN"})},
+    ):
+        torch.save(content, "other.pt")
+        with pytest.raises(CheckpointError):
+            make("DQN").load_model("other.pt")
+    Path("params.json").write_text(json.dumps({"algorithm": "DQN", "action_size": 2}))
+    with pytest.raises(CheckpointError, match="which have action_size, algorithm, observation_shape"):
+        algos.DQN.from_json("params.json")
+
+
+def test_values_of_actions_that_cannot_be_are_refused() -> None:
+    discrete, continuous = fitted("DQN"), fitted("SAC")
+    for actions, bad in ((np.full(7, 3), 3), (np.full(7, -1), -1), (np.full((7, 1), 0.5), 0.5)):
+        with pytest.raises(ValueError, match=f"action has {bad}, expected integers from 0 to below 3"):
+            discrete.predict_value(OBS, actions)
+    assert discrete.predict_value(OBS, np.ones((7, 1), np.float32)).shape == (7,)
+    for shape in ((7, 3), (7,), ()):
+        with pytest.raises(ValueError, match=r"action has shape .*, expected \(n, 2\)"):
+            continuous.predict_value(OBS, np.zeros(shape))
+    assert continuous.predict_value(OBS[:0], np.zeros((0, 2))).shape == (0,)
+
+
 @pytest.mark.parametrize("name", ["DQN", "TD3", "BC"])
 def test_images_are_stacked(name: str) -> None:
     made = make(name, n_frames=3, scaler="pixel", encoder_params=SMALL_FILTERS, augmentation=["random_shift"])
@@ -274,6 +322,8 @@ def test_optimisers_forget() -> None:
     made.reset_optimizer_states()
     assert not any(optimizer.state for optimizer in optimizers)
     assert made.update(0, 0, vectors(False).sample(16))
+    steps = {float(state["step"]) for optimizer in optimizers for state in optimizer.state.values()}
+    assert steps == {1.0}
 
 
 def test_epochs_are_yielded_with_their_metrics() -> None:

@@ -9,6 +9,7 @@ import pytest
 from estimator_parts import make, vectors
 
 from pfrl_like import algos
+from pfrl_like.metrics import td_error_scorer
 
 
 @pytest.fixture(autouse=True)
@@ -85,5 +86,10 @@ def test_scorers_may_be_a_list() -> None:
 
     made = make("DQN").fit(vectors(True), n_epochs=1, scorers=[depth], save_metrics=False, verbose=False)
     assert made.eval_results_ == {"depth": [3.0]}
+    alike = [lambda algo, episodes, i=i: float(i) for i in range(2)]
+    made.fit(vectors(True), n_epochs=1, scorers=alike, save_metrics=False, verbose=False)
+    assert made.eval_results_ == {"<lambda>": [0.0], "<lambda>1": [1.0]}
+    with pytest.raises(TypeError, match="episodes is None, .* give some to fit as eval_episodes"):
+        made.fit(vectors(True), n_epochs=1, scorers=[td_error_scorer], save_metrics=False, verbose=False)
     with pytest.raises(TypeError, match=r"scorers\['bad'\] is 3"):
         make("DQN").fit(vectors(True), scorers={"bad": 3}, save_metrics=False)

@@ -164,6 +164,37 @@ def test_what_cannot_be_is_refused() -> None:
         built.fit_online(Counting(True), **QUIET)
     with pytest.raises(ValueError, match="n_steps_per_epoch"):
         make("DQN").fit_online(Counting(True), n_steps_per_epoch=0, **QUIET)
+    with pytest.raises(TypeError, match="env is a str, expected an environment"):
+        make("DQN").fit_online("CartPole-v1", **QUIET)
+    with pytest.raises(TypeError, match=r"buffer is \[\], expected one of pfrl_like.replay_buffers"):
+        make("DQN").fit_online(Counting(True), [], **QUIET)
+    with pytest.raises(ValueError, match="a capacity of 15, expected at least batch_size, 16"):
+        make("DQN").fit_online(Counting(True), ReplayBuffer(15), **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("name", "explorer", "text"),
+    [
+        ("DQN", NormalNoise(), "explorer is a NormalNoise, made for actions that are a Box, got Discrete"),
+        ("DDPG", LinearDecayEpsilonGreedy(), "explorer is a LinearDecayEpsilonGreedy, made for .* Discrete, got Box"),
+        ("DQN", explorers.AdditiveOU(), "explorer is a AdditiveOU, which is made for continuous actions, but DQN"),
+        ("DQN", 3, "explorer is 3, expected one of pfrl_like.explorers"),
+    ],
+)
+def test_explorers_of_other_actions_are_refused(name: str, explorer: Any, text: str) -> None:
+    made = make(name)
+    with pytest.raises(TypeError, match=text):
+        made.fit_online(Counting(made.discrete_action), explorer=explorer, **QUIET)
+
+
+def test_an_explorer_is_for_one_training() -> None:
+    made, env = make("DDPG"), Counting(False)
+    steps: dict[str, Any] = {"n_epochs": 1, "n_steps_per_epoch": 20, "n_updates_per_epoch": 0, **QUIET}
+    made.fit_online(env, explorer=NormalNoise(std=0.5), **steps)
+    env.actions.clear()
+    made.fit_online(env, **steps)
+    obs = np.array([[i % 7 / 10] * 2 for i in range(20)])
+    assert np.allclose(env.actions, made.predict(obs))
 
 
 def test_what_was_learnt_offline_goes_on_online() -> None:
