@@ -351,8 +351,8 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
                 estimator stays as it was.
         """
         state, params = read_model(fname)
-        if params["algorithm"] != type(self).__name__:
-            raise CheckpointError(fname, f"holds a {params['algorithm']}, expected a {type(self).__name__}")
+        if params.get("algorithm") != type(self).__name__:
+            raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
         before = {name: getattr(self, name) for name in ("impl", "scaler_", "observation_shape_", "action_size_")}
         try:
             if self.impl is None or params.get("scaler") != self._json_params()["scaler"]:

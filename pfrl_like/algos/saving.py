@@ -18,7 +18,7 @@ _MAX_JSON = 1 << 28
 #: What a model's file holds.
 _PARTS = {"attributes": dict, "state": str, "params": str}
 #: What every `params.json` tells, beside the hyperparameters.
-_TOLD = {"algorithm", "observation_shape", "action_size"}
+_TOLD = {"observation_shape", "action_size"}
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
-    """The hyperparameters, which tell of the class and of the shapes."""
+    """The hyperparameters, which tell of the shapes."""
     if not params.keys() >= _TOLD:
         raise CheckpointError(path, f"holds no hyperparameters of an estimator, which have {', '.join(sorted(_TOLD))}")
     return params

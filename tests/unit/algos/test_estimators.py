@@ -275,7 +275,7 @@ def test_files_of_something_else_are_refused() -> None:
         with pytest.raises(CheckpointError):
             make("DQN").load_model("other.pt")
     Path("params.json").write_text(json.dumps({"algorithm": "DQN", "action_size": 2}))
-    with pytest.raises(CheckpointError, match="which have action_size, algorithm, observation_shape"):
+    with pytest.raises(CheckpointError, match="which have action_size, observation_shape"):
         algos.DQN.from_json("params.json")
 
 
