@@ -91,8 +91,8 @@ def evaluate_offline(
         recorded = _recorded(behavior, selection, rows, fitted.action_size, n_steps)
     episodes = LoggedEpisodes.from_columns(
         rows.reward, target, recorded, rows.lengths, rows.truncated,
-        q=fitted.predict_value(rows.obs, rows.action), v=fitted.predict_state_value(rows.obs),
-        last_v=fitted.predict_state_value(rows.last_obs),
+        q=in_parts(fitted.predict_value, rows.obs, rows.action), v=in_parts(fitted.predict_state_value, rows.obs),
+        last_v=in_parts(fitted.predict_state_value, rows.last_obs),
     )  # fmt: skip
     found = {"fqe": direct_method(episodes, interval)}
     return found | {name: make(episodes, gamma, interval) for name, make in BY_WEIGHTS.items() if weighs}
@@ -146,19 +146,25 @@ def log_probs(policy: nn.Module, obs: Array, action: Array, agent: Any = None, *
         TypeError: If the distributions have no density.
     """
     device = getattr(agent, "device", "cpu")
-    found = []
+
+    def of_some(obs: Array, action: Array) -> Array:
+        features = agent.features(obs, device) if hasattr(agent, "features") else obs
+        distribution = policy(map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features))
+        if not getattr(distribution, "has_density", True):
+            raise TypeError(f"the policy gives {type(distribution).__name__}, which has no density")
+        if modes:
+            distribution = certain(mode_of(distribution), distribution.probs.shape[-1])
+        taken: Tensor = torch.as_tensor(action, device=device)
+        return np.asarray(distribution.log_prob(taken if taken.ndim == 1 else taken.float()).cpu(), np.float64)
+
     with torch.no_grad(), evaluating_readers(policy):
-        for start in range(0, len(obs), _ROWS):
-            some = slice(start, start + _ROWS)
-            features = obs[some] if not hasattr(agent, "features") else agent.features(obs[some], device)
-            distribution = policy(map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features))
-            if not getattr(distribution, "has_density", True):
-                raise TypeError(f"the policy gives {type(distribution).__name__}, which has no density")
-            if modes:
-                distribution = certain(mode_of(distribution), distribution.probs.shape[-1])
-            taken: Tensor = torch.as_tensor(action[some], device=device)
-            found.append(distribution.log_prob(taken if taken.ndim == 1 else taken.float()).cpu().numpy())
-    return np.concatenate(found).astype(np.float64)
+        return in_parts(of_some, obs, action)
+
+
+def in_parts(function: Callable[..., Array], *columns: Array) -> Array:
+    """A function's values for all rows of some columns, asked for some thousand rows at a time."""
+    starts = range(0, len(columns[0]), _ROWS)
+    return np.concatenate([function(*(column[start : start + _ROWS] for column in columns)) for start in starts])
 
 
 def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None = None) -> Any:

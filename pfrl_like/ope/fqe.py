@@ -348,6 +348,9 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         """
         if self._algo is None or self._shape is None:
             raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
+        if hasattr(self._algo, "save_policy"):
+            self._algo.save_policy(fname)
+            return
         agent = agent_of(self._algo)
         if not hasattr(agent, "export"):
             raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
