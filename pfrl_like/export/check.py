@@ -19,7 +19,9 @@ from pfrl_like.utils.batch_states import rows_of_stack
 
 #: How far a number of an action or a recurrent state may be from the agent's, or, beyond 1, relative to its size.
 TOLERANCE = 1e-5
-#: (number of observations, steps), 1,000 inputs altogether.
+#: How many observations are compared.
+N_INPUTS = 1_000
+#: In which batches: (number of observations, steps).
 _PLAIN = ((1, 1), (2, 1), (13, 1), *[(123, 1)] * 8)
 _RECURRENT = ((1, 10), (2, 5), (98, 10))
 
@@ -39,15 +41,16 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
         ExportError: If it does.
         NonFiniteError: If the agent's own actions are NaN or infinite.
     """
-    generator = torch.Generator().manual_seed(0)
+    generator, begin = torch.Generator().manual_seed(0), 0
+    many = more_of(stack, N_INPUTS, generator)
     for batch, steps in _PLAIN if reference.memory is None else _RECURRENT:
         if reference.memory is not None:
             reference.memory.forget(False)
-        many = more_of(stack, batch * steps, generator)
         state = [torch.zeros(port.sizes(batch), dtype=getattr(torch, port.dtype)) for port in policy.ports("state")]
-        for step in range(steps):
-            obs = map_nested(operator.itemgetter(slice(step, None, steps)), many)
+        for _ in range(steps):
+            obs = map_nested(operator.itemgetter(slice(begin, begin + batch)), many)
             state = _check_step(reference, policy, run, obs, state, generator)
+            begin += batch
 
 
 def _check_step(
