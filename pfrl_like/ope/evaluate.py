@@ -75,13 +75,16 @@ def evaluate_offline(
         modes are evaluated has no probabilities, and "fqe" alone.
 
     Raises:
-        ValueError: If the data or a number cannot be, or `behavior` has another length.
+        ValueError: If the data or a number cannot be, `behavior` has another length, or `fqe` or `config` another
+            `gamma`, or a `reward_scaler`, whose values are not those of the rewards.
         TypeError: If the algorithm has other actions, or a policy has no densities.
     """
+    config = FQEConfig(gamma=gamma) if config is None else config
+    _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
     selection = Selection(dataset)
     rows = Rows.of(selection)
     modes = evaluates_modes(algo) if deterministic is None else deterministic
-    fitted = fqe or _fitted_fqe(algo, selection, config or FQEConfig(gamma=gamma), modes, n_steps)
+    fitted = fqe or _fitted_fqe(algo, selection, config, modes, n_steps)
     target: Array = np.zeros(len(rows.reward))
     recorded = target
     weighs = selection.discrete_action or not modes
@@ -192,6 +195,14 @@ def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None =
     for _ in range(n_steps):
         agent.update(selection.sample_batch(agent.minibatch_size, 1.0, agent.device))
     return agent
+
+
+def _check_config(name: str, config: FQEConfig, gamma: float) -> None:
+    """Refuse a model whose values are not those of the returns that are asked for."""
+    if config.gamma != gamma:
+        raise ValueError(f"gamma is {gamma}, but {name} has {config.gamma}, expected the same")
+    if config.reward_scaler is not None:
+        raise ValueError(f"{name} has the reward_scaler {config.reward_scaler!r:.80}, expected None: values in rewards")
 
 
 def _fitted_fqe(algo: Any, selection: Selection, config: FQEConfig, modes: bool, n_steps: int) -> FQE:

@@ -316,6 +316,7 @@ def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
     ({"steps_per_epoch": 0}, ValueError, "steps_per_epoch"), ({"min_buffer_size": 2.5}, TypeError, "min_buffer_size"),
     ({"min_buffer_size": 4}, ValueError, "at least buffer_batch_size, 5"),
     ({"min_buffer_size": 101}, ValueError, "capacity"),
+    ({"reward_scale": float("nan")}, ValueError, "reward_scale"),
     ({"max_path_length": 0}, ValueError, "max_path_length"), ({"discont": 0.9}, TypeError, "discont"),
 ])  # fmt: skip
 def test_bad_numbers_and_unknown_names_are_refused(change: Any, error: type[Exception], text: str) -> None:

@@ -134,4 +134,19 @@ def test_episodes_that_were_cut_off_go_on_in_the_model() -> None:
 
 def test_probabilities_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match=r"behavior_log_prob: got shape \(3,\)"):
-        ope.evaluate_offline(of_probability(0.8), recorded(), behavior=np.zeros(3), n_steps=1, config=SMALL)
+        ope.evaluate_offline(
+            of_probability(0.8), recorded(), behavior=np.zeros(3), n_steps=1, gamma=GAMMA, config=SMALL
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"config": ope.FQEConfig(gamma=0.9)}, "gamma is 0.5, but config has 0.9"),
+        ({"config": ope.FQEConfig(gamma=GAMMA, reward_scaler="standard")}, "config has the reward_scaler 'standard'"),
+        ({"fqe": ope.DiscreteFQE(of_probability(0.5))}, "gamma is 0.5, but fqe has 0.99"),
+    ],
+)
+def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        ope.evaluate_offline(of_probability(0.8), recorded(), gamma=GAMMA, n_steps=1, **options)

@@ -300,3 +300,11 @@ def test_a_policy_of_gaussians_is_evaluated_by_samples_or_modes() -> None:
     x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
     assert not np.allclose(fqe.sample_action(x), fqe.predict(x))
     np.testing.assert_allclose(fqe.predict(x), policy(torch.tensor(x)).mean.detach(), rtol=1e-5)
+
+
+def test_an_algorithm_that_stacks_images_is_refused() -> None:
+    filters = {"filters": [(4, 4, 2)], "feature_size": 8}
+    algo = algos.DQN(n_frames=3, encoder_params=filters)
+    algo.create_impl((1, 16, 16), 2)
+    with pytest.raises(ValueError, match="algo has n_frames=3, but DiscreteFQE learns from images as they are"):
+        ope.DiscreteFQE(algo, ope.FQEConfig(encoder_params=filters)).create_impl((1, 16, 16), 2)
