@@ -41,6 +41,9 @@ def images(discrete: bool, n: int = 40, length: int = 10, side: int = 16) -> MDP
     return MDPDataset.from_arrays(observations, actions, rng.normal(size=n), terminals, discrete_action=discrete)
 
 
+#: All estimators that act, by name.
+ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+
 #: Filters for such images.
 SMALL_FILTERS: dict[str, Any] = {"filters": [(4, 4, 2), (4, 3, 1)], "feature_size": 8}
 

@@ -1,6 +1,7 @@
 """How estimators learn from data: epoch after epoch, with metrics, scores and saved models."""
 
 import inspect
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
@@ -8,9 +9,12 @@ from typing import Any, Self
 from pfrl_like.algos.data import TrainingData
 from pfrl_like.algos.epochs import UpdateSource, shown
 from pfrl_like.algos.run_log import RunLog
+from pfrl_like.algos.together import is_first, together
 from pfrl_like.experiments.loop import Callback, Clock, run
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.isolated_rng import isolated_rng
+
+_LOGGER = logging.getLogger(__name__)
 
 #: Called with the estimator and episodes; larger is better.
 Scorer = Callable[[Any, Any], float]
@@ -40,6 +44,8 @@ class Fitting:
         n_steps: int | None = None,
         n_steps_per_epoch: int = 10_000,
         callback: Callable[[Any, int, int], Any] | None = None,
+        epoch_callback: Callable[[Any, int, int], Any] | None = None,
+        enable_ddp: bool = False,
     ) -> Self:
         """Learn from episodes; an agent that is there already learns on.
 
@@ -59,6 +65,9 @@ class Fitting:
             n_steps: Updates in all, in epochs of `n_steps_per_epoch`; None for `n_epochs` passes.
             n_steps_per_epoch: Updates of an epoch then.
             callback: Called with (estimator, epoch, updates so far) after each update.
+            epoch_callback: The same after each epoch.
+            enable_ddp: Whether the processes of a `torch.distributed` group learn together, with averaged gradients;
+                each needs as many transitions as the others, and the first one alone prints and writes.
 
         Returns:
             The estimator itself.
@@ -66,6 +75,7 @@ class Fitting:
         Raises:
             ValueError: If there is no transition, or the data or a number cannot be.
             TypeError: On discrete actions for an algorithm of continuous ones, and the reverse.
+            RuntimeError: With `enable_ddp`, if there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
         options = {name: value for name, value in locals().items() if name != "self"}
@@ -93,17 +103,25 @@ class Fitting:
         show_progress: bool,
         save_interval: int,
         callback: Any,
+        epoch_callback: Any,
         experiment_name: str | None,
+        enable_ddp: bool,
         **log_options: Any,
     ) -> Iterator[tuple[int, dict[str, float]]]:
         check_counts(n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval)
         check_counts(optional=True, n_steps=n_steps)
+        check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         data = TrainingData(episodes, self.batch_size, self.n_frames)
         self._build_for(data)
         scorers = named_scorers(scorers)
         algo: Any = self
         algo.eval_results_ = {name: [] for name in scorers}
-        with RunLog(experiment_name or type(self).__name__, **log_options) as log:
+        if enable_ddp and not is_first():
+            log_options |= {"save_metrics": False, "verbose": False}
+        with (
+            together(algo.impl, enable_ddp),
+            RunLog(experiment_name or type(self).__name__, **log_options) as log,
+        ):
             log.params(algo._json_params())
             epoch = step = 0
             while epoch < n_epochs if n_steps is None else step < n_steps:
@@ -120,6 +138,8 @@ class Fitting:
                 log.metrics(epoch, step, metrics)
                 if (epoch + 1) % save_interval == 0:
                     log.save(self, step)
+                if epoch_callback is not None:
+                    epoch_callback(self, epoch, step)
                 yield epoch, metrics
                 epoch += 1
 
@@ -136,6 +156,8 @@ class Fitting:
         if algo.impl is None:
             algo.fit_scaler(selection.episodes)
             algo.create_impl(selection.observation_shape, selection.action_size)
+            if not algo.discrete_action and hasattr(algo.impl, "policy"):
+                warn_of_far_actions(selection.dataset.actions)
         algo.check_shapes(selection.observation_shape, selection.action_size)
 
     def _scores(self, scorers: Mapping[str, Scorer], episodes: Any) -> dict[str, float]:
@@ -146,6 +168,17 @@ class Fitting:
         for name, score in scores.items():
             algo.eval_results_[name].append(score)
         return scores
+
+
+def warn_of_far_actions(actions: Any) -> None:
+    """Say that policies will not reach some actions of the data."""
+    largest = float(abs(actions).max())
+    if largest > 1:
+        _LOGGER.warning(
+            "actions of the data are as large as %g, but policies act in [-1, 1]: scale them, for instance by "
+            "preprocessing.MinMaxActionScaler, and rescale those of the environment",
+            largest,
+        )
 
 
 def named_scorers(scorers: Any) -> dict[str, Scorer]:

@@ -3,12 +3,9 @@
 from typing import Any
 
 import pytest
-from estimator_parts import SMALL_FILTERS, images, make
+from estimator_parts import ALL, SMALL_FILTERS, images, make
 
-from pfrl_like import algos
 from pfrl_like.testing import check_estimator
-
-ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
 
 
 @pytest.mark.parametrize("name", ALL)

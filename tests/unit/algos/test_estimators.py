@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import QUIET, SMALL_FILTERS, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, predicted, vectors
 
 from pfrl_like import algos
 from pfrl_like.agents.awr import td_lambda_returns
@@ -15,7 +15,6 @@ from pfrl_like.batch import Future, concatenate_batches
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
 
-ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
 VALUED = [name for name in ALL if issubclass(algos.base.ESTIMATORS[name], algos.q_learning.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
 
@@ -23,13 +22,6 @@ OBS = np.random.default_rng(1).normal(size=(7, 4))
 def fitted(name: str, n_epochs: int = 1, **options: Any) -> Any:
     made = make(name, **options)
     return made.fit(vectors(made.discrete_action), n_epochs=n_epochs, **QUIET)
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    np.random.seed(0)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -341,6 +333,24 @@ def test_a_number_of_updates_may_be_asked_for() -> None:
     made.fit(vectors(True), callback=lambda algo, epoch, step: calls.append((epoch, step)), **options)
     assert calls == [(i // 10, i + 1) for i in range(25)]
     assert made.impl.optim_t == 25
+
+
+def test_epochs_may_be_followed() -> None:
+    calls: list[tuple[int, int]] = []
+    make("DQN").fit(
+        vectors(True), n_epochs=2, epoch_callback=lambda algo, epoch, step: calls.append((epoch, step)), **QUIET
+    )
+    assert calls == [(0, 7), (1, 14)]
+
+
+@pytest.mark.parametrize(("largest", "told"), [(1.0, 0), (2.0, 1)])
+def test_actions_that_policies_cannot_reach_are_told_of(
+    largest: float, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    actions = largest * np.array([[1.0], [-1.0], [0.5], [0.0]], np.float32)
+    data = MDPDataset.from_arrays(np.zeros((4, 4), np.float32), actions, np.zeros(4), np.arange(4) == 3)
+    make("DDPG").fit(data, n_epochs=1, **QUIET)
+    assert [record.message[:39] for record in caplog.records] == ["actions of the data are as large as 2, "] * told
 
 
 def test_scores_leave_training_as_it_is() -> None:

@@ -1,13 +1,12 @@
 """Each hyperparameter does what its text says."""
 
 import inspect
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from estimator_parts import QUIET, make, predicted, vectors
+from estimator_parts import ALL, QUIET, make, predicted, vectors
 from torch import nn
 
 from pfrl_like import algos
@@ -20,17 +19,9 @@ from pfrl_like.action_value import (
 from pfrl_like.nn import ActivityPenalty
 from pfrl_like.preprocessing import StandardScaler
 
-ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
 VALUED = [name for name in ALL if hasattr(algos.base.ESTIMATORS[name], "q_func_type")]
 CONTINUOUS = [name for name in VALUED if not algos.base.ESTIMATORS[name].discrete_action]
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    np.random.seed(0)
 
 
 def having(parameter: str) -> list[str]:

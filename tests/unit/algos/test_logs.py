@@ -12,11 +12,6 @@ from pfrl_like import algos
 from pfrl_like.metrics import td_error_scorer
 
 
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def test_a_folder_holds_metrics_hyperparameters_and_models() -> None:
     made = make("DQN", scaler="min_max")
     made.fit(vectors(True), n_epochs=4, save_interval=2, scorers={"half": lambda algo, episodes: 0.5})

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from estimator_parts import SMALL, SMALL_FILTERS, make
+from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, make
 
 from pfrl_like import algos, explorers
 from pfrl_like.dataset import MDPDataset
@@ -16,9 +16,6 @@ from pfrl_like.online.buffers import ReplayBuffer as OnlineBuffer
 from pfrl_like.online.explorers import LinearDecayEpsilonGreedy, NormalNoise
 from pfrl_like.online.iterators import train
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
-
-ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
-QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
 
 
 class Counting(gymnasium.Env):
@@ -40,13 +37,6 @@ class Counting(gymnasium.Env):
 
     def _obs(self) -> Any:
         return np.full(self.observation_space.shape, self.count / 10, np.float32)
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    np.random.seed(0)
 
 
 @pytest.mark.parametrize("name", ALL)

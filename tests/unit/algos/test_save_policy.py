@@ -6,20 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import QUIET, SMALL_FILTERS, images, make, vectors
+from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, vectors
 
-from pfrl_like import algos
 from pfrl_like.errors import CheckpointError, NotFittedError
 
-ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    np.random.seed(0)
 
 
 def fitted(name: str, **options: Any) -> Any:

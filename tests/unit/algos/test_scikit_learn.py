@@ -1,15 +1,12 @@
 """Estimators within scikit-learn's tools, with episodes as samples."""
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from estimator_parts import make, vectors
+from estimator_parts import ALL, QUIET, make, vectors
 
-from pfrl_like import algos
 from pfrl_like.augmentation import AugmentationPipeline, ColorJitter, SingleAmplitudeScaling
 from pfrl_like.gpu import Device
 from pfrl_like.metrics import td_error_scorer
@@ -17,16 +14,6 @@ from pfrl_like.preprocessing import MinMaxScaler, StandardScaler
 
 sklearn_base = pytest.importorskip("sklearn.base")
 model_selection = pytest.importorskip("sklearn.model_selection")
-
-ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
-QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch.manual_seed(0)
-    np.random.seed(0)
 
 
 @pytest.mark.parametrize("name", ALL)
