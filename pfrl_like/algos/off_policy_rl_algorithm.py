@@ -3,7 +3,6 @@
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -76,7 +75,7 @@ class OffPolicyRLAlgorithm(ABC):
             min_buffer_size=min_buffer_size, rollout_batch_size=rollout_batch_size,
         )  # fmt: skip
         check_counts(optional=True, max_path_length=max_path_length, max_eval_path_length=max_eval_path_length)
-        if not isinstance(reward_scale, Real) or not np.isfinite(reward_scale):
+        if not isinstance(reward_scale, int | float | np.number) or not np.isfinite(reward_scale):
             raise ValueError(f"reward_scale: got {reward_scale!r:.80}, expected a finite number")
         if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
             raise TypeError(
