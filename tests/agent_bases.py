@@ -16,8 +16,15 @@ from torch import nn
 from pfrl_like import agents
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
-from pfrl_like.nn import Branched, ConcatObsAndAction, ConditionalVAE, RecurrentBranched, RecurrentSequential
-from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.nn import (
+    Branched,
+    ConcatObsAndAction,
+    ConditionalVAE,
+    RecurrentBranched,
+    RecurrentSequential,
+    ReturnConditionedTransformer,
+)
+from pfrl_like.policies import GaussianHeadWithFixedCovariance, SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 
 
@@ -140,6 +147,19 @@ def of_cal_ql(kind: Any, recurrent: bool) -> Arguments:
     return {name: value for name, value in common.items() if name not in ("recurrent", "episodic_update_len")}
 
 
+def of_transformers(kind: Any, recurrent: bool) -> Arguments:
+    """Decision Transformers."""
+    discrete = kind is agents.DiscreteDecisionTransformer
+    last = nn.Linear(8, 2)
+    if discrete:
+        nn.init.normal_(last.weight, std=2.0)  # so that small changes are decisive
+    head = nn.Sequential(last, SoftmaxCategoricalHead() if discrete else GaussianHeadWithFixedCovariance(0.3))
+    sizes = {"hidden_size": 8, "context_size": 4, "n_layers": 1}
+    policy = ReturnConditionedTransformer(nn.Linear(4, 8), 2, head, discrete=discrete, **sizes)
+    parts = {"policy": policy, "optimizer": sgd(policy, lr=3e-3), "replay_buffer": EpisodicReplayBuffer(1_000)}
+    return {**parts, "replay_start_size": 10, "minibatch_size": 2, "target_return": 3.0}
+
+
 def make_vae() -> ConditionalVAE:
     """A model of actions of two numbers."""
     return ConditionalVAE(of_pairs(4 + 2, 6), nn.Sequential(of_pairs(4 + 3, 2), nn.Tanh()), 3)
@@ -225,6 +245,7 @@ FAMILIES: tuple[tuple[Callable[[Any, bool], Arguments], tuple[Any, ...]], ...] =
     (of_bcq, (agents.BCQ,)),
     (of_bear, (agents.BEAR,)),
     (of_cal_ql, (agents.CalQL,)),
+    (of_transformers, (agents.DecisionTransformer, agents.DiscreteDecisionTransformer)),
     (of_discrete_bcq, (agents.DiscreteBCQ,)),
     (of_on_policy, (agents.PPO, agents.TRPO, agents.A2C, agents.REINFORCE)),
     (of_async, (agents.A3C, agents.ACER)),
@@ -241,4 +262,8 @@ def arguments_of(kind: Any, recurrent: bool = False, **given: Any) -> Arguments:
 
 def obs_size(kind: Any) -> int:
     """Length of the observations."""
-    return 4 if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing, of_bcq, of_bear, of_cal_ql) else 5
+    return (
+        4
+        if MAKERS[kind] in (of_actor_critic, of_imitators, of_regressing, of_bcq, of_bear, of_cal_ql, of_transformers)
+        else 5
+    )

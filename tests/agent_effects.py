@@ -17,12 +17,13 @@ from agent_bases import (
     of_on_policy,
     of_q_functions,
     of_regressing,
+    of_transformers,
 )
 from argument_effects import Effect, Made
 from effects_conservative import OF_CQL, OF_DISCRETE_CQL, OF_EDAC
 from effects_constrained import OF_BCQ, OF_BEAR, OF_CAL_QL, OF_DISCRETE_BCQ
 from effects_evaluation import OF_DISCRETE_FQE, OF_FQE
-from effects_imitation import OF_AWR, OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_WEIGHTED
+from effects_imitation import OF_AWR, OF_BC, OF_CRR, OF_IQL, OF_REBRAC, OF_TD3_PLUS_BC, OF_TRANSFORMERS, OF_WEIGHTED
 from effects_off_policy import (
     COMPILED,
     OF_ACTOR_CRITICS,
@@ -47,6 +48,7 @@ BY_FAMILY: dict[Any, Table] = {
     of_bcq: OF_BCQ,
     of_bear: OF_BEAR,
     of_cal_ql: OF_CAL_QL,
+    of_transformers: OF_TRANSFORMERS,
     of_discrete_bcq: OF_DISCRETE_BCQ,
     of_on_policy: OF_ON_POLICY,
     of_async: OF_ACER,
@@ -88,6 +90,11 @@ OWN: dict[Any, Table] = {
     agents.AWAC: OF_WEIGHTED,
     agents.CRR: OF_CRR,
     agents.IQL: OF_IQL,
+    agents.DiscreteDecisionTransformer: {
+        **OF_TRANSFORMERS,
+        **{name: dataclasses.replace(OF_TRANSFORMERS[name], shows="parameters")
+           for name in ("target_return", "return_scale")},
+    },
     agents.DiscreteAWR: {**OF_AWR, "burnin_action_func": Effect(lambda: 1, "actions parameters")},
     agents.FittedQEvaluation: OF_FQE,
     agents.DiscreteFittedQEvaluation: OF_DISCRETE_FQE,

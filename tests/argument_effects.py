@@ -129,6 +129,8 @@ class Life:
         """Actions in evaluation."""
         torch.manual_seed(1)
         with self.agent.eval_mode():
+            if hasattr(self.agent, "stop_episode"):
+                self.agent.stop_episode()
             return [self.agent.act(obs) for obs, *_ in steps(self.obs_size, 20)]
 
     def log_of_a_refused_update(self) -> list[str]:

@@ -2,7 +2,9 @@
 
 from agent_bases import adadelta, sgd
 from argument_effects import Effect, Made
-from effects_off_policy import COMPILED, OF_ACTOR_CRITICS, REPLAY, Table, anew, begun_anew, slower
+from effects_off_policy import COMPILED, OF_ACTOR_CRITICS, REPLAY, Table, anew, begun_anew, slower, small
+
+from pfrl_like.replay_buffers import EpisodicReplayBuffer
 
 GOLDEN = "golden/test_imitation_losses.py::test_"
 UNIT = "unit/agents/test_imitating_agents.py::test_"
@@ -74,3 +76,17 @@ OF_BC: Table = {
     ),
     "beta": Effect(5.0, "parameters", held_by=GOLDEN + "discrete_bc_is_cross_entropy_and_the_mean_of_squared_logits"),
 }  # fmt: skip
+
+TRANSFORMER = "golden/test_decision_transformer.py::test_"
+OF_TRANSFORMERS: Table = {
+    **OF_BC,
+    "replay_buffer": small(EpisodicReplayBuffer),
+    "recurrent": Effect(True, refused="recurrent is True, but .* has no recurrent form"),
+    "episodic_update_len": Effect(3, refused="episodic_update_len is 3, but .* has no recurrent form"),
+    "compile": Effect(True, refused="compile is True, which DecisionTransformer does not support"),
+    "target_return": Effect(
+        -90.0, "evaluation actions parameters", held_by=TRANSFORMER + "it_acts_by_the_return_that_is_left"
+    ),
+    "return_scale": Effect(0.1, "evaluation parameters", held_by=TRANSFORMER + "it_acts_by_the_return_that_is_left"),
+    "context_size": Effect(2, "parameters", held_by=TRANSFORMER + "it_looks_back_at_so_many_steps"),
+}

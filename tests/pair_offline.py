@@ -20,10 +20,12 @@ from network_parts import (
     make_policy,
     make_q_function,
     make_value,
+    policy_layers,
 )
 from pair_base import (
     BUFFERS,
     DENSITIES,
+    EPISODIC,
     EXPLORERS,
     ONLY_CONTINUOUS,
     RECURRENT,
@@ -40,7 +42,7 @@ from pair_base import (
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
+from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE, ReturnConditionedTransformer
 
 # Imitation
 
@@ -174,4 +176,33 @@ CONSTRAINED = (
         ("DiscreteBCQ",), {"q_function": VALUES, "explorer": EXPLORERS, **NOT_RECURRENT},
         make_discrete_bcq, constrained_misfits, discrete_bcq_space,
     ),
+)  # fmt: skip
+
+# Sequences
+
+
+def make_transformer(case: Case, folder: Path) -> Any:
+    discrete = case["agent"].startswith("Discrete")
+    last = policy_layers("softmax" if discrete else case["policy"])
+    policy: nn.Module = ReturnConditionedTransformer(
+        nn.Linear(OBS, HIDDEN), N_ACTIONS, nn.Sequential(*last), discrete=discrete, hidden_size=HIDDEN, context_size=3,
+        n_layers=1,
+    )  # fmt: skip
+    policy = make_policy("softmax", True) if of_networks(case) else policy
+    options = {name: value for name, value in replay(case, folder).items() if name != "gamma"}
+    return getattr(agents, case["agent"])(policy, adam(policy), target_return=1.0, **options)
+
+
+def transformer_misfits(case: Case) -> Iterator[str]:
+    if case["replay_buffer"] not in EPISODIC:
+        yield "replay_buffer"
+
+
+def transformer_space(case: Case) -> spaces.Space[Any]:
+    return discrete_bcq_space(case) if case["agent"].startswith("Discrete") else BOX
+
+
+TRANSFORMERS = Family(
+    ("DecisionTransformer", "DiscreteDecisionTransformer"), {"policy": ("deterministic", *DENSITIES), **NOT_RECURRENT},
+    make_transformer, transformer_misfits, transformer_space,
 )  # fmt: skip

@@ -44,7 +44,7 @@ from pair_base import (
     policy_space,
     replay,
 )
-from pair_offline import CONSTRAINED, IMITATORS, REGRESSING
+from pair_offline import CONSTRAINED, IMITATORS, REGRESSING, TRANSFORMERS
 from torch import nn
 
 from pfrl_like import agents
@@ -264,6 +264,16 @@ ACER = Family(
     make_acer, acer_misfits, policy_space,
 )  # fmt: skip
 
-FAMILIES = (VALUE_AGENTS, *ACTOR_CRITICS, DISCRETE_SAC, IMITATORS, REGRESSING, *CONSTRAINED, ON_POLICY_AGENTS, ACER)
+FAMILIES = (
+    VALUE_AGENTS,
+    *ACTOR_CRITICS,
+    DISCRETE_SAC,
+    IMITATORS,
+    REGRESSING,
+    *CONSTRAINED,
+    TRANSFORMERS,
+    ON_POLICY_AGENTS,
+    ACER,
+)
 #: The first family of each agent has all its parts.
 FAMILY = {agent: family for family in reversed(FAMILIES) for agent in family.kinds}

@@ -22,6 +22,8 @@ from pfrl_like.agents.cql import DiscreteCQL as DiscreteCQL
 from pfrl_like.agents.crossq import CrossQ as CrossQ
 from pfrl_like.agents.crr import CRR as CRR
 from pfrl_like.agents.ddpg import DDPG as DDPG
+from pfrl_like.agents.decision_transformer import DecisionTransformer as DecisionTransformer
+from pfrl_like.agents.decision_transformer import DiscreteDecisionTransformer as DiscreteDecisionTransformer
 from pfrl_like.agents.discrete_bcq import DiscreteBCQ as DiscreteBCQ
 from pfrl_like.agents.discrete_sac import DiscreteSAC as DiscreteSAC
 from pfrl_like.agents.double_dqn import DoubleDQN as DoubleDQN

@@ -37,7 +37,11 @@ def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tenso
         The scalar loss (weighted if the batch has weights), and detached: how wrong each row is, [N], positive and
         rising with its loss.
     """
-    distribution = distribution_of(policy, batch)
+    return bc_loss_of(distribution_of(policy, batch), batch, accumulator)
+
+
+def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
+    """`bc_loss` of the distributions of all rows."""
     if getattr(distribution, "has_density", True):
         loss = -log_prob_of(distribution, batch.action)
         return weighted_mean(loss, batch.weight, accumulator), softplus(loss.detach())

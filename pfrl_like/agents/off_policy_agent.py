@@ -67,6 +67,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
     joins_next_states: bool = False
     #: Whether it has a form that learns from sequences, for recurrent networks.
     may_be_recurrent: bool = True
+    #: Whether it learns from sequences; so do agents that are `recurrent`.
+    learns_from_sequences: bool = False
     #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 
@@ -127,6 +129,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self.episodic_update_len = episodic_update_len
         self.logger = logger
         self.recurrent = recurrent
+        self.learns_from_sequences = self.learns_from_sequences or recurrent
         self.max_grad_norm = max_grad_norm
         self.num_steps = num_steps
         self.burn_in = burn_in
@@ -253,11 +256,12 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         """Sample, learn, and write the priorities back; nothing happens while a recurrent agent lacks episodes."""
         buffer: Any = self.replay_buffer
         device = self.device if self.features.is_identity else torch.device("cpu")
-        if self.recurrent:
+        if self.learns_from_sequences:
             if buffer.n_episodes < self.minibatch_size:
                 return
-            length = None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
-            batch = buffer.sample_sequences(self.minibatch_size, length, self.gamma, device, **self.sampling)
+            batch = buffer.sample_sequences(
+                self.minibatch_size, self.sequence_length, self.gamma, device, **self.sampling
+            )  # fmt: skip
         else:
             batch = buffer.sample_batch(self.minibatch_size, self.gamma, device, **self.sampling)
         if not buffer.prioritized:
@@ -269,6 +273,11 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         except BaseException:
             buffer.update_priorities(batch.index[:0], [])  # it may wait for errors, which will not come
             raise
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Steps of the longest sequence that it learns from, those of burn-in included; None for whole episodes."""
+        return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
 
     def update(
         self, batch: Batch | Sequence[Any], errors_out: list[float] | None = None
@@ -295,7 +304,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         """
         order = None
         if not isinstance(batch, Batch):
-            batch = batch_of_experiences(batch, self.gamma, sequences=self.recurrent)
+            batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
             order = batch.index
         rows = batch.reward.shape
         if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):

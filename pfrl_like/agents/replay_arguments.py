@@ -75,12 +75,13 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
             raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but {way_out}")
     buffer = agent.replay_buffer
     episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
-    if agent.recurrent and not episodic:
+    if agent.learns_from_sequences and not episodic:
+        which = "a recurrent agent" if agent.recurrent else type(agent).__name__
         raise TypeError(
-            f"replay_buffer is a {type(buffer).__name__}, but a recurrent agent learns from sequences: "
+            f"replay_buffer is a {type(buffer).__name__}, but {which} learns from sequences: "
             "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
         )
-    if not agent.recurrent and episodic and buffer.prioritized:
+    if not agent.learns_from_sequences and episodic and buffer.prioritized:
         raise TypeError(
             f"replay_buffer is a {type(buffer).__name__}, whose priorities are those of sequences, but "
             "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"

@@ -2,6 +2,7 @@
 
 from pfrl_like.columns.columns import Columns, rows_of
 from pfrl_like.columns.field import Field
+from pfrl_like.columns.following import packed
 from pfrl_like.columns.leaves import as_array
 from pfrl_like.columns.places import dump_places, restore_places, settle
 from pfrl_like.columns.recorded import RecordedColumns
@@ -21,6 +22,7 @@ __all__ = [
     "as_array",
     "dump",
     "dump_places",
+    "packed",
     "restore",
     "restore_places",
     "rows_of",

@@ -30,6 +30,12 @@ def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any
     return map_nested(marked, store.action.build(actions))
 
 
+def packed(lengths: Indices) -> tuple[Indices, Indices]:
+    """Step and sequence of each row of sequences of these falling lengths, packed time first."""
+    time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
+    return time, sequence
+
+
 def future(
     store: Steps,
     last: Indices,

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.columns import Indices, following
+from pfrl_like.columns import Indices, following, packed
 from pfrl_like.dataset.check import Finding, findings
 from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
 from pfrl_like.dataset.episode import Episode
@@ -307,6 +307,47 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if not future:
             return batch
         return batch.replace(future=following.future(columns, last, future, gamma, device, observed).map(_single))
+
+    def sample_sequences(
+        self,
+        n: int,
+        max_len: int | None = None,
+        gamma: float = 1.0,
+        device: torch.device | str = "cpu",
+        *,
+        next_actions: bool = False,
+        future: float = 0,
+        rng: RandomSource = None,
+    ) -> Batch:
+        """Draw distinct steps, each with those that come after it, as sequences, the longest first, packed time first.
+
+        Args:
+            n: How many.
+            max_len: Steps of the longest; None for as many as the episodes have.
+            gamma: Discount factor per step.
+            device: Where the tensors go.
+            next_actions: As of `sample_batch`.
+            future: As of `sample_batch`.
+            rng: As of `sample_batch`.
+
+        Raises:
+            ValueError: If there are less than `n` transitions, or `max_len` is less than 1.
+        """
+        if max_len is not None and max_len < 1:
+            raise ValueError(f"max_len: got {max_len}, expected at least 1 step, or None")
+        table, index = self.table, self._draw(n, rng)
+        first = table.steps[index]
+        lengths = table.ends[table.episode[first]] - first
+        lengths = lengths if max_len is None else np.minimum(lengths, max_len)
+        order = np.argsort(-lengths, kind="stable")
+        time, sequence = packed(lengths[order])
+        rows = first[order][sequence] + time
+        batch = table.columns.batch(
+            rows, index[order], None, 1, gamma, device, lengths[order], next_actions=next_actions, future=future
+        )
+        names = ("obs", "next_obs", "action", "next_action")
+        batch = batch.replace(**{name: _single(getattr(batch, name)) for name in names})
+        return batch.replace(future=batch.future and batch.future.map(_single))
 
     def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
         """Draw distinct transitions as a minibatch of arrays.

@@ -22,14 +22,17 @@ class DatasetSource:
 
     Args:
         agent: Anything with `update(batch)`, `gamma` and `device`.
-        dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer.
+        dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer. For agents that
+            learn from sequences with `sample_sequences(n, max_len, gamma, device)`: an episodic one.
         minibatch_size: Items of a minibatch.
         options: Further arguments of `sample_batch`, beside those that the agent needs (`agent.sampling`).
     """
 
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int, **options: Any) -> None:
         check_counts(minibatch_size=minibatch_size)
-        for name, part, method in (("agent", agent, "update"), ("dataset", dataset, "sample_batch")):
+        self.of_sequences = getattr(agent, "learns_from_sequences", False)
+        sample = "sample_sequences" if self.of_sequences else "sample_batch"
+        for name, part, method in (("agent", agent, "update"), ("dataset", dataset, sample)):
             if not hasattr(part, method):
                 raise TypeError(f"{name}: got a {type(part).__name__}, expected something with {method}")
         self.agent, self.dataset, self.minibatch_size = agent, dataset, minibatch_size
@@ -38,7 +41,12 @@ class DatasetSource:
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """One update."""
         agent = self.agent
-        batch = self.dataset.sample_batch(self.minibatch_size, agent.gamma, agent.device, **self.options)
+        if self.of_sequences:
+            batch = self.dataset.sample_sequences(
+                self.minibatch_size, agent.sequence_length, agent.gamma, agent.device, **self.options
+            )
+        else:
+            batch = self.dataset.sample_batch(self.minibatch_size, agent.gamma, agent.device, **self.options)
         td_error, _ = agent.update(batch)
         if batch.weight is not None:
             self.dataset.update_priorities(batch.index, td_error)

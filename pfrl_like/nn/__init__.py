@@ -16,3 +16,4 @@ from pfrl_like.nn.noisy_linear import FactorizedNoisyLinear as FactorizedNoisyLi
 from pfrl_like.nn.recurrent import Recurrent as Recurrent
 from pfrl_like.nn.recurrent_branched import RecurrentBranched as RecurrentBranched
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential as RecurrentSequential
+from pfrl_like.nn.return_conditioned_transformer import ReturnConditionedTransformer as ReturnConditionedTransformer

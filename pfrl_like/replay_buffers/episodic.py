@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
-from pfrl_like.columns import Columns, Indices
+from pfrl_like.columns import Columns, Indices, packed
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import Item, ReplayBuffer
 from pfrl_like.replay_buffers.samplers import subsequences
@@ -124,6 +124,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         device: torch.device | str = "cpu",
         *,
         next_actions: bool = False,
+        future: float = 0,
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as sequences, the longest first, packed time first.
 
@@ -135,10 +136,11 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         index, weight, first, lengths = self._draw_parts(n, max_len)
         order = np.argsort(-lengths, kind="stable")
         index, first, lengths = index[order], first[order], lengths[order]
-        time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
+        time, sequence = packed(lengths)
         rows = self._rows(first[sequence] + time)
         row_weight = None if weight is None else weight[order][sequence]
-        return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths, next_actions=next_actions)
+        needs: dict[str, Any] = {"next_actions": next_actions, "future": future}
+        return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths, **needs)
 
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
         """Episodes drawn: their sequence numbers and weights; first item and length of the part of each to be taken."""

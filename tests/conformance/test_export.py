@@ -18,6 +18,8 @@ EXEMPLARS = {
     ".pt2": ({agents.IQN}, {agents.PPO}),
 }
 BATCHES = (1, 4)
+#: Agents whose actions depend on more than observations.
+NOT_EXPORTED = {agents.DecisionTransformer, agents.DiscreteDecisionTransformer}
 #: Agents that draw whenever they act: their policies are given the numbers.
 DRAWING = {agents.BCQ}
 
@@ -30,6 +32,7 @@ def cases() -> list[Any]:
         )
         for ending, exemplars in EXEMPLARS.items()
         for kind in MAKERS
+        if kind not in NOT_EXPORTED
         for recurrent in ((False, True) if getattr(kind, "may_be_recurrent", True) else (False,))
     ]  # fmt: skip
 

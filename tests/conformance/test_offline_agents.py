@@ -33,6 +33,8 @@ OFFLINE = (
     "DiscreteBCQ",
     "BEAR",
     "CalQL",
+    "DecisionTransformer",
+    "DiscreteDecisionTransformer",
 )
 
 
@@ -59,9 +61,8 @@ def parameters(agent: Any) -> torch.Tensor:
 @pytest.mark.parametrize("agent", OFFLINE)
 def test_an_agent_trains_from_a_dataset_and_goes_on_online(agent: str, tmp_path: Path) -> None:
     family = FAMILY[agent]
-    case = next(
-        case for case in family.fitting(agent) if case["replay_buffer"] == "ReplayBuffer" and not case["recurrent"]
-    )
+    plain = ("ReplayBuffer", "EpisodicReplayBuffer")
+    case = next(case for case in family.fitting(agent) if case["replay_buffer"] in plain and not case["recurrent"])
     first, again = family.make(case, tmp_path), family.make(case, tmp_path)
     env = family.env(case)
     before = parameters(first)

@@ -1,0 +1,87 @@
+"""The network of the Decision Transformer (Chen et al. 2021, arXiv:2106.01345)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.batch import map_nested
+from pfrl_like.utils.checks import check_counts
+
+
+class ReturnConditionedTransformer(nn.Module):
+    """What to do after each step of some sequences, given the return that is wanted and what came before.
+
+    Each step is three tokens, of its return to go, its observation and its action; a causal transformer reads them, and
+    what it makes of an observation's token goes to the head. Positions are counted from the sequence's first step.
+
+    Args:
+        obs_embedding: Module from observations to `hidden_size` numbers.
+        action_size: Numbers of an action, or how many actions there are.
+        head: Module from `hidden_size` numbers to distributions of actions, such as a row of `Linear`, `Tanh` and
+            `DeterministicHead`.
+        discrete: Whether actions are indices.
+        hidden_size: Numbers of a token.
+        context_size: Steps of the longest sequence.
+        n_layers: Layers of the transformer.
+        n_heads: Heads of attention of each; a divisor of `hidden_size`.
+        dropout: Probability of dropout.
+
+    Raises:
+        ValueError: If a size is no positive integer.
+    """
+
+    def __init__(
+        self,
+        obs_embedding: nn.Module,
+        action_size: int,
+        head: nn.Module,
+        *,
+        discrete: bool = False,
+        hidden_size: int = 128,
+        context_size: int = 20,
+        n_layers: int = 3,
+        n_heads: int = 1,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        check_counts(
+            action_size=action_size, hidden_size=hidden_size, context_size=context_size, n_layers=n_layers,
+            n_heads=n_heads,
+        )  # fmt: skip
+        self.action_size, self.discrete, self.context_size = action_size, discrete, context_size
+        self.obs_embedding, self.head = obs_embedding, head
+        self.return_embedding = nn.Linear(1, hidden_size)
+        self.action_embedding: nn.Module = (nn.Embedding if discrete else nn.Linear)(action_size, hidden_size)
+        self.position_embedding = nn.Embedding(context_size, hidden_size)
+        self.norm = nn.LayerNorm(hidden_size)
+        layer = nn.TransformerEncoderLayer(
+            hidden_size, n_heads, 4 * hidden_size, dropout, nn.functional.gelu, batch_first=True, norm_first=True
+        )
+        self.transformer = nn.TransformerEncoder(
+            layer, n_layers, nn.LayerNorm(hidden_size), enable_nested_tensor=False
+        )  # fmt: skip
+
+    def forward(self, returns: Tensor, obs: Any, action: Tensor) -> Any:
+        """Distributions of batch shape [B * T], sequence by sequence.
+
+        Args:
+            returns: Returns to go, [B, T].
+            obs: Observations, nested tensors [B, T, ...].
+            action: Actions, [B, T, A], or [B, T] of indices. That of a step is seen by the steps after it alone.
+        """
+        b, t = returns.shape
+        embedded = self.obs_embedding(map_nested(lambda leaf: leaf.flatten(0, 1), obs)).view(b, t, -1)
+        tokens = [self.return_embedding(returns.unsqueeze(2)), embedded, self.action_embedding(action)]
+        position = self.position_embedding(torch.arange(t, device=returns.device))
+        x = self.norm((torch.stack(tokens, 2) + position.view(1, t, 1, -1)).flatten(1, 2))
+        later = torch.ones(3 * t, 3 * t, dtype=torch.bool, device=returns.device).triu(1)
+        read = self.transformer(x, mask=later, is_causal=True)
+        return self.head(read[:, 1::3].flatten(0, 1))
+
+    def no_action(self, *shape: int) -> Tensor:
+        """Actions in the place of those that are not known yet, [*shape, A] or [*shape]."""
+        device = self.return_embedding.weight.device
+        if self.discrete:
+            return torch.zeros(shape, dtype=torch.int64, device=device)
+        return torch.zeros(*shape, self.action_size, device=device)
