@@ -11,11 +11,18 @@ from torch import nn
 from pfrl_like import agents, experiments, explorers, policies, q_functions, replay_buffers, utils
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.nn import ConcatObsAndAction
+from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 
 #: Those whose policy is a Gaussian with scales that do not depend on the state, as both papers' code has it.
 _GAUSSIAN = ("IQL", "AWAC")
-_SQUASHED = ("CQL", "CalQL", "CRR")
+_SQUASHED = ("CQL", "CalQL", "CRR", "BEAR")
+#: Whose temperature is learnt.
+_SOFT = ("CQL", "CalQL", "BEAR")
+_OPTIONS = (
+    *("alpha", "actor_beta", "critic_beta", "expectile", "beta", "max_weight", "lam", "n_action_samples"),
+    *("alpha_threshold", "initial_alpha", "conservative_weight", "policy_update_delay", "action_flexibility"),
+    *("mmd_kernel", "mmd_sigma", "n_mmd_action_samples"),
+)
 
 
 def mlp(n_inputs: int, n_outputs: int, hidden: tuple[int, ...], *head: nn.Module) -> nn.Sequential:
@@ -32,6 +39,8 @@ def make_policy(algorithm: str, n_obs: int, n_actions: int, hidden: tuple[int, .
         return mlp(n_obs, n_actions, hidden, nn.Tanh(), head)
     if algorithm in _SQUASHED:
         return mlp(n_obs, 2 * n_actions, hidden, policies.SquashedGaussianHead())
+    if algorithm == "BCQ":  # a perturbation of drawn actions
+        return nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + n_actions, n_actions, hidden, nn.Tanh()))
     return mlp(n_obs, n_actions, hidden, nn.Tanh(), policies.DeterministicHead())
 
 
@@ -43,17 +52,38 @@ def make_agent(algorithm: str, n_obs: int, n_actions: int, settings: dict[str, A
         policy = mlp(n_obs, n_actions, hidden, policies.SoftmaxCategoricalHead())
         optimizer = torch.optim.Adam(policy.parameters(), settings["actor_lr"])
         return agents.DiscreteBC(policy, optimizer, buffer, beta=settings["beta"], **size)
-    if algorithm == "DiscreteCQL":
-        q_function = mlp(n_obs, n_actions, hidden, q_functions.DiscreteActionValueHead())
-        return agents.DiscreteCQL(
-            q_function, torch.optim.Adam(q_function.parameters(), settings["critic_lr"]), buffer, settings["gamma"],
-            explorers.Greedy(), conservative_weight=settings["conservative_weight"],
-            target_update_interval=settings["target_update_interval"], **size,
-        )  # fmt: skip
+    if algorithm.startswith("Discrete"):
+        return _discrete(
+            algorithm,
+            mlp(n_obs, n_actions, hidden, q_functions.DiscreteActionValueHead()),
+            buffer,
+            mlp(n_obs, n_actions, hidden, policies.SoftmaxCategoricalHead()),
+            settings,
+            size,
+        )
     policy = make_policy(algorithm, n_obs, n_actions, hidden)
     if algorithm == "BC":
         return agents.BC(policy, torch.optim.Adam(policy.parameters(), settings["actor_lr"]), buffer, **size)
     return _actor_critic(algorithm, policy, buffer, n_obs, n_actions, settings)
+
+
+def _discrete(
+    algorithm: str,
+    q_function: nn.Module,
+    buffer: Any,
+    imitator: nn.Module,
+    settings: dict[str, Any],
+    size: dict[str, int],
+) -> Any:
+    modules, options = [q_function], {"conservative_weight": settings.get("conservative_weight")}
+    if algorithm == "DiscreteBCQ":
+        options = {"imitator": imitator} | {name: settings[name] for name in ("beta", "action_flexibility")}
+        modules.append(imitator)
+    return getattr(agents, algorithm)(
+        q_function, torch.optim.Adam(nn.ModuleList(modules).parameters(), settings["critic_lr"]), buffer,
+        settings["gamma"], explorers.Greedy(), target_update_interval=settings["target_update_interval"], **options,
+        **size,
+    )  # fmt: skip
 
 
 def _actor_critic(
@@ -65,21 +95,18 @@ def _actor_critic(
         return torch.optim.Adam(module.parameters(), settings[lr])
 
     critics = [nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + n_actions, 1, hidden)) for _ in range(2)]
-    options: dict[str, Any] = {
-        name: settings[name]
-        for name in (
-            *("alpha", "actor_beta", "critic_beta", "expectile", "beta", "max_weight", "lam", "n_action_samples"),
-            *("alpha_threshold", "initial_alpha", "conservative_weight", "policy_update_delay", "action_flexibility"),
-        )
-        if name in settings
-    }
+    options: dict[str, Any] = {name: settings[name] for name in _OPTIONS if name in settings}
     if algorithm in ("TD3PlusBC", "ReBRAC"):
         options["explorer"] = explorers.Greedy()
-    if algorithm in ("CQL", "CalQL"):
-        options |= {
-            "entropy_target": -n_actions, "temperature_optimizer_lr": settings["temperature_lr"],
-            "alpha_optimizer_lr": settings["alpha_lr"],
-        }  # fmt: skip
+    if algorithm in _SOFT:
+        options |= {"entropy_target": -n_actions, "temperature_optimizer_lr": settings["temperature_lr"]}
+        options["alpha_optimizer_lr"] = settings["alpha_lr"]
+    if algorithm in ("BCQ", "BEAR"):
+        latent = 2 * n_actions
+        encoder = nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + n_actions, 2 * latent, hidden))
+        decoder = nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + latent, n_actions, hidden, nn.Tanh()))
+        options["imitator"] = ConditionalVAE(encoder, decoder, latent)
+        options["imitator_optimizer"] = adam(options["imitator"], "imitator_lr")
     if algorithm == "IQL":
         options["v_func"] = mlp(n_obs, 1, hidden)
         options["v_func_optimizer"] = adam(options["v_func"])
@@ -90,8 +117,8 @@ def _actor_critic(
 
 
 def available(algorithm: str) -> bool:
-    """Whether the library has it, and this module knows its parts."""
-    return hasattr(agents, algorithm) and algorithm not in ("BCQ", "BEAR", "DiscreteBCQ")
+    """Whether the library has it."""
+    return hasattr(agents, algorithm)
 
 
 def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tuple[Any, MDPDataset]:

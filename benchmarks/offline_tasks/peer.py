@@ -13,6 +13,7 @@ _NAMES = {
     "actor_lr": "actor_learning_rate",
     "critic_lr": "critic_learning_rate",
     "alpha_lr": "alpha_learning_rate",
+    "imitator_lr": "imitator_learning_rate",
     "temperature_lr": "temp_learning_rate",
     "policy_update_delay": "update_actor_interval",
 }
@@ -22,6 +23,7 @@ _OF_ALGORITHM = {
     "DiscreteCQL": {"critic_lr": "learning_rate", "conservative_weight": "alpha"},
     "DiscreteBCQ": {"critic_lr": "learning_rate"},
     "IQL": {"beta": "weight_temp"},
+    "BEAR": {"n_action_samples": "n_target_samples"},
 }
 _OWN: dict[str, dict[str, Any]] = {"CRR": {"n_critics": 2, "target_update_type": "soft"}, "BEAR": {"warmup_steps": 0}}
 

@@ -45,7 +45,20 @@ CONTINUOUS: dict[str, dict[str, Any]] = {
         "lam": 0.75,
         **_FEW,
     },
-    "BEAR": {"actor_lr": 1e-4, "n_action_samples": 100, "lam": 0.75, **_FEW},
+    "BEAR": {
+        "actor_lr": 1e-4,
+        "imitator_lr": 3e-4,
+        "temperature_lr": 1e-4,
+        "alpha_lr": 1e-3,
+        "alpha_threshold": 0.05,
+        "initial_alpha": 1.0,
+        "mmd_kernel": "gaussian",
+        "mmd_sigma": 20.0,
+        "n_mmd_action_samples": 4,
+        "n_action_samples": 10,
+        "lam": 0.75,
+        **_FEW,
+    },
 }
 DISCRETE: dict[str, dict[str, Any]] = {
     "DiscreteBC": {"actor_lr": 1e-3, "beta": 0.5},

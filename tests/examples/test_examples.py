@@ -5,13 +5,16 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from pfrl_like.dataset import MDPDataset
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(
     str(path.relative_to(EXAMPLES))
     for path in EXAMPLES.rglob("*.py")
-    if path.name not in ("common.py", "table_of_scores.py")
+    if path.name not in ("common.py", "table_of_scores.py", "train_pybullet.py", "train_atari.py")  # these need data
 )
 ATARI = [name for name in NAMES if name.startswith("atari/")]
 MUJOCO = [name for name in NAMES if name.startswith("mujoco/")]
@@ -47,8 +50,9 @@ EARLY_IN = {
     "atari": EARLY_PIXELS + SHORT_GAMES,
     "minatar": EARLY_PIXELS,
     "mujoco": ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1"],
+    "offline": ["--eval-n-runs", "1"],
 }
-PACKAGES = {"atari": "ale_py", "minatar": "minatar", "mujoco": "mujoco"}
+PACKAGES = {"atari": "ale_py", "minatar": "minatar", "mujoco": "mujoco", "offline": "sklearn"}
 
 
 def early(example: str) -> list[str]:
@@ -82,7 +86,7 @@ def test_an_exported_policy_plays_where_the_library_is_not(run):
 
 #: These start processes, or learn from frames or in MuJoCo, for which another trainer stands in a default run.
 SHORT = ["atari/train_dqn_ale.py", "mujoco/train_ppo.py"]
-LONG = [name for name in [*ATARI, *MUJOCO, "gym/train_async.py"] if name not in SHORT]
+LONG = [name for name in [*ATARI, *MUJOCO, "gym/train_async.py", "offline/grid_search.py"] if name not in SHORT]
 
 
 @pytest.mark.parametrize(
@@ -298,6 +302,56 @@ def test_environments_that_do_not_fit_are_refused(run, example, env):
 def test_environments_that_do_not_fit_an_actor_critic_are_refused(run, example, env, actions):
     with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and {actions} actions"):
         run(example, "--env", env)
+
+
+@pytest.mark.parametrize("agent", ["TD3PlusBC", "AWAC"])
+def test_other_agents_learn_the_pendulum_from_data(run, agent):
+    output = run("offline/train_pendulum.py", "--steps", "20", "--agent", agent, "--eval-n-runs", "1")
+    assert "best agent's exported policy" in output
+
+
+def test_a_table_of_ones_own_is_learnt_from(run, tmp_path):
+    rows = ["x,push,gain,over,run", "1,0,0.5,0,1", "2,1,0.25,0,1", "3,0,1,1,1", "4,1,0,0,2", "5,0,0,0,2", "6,1,0,0,2"]
+    (tmp_path / "own.csv").write_text("\n".join(rows))
+    columns = ["--observations", "x", "--action", "push", "--reward", "gain", "--terminal", "over", "--episode", "run"]
+    output = run("offline/own_data.py", "--csv", "own.csv", *columns, "--steps", "3", "--outdir", "out")
+    assert "2 episodes, 5 steps" in output  # what came of the last one is not known
+    (saved,) = tmp_path.glob("out/*/own.npz")
+    dataset = MDPDataset.load(saved)
+    assert [list(episode.rewards[1:]) for episode in dataset.episodes] == [[0.5, 0.25, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.slow
+def test_pixels_of_recorded_games_are_learnt_from(run, tmp_path, monkeypatch):
+    pytest.importorskip("ale_py")
+    monkeypatch.setenv("PFRL_LIKE_DATA", str(tmp_path))
+    folder = tmp_path / "atari" / "Freeway" / "1"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    columns = {
+        "observation": rng.integers(0, 256, (90, 84, 84), dtype=np.uint8),
+        "action": rng.integers(0, 3, 90).astype(np.int32),
+        "reward": np.zeros(90, np.float32),
+        "terminal": np.arange(90) % 30 == 29,
+    }
+    for name, array in columns.items():
+        np.save(folder / f"{name}-0.npy", array.astype(np.uint8) if name == "terminal" else array)
+    output = run("offline/train_atari.py", "--dataset", "freeway-mixed-v0", "--steps", "2", "--eval-n-runs", "1")
+    assert "policy.pt" in output
+
+
+@pytest.mark.slow
+def test_a_recorded_hopper_is_learnt_from(run, tmp_path, monkeypatch):
+    pytest.importorskip("pybullet_envs_gymnasium")
+    h5py = pytest.importorskip("h5py")
+    monkeypatch.setenv("PFRL_LIKE_DATA", str(tmp_path))
+    (tmp_path / "pybullet").mkdir()
+    rng = np.random.default_rng(0)
+    with h5py.File(tmp_path / "pybullet" / "bullet-hopper-medium-replay-v0.hdf5", "w") as file:
+        file["observations"] = rng.standard_normal((400, 15)).astype(np.float32)
+        file["actions"] = rng.uniform(-1, 1, (400, 3)).astype(np.float32)
+        file["rewards"], file["terminals"] = rng.standard_normal(400), np.arange(400) % 30 == 29
+    assert "policy.pt" in run("offline/train_pybullet.py", "--steps", "3", "--eval-n-runs", "1", "--algo", "BC")
 
 
 def test_fewer_steps_than_a_minibatch_are_enough(run):
