@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfrl_like.algos.data import actions_for
+from pfrl_like.algos.data import actions_for, shape_of_one
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
@@ -127,7 +127,7 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
             ValueError: On a hyperparameter or a shape that cannot be, with the value got.
             TypeError: Likewise.
         """
-        shape = tuple(int(size) for size in observation_shape)
+        shape = shape_of_one(observation_shape)
         check_counts(
             batch_size=self.batch_size, n_frames=self.n_frames, n_augmentations=self.n_augmentations,
             action_size=action_size,
@@ -407,7 +407,7 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
         """
         params = params_from_json(fname)
         name = params.pop("algorithm", None)
-        kind: Any = ESTIMATORS.get(str(name))
+        kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
             raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {cls.__name__}")
         shape, action_size = params.pop("observation_shape"), params.pop("action_size")

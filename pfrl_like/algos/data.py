@@ -1,7 +1,8 @@
 """The minibatches of an estimator's training: passes over transitions in random order, or draws."""
 
 import math
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, SupportsInt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,3 +104,15 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
     if wrong.any():
         raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers from 0 to below {size}")
     return numbers
+
+
+def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
+    """The shape of one observation, which is an array.
+
+    Raises:
+        ValueError: If it is another one, such as of nested observations.
+    """
+    sizes = [] if isinstance(observation_shape, str | Mapping) else [*observation_shape]
+    if not sizes or not all(isinstance(size, SupportsInt) for size in sizes):
+        raise ValueError(f"observation_shape is {observation_shape!r:.200}, expected the shape of one array")
+    return tuple(int(size) for size in sizes)

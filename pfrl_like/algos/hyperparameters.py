@@ -41,8 +41,8 @@ class Hyperparameters:
         names = [
             name
             for base in reversed(cls.__mro__)
-            for name, annotation in vars(base).get("__annotations__", {}).items()
-            if not name.startswith("_") and typing.get_origin(annotation) is not ClassVar and hasattr(cls, name)
+            for name, annotation in inspect.get_annotations(base).items()
+            if not name.startswith("_") and not _of_class(annotation) and hasattr(cls, name)
         ]
         return {name: getattr(cls, name) for name in sorted(set(names))}
 
@@ -86,3 +86,10 @@ def _levels_to_the_caller() -> int:
     while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
         frame, levels = frame.f_back, levels + 1
     return levels
+
+
+def _of_class(annotation: Any) -> bool:
+    """Whether it is a `ClassVar`, or the text of one, as `from __future__ import annotations` leaves it."""
+    if isinstance(annotation, str):
+        return annotation.removeprefix("typing.").startswith("ClassVar")
+    return annotation is ClassVar or typing.get_origin(annotation) is ClassVar

@@ -204,6 +204,9 @@ def test_data_that_cannot_be_is_refused() -> None:
         make("DQN").fit([], **QUIET)
     with pytest.raises(TypeError, match=r"episodes\[0\] is a int"):
         make("DQN").fit([1], **QUIET)
+    nested = MDPDataset({"x": np.zeros((5, 3))}, np.zeros(5, int), np.zeros(5), np.arange(5) == 4, discrete_action=True)
+    with pytest.raises(ValueError, match="observation_shape is {'x': .*}, expected the shape of one array"):
+        make("DQN").fit(nested, **QUIET)
     built = fitted("DQN")
     other = MDPDataset.from_arrays(np.zeros((5, 3)), np.zeros(5, int), np.zeros(5), np.arange(5) == 4)
     with pytest.raises(ValueError, match=r"was built for \(4,\) and 3"):

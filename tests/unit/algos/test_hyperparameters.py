@@ -43,6 +43,18 @@ CRITIC = ("q_func1_optimizer", "critic_optimizer", "v_func_optimizer")
 ACTOR = ("policy_optimizer", "actor_optimizer")
 
 
+def test_texts_of_annotations_are_understood() -> None:
+    namespace = {"DQN": algos.DQN}
+    text = (
+        "from __future__ import annotations\nfrom typing import Any, ClassVar\n"
+        "class Further(DQN):\n    further: float = 2.0\n    table: ClassVar[dict[str, Any]] = {}\n"
+    )
+    exec(text, namespace)  # what a module of the user's may be
+    made: Any = namespace["Further"](further=3.0)
+    assert made.further == 3.0 and made.defaults().keys() - algos.DQN.defaults().keys() == {"further"}
+    del algos.base.ESTIMATORS["Further"]
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_every_hyperparameter_is_an_attribute_and_is_documented(name: str) -> None:
     kind = algos.base.ESTIMATORS[name]

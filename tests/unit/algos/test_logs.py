@@ -88,3 +88,9 @@ def test_scorers_may_be_a_list() -> None:
         made.fit(vectors(True), n_epochs=1, scorers=[td_error_scorer], save_metrics=False, verbose=False)
     with pytest.raises(TypeError, match=r"scorers\['bad'\] is 3"):
         make("DQN").fit(vectors(True), scorers={"bad": 3}, save_metrics=False)
+
+
+def test_a_class_reads_its_own_file_beside_another_one_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    make("DQN").fit(vectors(True), n_epochs=1, experiment_name="run", with_timestamp=False, verbose=False)
+    monkeypatch.setitem(algos.base.ESTIMATORS, "DQN", type("DQN", (algos.DQN,), {}))
+    assert type(algos.DQN.from_json("d3rlpy_logs/run/params.json")) is algos.DQN
