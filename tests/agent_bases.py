@@ -85,7 +85,7 @@ def of_actor_critic(kind: Any, recurrent: bool) -> Arguments:
         v_func = make_value(recurrent)
         common |= {"v_func": v_func, "v_func_optimizer": sgd(v_func)}
     if issubclass(kind, agents.FittedQEvaluation):
-        optimizers = {"q_func_optimizers": [sgd(critic) for critic in critics]}
+        optimizers = {"q_func_optimizers": [sgd(critic, lr=0.01) for critic in critics]}
         return {"policy": policy, "q_funcs": critics, **optimizers, "target_update_interval": 5, **common}
     if kind is agents.REDQ:
         critics += [make_critic("numbers", recurrent)]

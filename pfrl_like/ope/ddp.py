@@ -44,5 +44,10 @@ def distributed_critics(agent: Any) -> Iterator[None]:
         del agent.value_of
 
 
+def rank() -> int:
+    """The number of this process in its group, 0 without one."""
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+
+
 def _wrapped(critic: nn.Module, device: torch.device) -> nn.Module:
     return DistributedDataParallel(critic, device_ids=None if device.type == "cpu" else [device])

@@ -11,8 +11,14 @@ from pfrl_like.algos.epochs import shown
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.train_agent_offline import DatasetSource
-from pfrl_like.loggers.adapters import FileAdapterFactory, LoggerAdapter, LoggerAdapterFactory, LoggingStrategy
-from pfrl_like.ope.ddp import distributed_critics
+from pfrl_like.loggers.adapters import (
+    FileAdapterFactory,
+    LoggerAdapter,
+    LoggerAdapterFactory,
+    LoggingStrategy,
+    NoopAdapterFactory,
+)
+from pfrl_like.ope.ddp import distributed_critics, rank
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -60,7 +66,7 @@ class FittingFQE:
             callback: Called as (fqe, epoch, steps so far) after every update.
             epoch_callback: The same after every epoch.
             enable_ddp: Whether the processes of a `torch.distributed` group learn together, each from minibatches of
-                its own.
+                its own. All have to make as many steps; process 0 alone logs.
 
         Returns:
             The number of each epoch, from 1 on, and its metrics.
@@ -105,14 +111,16 @@ class FittingFQE:
         fqe.build_with_dataset(data)
         learning = Learning(fqe)
         source = DatasetSource(learning, data, min(fqe.batch_size, size_of(data)))
-        logs = logs_of(fqe, experiment_name, with_timestamp, logger_adapter, n_steps_per_epoch)
+        silent = enable_ddp and rank() > 0
+        factory = NoopAdapterFactory() if silent else logger_adapter
+        logs = logs_of(fqe, experiment_name, with_timestamp, factory, n_steps_per_epoch)
 
         def epochs() -> Iterator[tuple[int, Metrics]]:
             with Log(fqe, learning, logs, logging_strategy, logging_steps) as log, _together(fqe, enable_ddp):
                 for epoch, start in enumerate(range(0, n_steps, n_steps_per_epoch), 1):
                     clock = Clock(min(start + n_steps_per_epoch, n_steps), start)
                     hooks = [log.step(epoch), called(callback, fqe, epoch)]
-                    with shown(clock, show_progress) as bar:
+                    with shown(clock, show_progress and not silent) as bar:
                         run(source, clock, hooks + bar)
                     scores = evaluated(fqe, evaluators or {}, dataset)
                     called(epoch_callback, fqe, epoch)(clock)

@@ -183,3 +183,18 @@ def test_an_environment_of_other_actions_is_refused() -> None:
         make("FittedQEvaluation").check_spaces(space, spaces.Discrete(2))
     make("DiscreteFittedQEvaluation").check_spaces(space, spaces.Discrete(2))
     assert issubclass(agents.DiscreteFittedQEvaluation.value_type, Categorical.__mro__[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", EVALUATING)
+def test_a_compiled_update_gives_the_same_numbers(kind: str) -> None:
+    found = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        agent = make(kind, act_deterministically=kind == "FittedQEvaluation", compile=compiled)
+        for seed in range(5):
+            batch = make_batch(seed)
+            discrete = kind.startswith("Discrete")
+            agent.update(batch.replace(action=(batch.action[:, 0] > 0).long()) if discrete else batch)
+        found.append(nn.utils.parameters_to_vector(nn.ModuleList(agent.critics).parameters()))
+    torch.testing.assert_close(*found)

@@ -9,7 +9,7 @@ from torch import distributed, multiprocessing
 
 from pfrl_like import ope
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.loggers.adapters import NoopAdapterFactory
+from pfrl_like.loggers.adapters import FileAdapterFactory, NoopAdapterFactory
 
 
 class Always:
@@ -30,7 +30,7 @@ def fitted(seed: int, networks_seed: int, **options: Any) -> ope.DiscreteFQE:
     torch.manual_seed(networks_seed)
     fqe.build_with_dataset(data())
     np.random.seed(seed)
-    fqe.fit(data(), 20, logger_adapter=NoopAdapterFactory(), show_progress=False, **options)
+    fqe.fit(data(), 20, show_progress=False, **{"logger_adapter": NoopAdapterFactory(), **options})
     return fqe
 
 
@@ -43,7 +43,8 @@ def one_of(rank: int, size: int, folder: str) -> None:
     """The body of a process."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=size)
-    torch.save(numbers(fitted(rank, rank, enable_ddp=True)), f"{folder}/{size}-{rank}.pt")
+    logs: Any = {"logger_adapter": FileAdapterFactory(folder), "experiment_name": "logs", "with_timestamp": False}
+    torch.save(numbers(fitted(rank, rank, enable_ddp=True, **logs)), f"{folder}/{size}-{rank}.pt")
     distributed.destroy_process_group()
 
 
@@ -63,3 +64,4 @@ def test_two_processes_learn_the_same_from_the_data_of_both(tmp_path: Path) -> N
     torch.testing.assert_close(first, second)
     alone = numbers(fitted(0, 0))
     assert not torch.allclose(first, alone) and torch.isfinite(first).all()
+    assert len((tmp_path / "two/logs/loss.csv").read_text().splitlines()) == 2  # process 0 alone logs
