@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from actor_critic_parts import ENV, make_batch, make_critic
+from actor_critic_parts import ENV, make_batch, make_critic, parameters
 from agent_bases import make_vae, of_pairs
 from agent_parts import MAKE_BUFFER, make_agent
 from gymnasium import spaces
@@ -24,6 +24,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import Categorical
 from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE, Lambda
 from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.testing import check_agent
 
 
@@ -350,3 +351,20 @@ def test_a_compiled_update_learns_as_an_ordinary_one(kind: Any) -> None:
             torch.manual_seed(seed)
             errors.append(agent.update(batch)[0])
         torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_an_ensemble_takes_the_place_of_the_critics(bootstrap: bool) -> None:
+    torch.manual_seed(0)
+    policy, vae = nn.Sequential(of_pairs(6, 2), nn.Tanh()), make_vae()
+    ensemble = QFunctionEnsemble([make_critic() for _ in range(3)], bootstrap)
+    optimizers = [torch.optim.Adam(part.parameters(), lr=1e-2) for part in (policy, ensemble, vae)]
+    agent = BCQ(
+        policy, ensemble, None, *optimizers[:2], None, MAKE_BUFFER["uniform"](capacity=100), 0.9,
+        imitator=vae, imitator_optimizer=optimizers[2], n_action_samples=3, replay_start_size=10, minibatch_size=4,
+    )  # fmt: skip
+    before = [parameters(member) for member in ensemble.members]
+    agent.update(make_batch())
+    assert len(agent.critics) == 3 and agent.choice.critic is ensemble.members[0]
+    assert not any(map(torch.equal, before, map(parameters, ensemble.members)))
+    assert agent.act(np.zeros(4, np.float32)).shape == (2,)
