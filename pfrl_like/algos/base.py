@@ -341,6 +341,9 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
         """
         write_model(fname, self._agent.state_dict(), self._json_params())
 
+    #: What adapters of `pfrl_like.loggers.adapters` save models by.
+    save = save_model
+
     def load_model(self, fname: str | os.PathLike[str]) -> None:
         """Load what `save_model` saved.
 

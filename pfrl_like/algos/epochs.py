@@ -22,27 +22,26 @@ class Data(Protocol):
 
 
 class UpdateSource:
-    """Updates of an estimator from data, each a step of the clock; `metrics` are the means of their losses."""
+    """Updates of an estimator from data, each a step of the clock, whose losses are averaged."""
 
     def __init__(self, algo: Any, data: Data, epoch: int) -> None:
         self.algo, self.data, self.epoch = algo, data, epoch
-        self._losses: dict[str, list[Any]] = {name: [] for name in algo.loss_names}
+        self._losses: list[dict[str, Tensor]] = []
 
     def tick(self, clock: Clock) -> tuple[Episode, ...]:
         """One update."""
         batch = self.data.next_batch(self.algo.impl)
         td_error, losses = self.algo._learn(self.epoch, clock.t, batch)
         self.data.learnt(batch, td_error)
-        for name, loss in losses.items():
-            self._losses[name].append(loss)
+        self._losses.append(losses)
         clock.t += 1
         return ()
 
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Means over the epoch, NaN of losses that had no turn."""
-        means = {name: sum(losses) / len(losses) for name, losses in self._losses.items() if losses}
-        return {name: float(means.get(name, float("nan"))) for name in self._losses}
+    def metrics(self, last: int = 0) -> dict[str, float]:
+        """Means over so many last updates, 0 for the whole epoch; NaN of losses that had no turn."""
+        chosen = self._losses[-last:]
+        by_name = {name: [losses[name] for losses in chosen if name in losses] for name in self.algo.loss_names}
+        return {name: float(sum(found) / len(found)) if found else float("nan") for name, found in by_name.items()}
 
 
 @contextlib.contextmanager

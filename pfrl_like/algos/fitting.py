@@ -3,7 +3,7 @@
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from pfrl_like.algos.data import TrainingData
@@ -11,6 +11,7 @@ from pfrl_like.algos.epochs import UpdateSource, shown
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.experiments.loop import Callback, Clock, run
+from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -45,6 +46,9 @@ class Fitting:
         n_steps_per_epoch: int = 10_000,
         callback: Callable[[Any, int, int], Any] | None = None,
         epoch_callback: Callable[[Any, int, int], Any] | None = None,
+        logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH,
+        logging_steps: int = 500,
+        logger_adapter: LoggerAdapterFactory | None = None,
         enable_ddp: bool = False,
     ) -> Self:
         """Learn from episodes; an agent that is there already learns on.
@@ -66,6 +70,10 @@ class Fitting:
             n_steps_per_epoch: Updates of an epoch then.
             callback: Called with (estimator, epoch, updates so far) after each update.
             epoch_callback: The same after each epoch.
+            logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` updates.
+            logging_steps: Updates between them then.
+            logger_adapter: Makes what takes metrics and models in the place of folder and TensorBoard; one of
+                `pfrl_like.loggers.adapters`.
             enable_ddp: Whether the processes of a `torch.distributed` group learn together, with averaged gradients;
                 each needs as many transitions as the others, and the first one alone prints and writes.
 
@@ -105,11 +113,18 @@ class Fitting:
         callback: Any,
         epoch_callback: Any,
         experiment_name: str | None,
+        logging_strategy: LoggingStrategy,
+        logging_steps: int,
+        logger_adapter: Any,
         enable_ddp: bool,
         **log_options: Any,
     ) -> Iterator[tuple[int, dict[str, float]]]:
-        check_counts(n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval)
+        check_counts(
+            n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval,
+            logging_steps=logging_steps,
+        )  # fmt: skip
         check_counts(optional=True, n_steps=n_steps)
+        interval = logging_steps if LoggingStrategy(logging_strategy) is LoggingStrategy.STEPS else None
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         data = TrainingData(episodes, self.batch_size, self.n_frames)
         self._build_for(data)
@@ -118,6 +133,9 @@ class Fitting:
         algo.eval_results_ = {name: [] for name in scorers}
         if enable_ddp and not is_first():
             log_options |= {"save_metrics": False, "verbose": False}
+        if logger_adapter is not None:
+            per_epoch = len(data) if n_steps is None else n_steps_per_epoch
+            log_options["adapter"] = lambda name: logger_adapter.create(self, name, per_epoch)
         with (
             together(algo.impl, enable_ddp),
             RunLog(experiment_name or type(self).__name__, **log_options) as log,
@@ -131,11 +149,14 @@ class Fitting:
                 hooks: list[Callback] = []
                 if callback is not None:
                     hooks.append(lambda clock: callback(self, epoch, clock.t))  # noqa: B023 - called in this round
+                if interval is not None:
+                    hooks.append(logged_every(interval, source, log, [*algo.state_names, *scorers]))
                 with shown(clock, show_progress) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
-                metrics = source.metrics | algo._state_metrics() | self._scores(scorers, eval_episodes)
-                log.metrics(epoch, step, metrics)
+                scores = algo._state_metrics() | self._scores(scorers, eval_episodes)
+                metrics = source.metrics() | scores
+                log.metrics(epoch, step, metrics if interval is None else none_of(algo.loss_names) | scores)
                 if (epoch + 1) % save_interval == 0:
                     log.save(self, step)
                 if epoch_callback is not None:
@@ -168,6 +189,21 @@ class Fitting:
         for name, score in scores.items():
             algo.eval_results_[name].append(score)
         return scores
+
+
+def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str]) -> Callback:
+    """What logs the mean losses of every `interval` updates; the `others` come at the end of an epoch."""
+
+    def write(clock: Clock) -> None:
+        if clock.t % interval == 0:
+            log.metrics(source.epoch, clock.t, source.metrics(interval) | none_of(others))
+
+    return write
+
+
+def none_of(names: Iterable[str]) -> dict[str, float]:
+    """NaN for each metric that is not known now."""
+    return dict.fromkeys(names, float("nan"))
 
 
 def warn_of_far_actions(actions: Any) -> None:

@@ -251,7 +251,7 @@ class OnlineEpochs:
         """End an epoch, if the clock says so."""
         if clock.t % self.length and not clock.done:
             return
-        metrics = {**self.source.metrics, **self.algo._state_metrics()}
+        metrics = {**self.source.metrics(), **self.algo._state_metrics()}
         metrics["rollout_return"] = float(np.mean(self.returns)) if self.returns else float("nan")
         if self.evaluate is not None:
             metrics["evaluation"] = self._score()

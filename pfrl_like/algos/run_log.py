@@ -3,11 +3,12 @@
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.loggers import CSVLogger, MetricsLogger, TensorBoardLogger
+from pfrl_like.loggers.adapters import LoggerAdapter
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
 
@@ -29,6 +30,7 @@ class RunLog:
         logdir: Where the folder is made.
         verbose: Whether hyperparameters and metrics are printed.
         tensorboard: Whether they go to TensorBoard, too, under `runs`.
+        adapter: What takes all of it in the place of folder and TensorBoard, called with the name; None for these.
     """
 
     def __init__(
@@ -40,14 +42,18 @@ class RunLog:
         logdir: str = "d3rlpy_logs",
         verbose: bool = True,
         tensorboard: bool = True,
+        adapter: Callable[[str], LoggerAdapter] | None = None,
     ) -> None:
         self.verbose = verbose
         self.directory: str | None = None
         self._loggers: list[MetricsLogger] = []
-        if save_metrics:
+        self._adapter: LoggerAdapter | None = None
+        if save_metrics and adapter is not None:
+            self._adapter = adapter(timestamped(name) if with_timestamp else name)
+        elif save_metrics:
             self.directory = _made(os.path.join(logdir, name), with_timestamp)
             self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
-        if save_metrics and tensorboard and self.directory is not None:
+        if tensorboard and self.directory is not None:
             self._add_tensorboard(os.path.basename(self.directory))
 
     def _add_tensorboard(self, name: str) -> None:
@@ -62,6 +68,8 @@ class RunLog:
     def __exit__(self, *_: Any) -> None:
         for logger in self._loggers:
             logger.close()
+        if self._adapter is not None:
+            self._adapter.close()
 
     def params(self, params: Mapping[str, Any]) -> None:
         """Print the hyperparameters, and write them as `params.json`."""
@@ -71,6 +79,8 @@ class RunLog:
         if self.directory is not None:
             path = os.path.join(self.directory, "params.json")
             atomic_write(path, dump_json(params, path))
+        if self._adapter is not None:
+            self._adapter.write_params(params)
 
     def metrics(self, epoch: int, step: int, metrics: Mapping[str, float]) -> None:
         """Print and write the metrics of an epoch."""
@@ -79,11 +89,23 @@ class RunLog:
                 print(f"epoch={epoch} step={step} {name}={value:.6f}")
         for logger in self._loggers:
             logger.log(step, {"epoch": epoch, **metrics})
+        if self._adapter is not None:
+            self._adapter.before_write_metric(epoch, step)
+            for name, value in metrics.items():
+                self._adapter.write_metric(epoch, step, name, value)
+            self._adapter.after_write_metric(epoch, step)
 
     def save(self, algo: Any, step: int) -> None:
         """Save the model after so many steps, if anything is written."""
         if self.directory is not None:
             algo.save_model(os.path.join(self.directory, f"model_{step}.pt"))
+        if self._adapter is not None:
+            self._adapter.save_model(step, algo)
+
+
+def timestamped(name: str) -> str:
+    """A name with the time appended."""
+    return f"{name}_{time.strftime('%Y%m%d%H%M%S')}"
 
 
 def _made(path: str, with_timestamp: bool) -> str:
@@ -91,7 +113,7 @@ def _made(path: str, with_timestamp: bool) -> str:
     if not with_timestamp:
         os.makedirs(path, exist_ok=True)
         return path
-    path = f"{path}_{time.strftime('%Y%m%d%H%M%S')}"
+    path = timestamped(path)
     chosen, number = path, 1
     while True:
         try:

@@ -9,6 +9,7 @@ import pytest
 from estimator_parts import make, vectors
 
 from pfrl_like import algos
+from pfrl_like.loggers.adapters import FileAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import td_error_scorer
 
 
@@ -94,3 +95,34 @@ def test_a_class_reads_its_own_file_beside_another_one_of_its_name(monkeypatch: 
     make("DQN").fit(vectors(True), n_epochs=1, experiment_name="run", with_timestamp=False, verbose=False)
     monkeypatch.setitem(algos.base.ESTIMATORS, "DQN", type("DQN", (algos.DQN,), {}))
     assert type(algos.DQN.from_json("d3rlpy_logs/run/params.json")) is algos.DQN
+
+
+def test_losses_may_be_logged_every_so_many_updates() -> None:
+    made = make("DQN")
+    made.fit(
+        vectors(True), n_epochs=2, logdir="logs", scorers={"one": lambda algo, episodes: 1.0},
+        logging_strategy=LoggingStrategy.STEPS, logging_steps=5, verbose=False, show_progress=False,
+    )  # fmt: skip
+    (path,) = Path("logs").glob("*/metrics.csv")
+    rows = list(csv.DictReader(path.open()))
+    assert [(row["epoch"], row["step"], row["one"]) for row in rows] == [
+        ("0", "5", "nan"), ("0", "7", "1.0"), ("1", "10", "nan"), ("1", "14", "1.0"),
+    ]  # fmt: skip
+    assert [row["value_loss"] == "nan" for row in rows] == [False, True, False, True]
+
+
+def test_adapters_take_the_place_of_folder_and_tensorboard() -> None:
+    made = make("SAC")
+    options = {"verbose": False, "show_progress": False, "with_timestamp": False, "experiment_name": "run"}
+    made.fit(vectors(False), n_epochs=2, logger_adapter=FileAdapterFactory("adapted"), **options)
+    folder = Path("adapted/run")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "actor_loss.csv", "critic_loss.csv", "model_14.d3", "model_7.d3", "params.json", "temperature.csv",
+    ]  # fmt: skip
+    assert [row["step"] for row in csv.DictReader((folder / "temperature.csv").open())] == ["7", "14"]
+    assert [path.name for path in Path().iterdir()] == ["adapted"]
+    again = algos.SAC.from_json(folder / "params.json")
+    again.load_model(folder / "model_14.d3")
+    assert np.array_equal(again.predict(np.zeros((1, 4))), made.predict(np.zeros((1, 4))))
+    made.fit(vectors(False), n_epochs=1, logger_adapter=FileAdapterFactory("none"), save_metrics=False, **options)
+    assert not Path("none").exists()
