@@ -49,7 +49,8 @@ def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
     if batch.lengths is None:
         return future_returns(batch, lambda obs: call(v_func, obs).view(-1), lambd)
     next_value = state_value_of(v_func, batch, next=True)
-    return linked_lambda_returns(batch.reward, batch.discount, next_value, rows_after(batch.lengths), lambd)
+    after = rows_after(batch.lengths).to(batch.reward.device)
+    return linked_lambda_returns(batch.reward, batch.discount, next_value, after, lambd)
 
 
 def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor, Tensor]:

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from agent_bases import MAKERS, arguments_of, obs_size
 from agent_parts import AGENTS, COMBINATIONS, make_agent
+from argument_effects import Life
 from on_policy_parts import ON_POLICY, make_on_policy
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
+from pfrl_like.agents import OffPolicyAgent
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers import GradientStep
@@ -45,6 +48,13 @@ def test_agent_keeps_the_contracts(agent: str, buffer: str, recurrent: bool) -> 
 @pytest.mark.parametrize("kind", ON_POLICY)
 def test_on_policy_agent_keeps_the_contracts(kind: str, recurrent: bool) -> None:
     check_agent(functools.partial(make_on_policy, kind, recurrent, gpu=0))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MAKERS if issubclass(kind, OffPolicyAgent)])
+def test_every_agent_with_a_replay_buffer_learns_and_acts_there(kind: Any) -> None:
+    life = Life(kind(**arguments_of(kind, device="cuda")), obs_size(kind))
+    assert life.n_updates > 0 and devices(life.agent.state_dict()["attributes"]) == {"cuda"}
+    assert len(life.in_evaluation()) == 20
 
 
 @pytest.mark.parametrize(
