@@ -11,6 +11,7 @@ from pfrl_like.algos.data import BufferData
 from pfrl_like.algos.epochs import UpdateSource, shown
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.env import as_gymnasium
+from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.metrics.environment import LastFrames, evaluate_on_environment
@@ -140,7 +141,7 @@ class OnlineFitting:
             n_updates_per_epoch: Updates at its end.
             update_start_step: Steps before the first update; there is none either while the buffer holds less than
                 a minibatch.
-            eval_env: Environment of evaluations; None for none.
+            eval_env: Environment of evaluations, another one than `env`; None for none.
             eval_epsilon: Probability of a random action in them.
             eval_interval: Epochs between them.
             experiment_name: Name of the folder; None for that of the class with "_online".
@@ -161,7 +162,7 @@ class OnlineFitting:
             The estimator itself.
 
         Raises:
-            ValueError: On numbers out of range, or a buffer that cannot hold a minibatch.
+            ValueError: On numbers out of range, a buffer that cannot hold a minibatch, or an `eval_env` that is `env`.
             TypeError: If the environment has actions of another kind, or something is no environment, buffer or
                 explorer.
             NonFiniteError: On NaN or infinity in observations, rewards or losses.
@@ -175,6 +176,7 @@ class OnlineFitting:
             random_steps=random_steps,
         )  # fmt: skip
         check_counts(optional=True, n_steps=n_steps)
+        check_apart(env, eval_env)
         algo: Any = self
         build_for_env(algo, env)
         algo.impl.replay_buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)

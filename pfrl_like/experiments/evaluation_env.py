@@ -39,6 +39,16 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     return contextlib.nullcontext(copied), "deep copy of the training environment"
 
 
+def check_apart(env: Any, eval_env: Any) -> None:
+    """Refuse to evaluate in the environment of a training whose episodes go on.
+
+    Raises:
+        ValueError: If they are the same.
+    """
+    if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
+        raise ValueError("eval_env is env, whose episode every evaluation would break off: make another one")
+
+
 def _make(env: Any) -> Any:
     """A single environment of the same registered specification, wrappers included; None if there is none."""
     import gymnasium

@@ -160,17 +160,11 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
             action_size: Numbers of an action, or how many discrete actions there are.
 
         Raises:
-            ValueError: On shapes that cannot be, or an algorithm that stacks images itself.
+            ValueError: On shapes that cannot be.
             NotFittedError: If a scaler or the algorithm is not fitted.
             TypeError: If the algorithm cannot act, or has other actions.
         """
         check_counts(action_size=action_size)
-        n_frames = getattr(self._algo, "n_frames", 1)
-        if n_frames > 1 and len(observation_shape) == 3:
-            raise ValueError(
-                f"algo has n_frames={n_frames}, but {type(self).__name__} learns from images as they are: evaluate one "
-                "that has learnt from data whose observations are stacks"
-            )
         self._shape, self._action_size = tuple(int(size) for size in observation_shape), int(action_size)
         self.inner_create_impl(self._shape, self._action_size)
 

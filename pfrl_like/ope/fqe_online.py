@@ -6,6 +6,7 @@ import numpy as np
 
 from pfrl_like.algos.epochs import shown
 from pfrl_like.env import as_gymnasium
+from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
@@ -135,7 +136,8 @@ class OnlineFQE:
             n_updates: Updates at a time.
             update_start_step: Steps before the first update.
             random_steps: First steps with random actions.
-            eval_env: Environment in which the policy is evaluated after every epoch; None for no evaluation.
+            eval_env: Environment in which the policy is evaluated after every epoch, another one than `env`; None for
+                no evaluation.
             eval_epsilon: Probability of a random action there.
             save_interval: Epochs between saved models.
             experiment_name: Name in the logs; None for that of the class with "_online".
@@ -147,7 +149,7 @@ class OnlineFQE:
             callback: Called as (fqe, epoch, steps so far) after every epoch.
 
         Raises:
-            ValueError: On numbers that cannot be.
+            ValueError: On numbers that cannot be, or an `eval_env` that is `env`.
             TypeError: If the environment has other actions.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -157,6 +159,7 @@ class OnlineFQE:
         )  # fmt: skip
         check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
         check_function(optional=True, callback=callback)
+        check_apart(env, eval_env)
         fqe: Any = self
         fqe.build_with_env(env)
         buffer = ReplayBuffer(_CAPACITY) if buffer is None else buffer

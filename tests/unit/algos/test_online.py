@@ -158,6 +158,9 @@ def test_what_cannot_be_is_refused() -> None:
         make("DQN").fit_online("CartPole-v1", **QUIET)
     with pytest.raises(TypeError, match=r"buffer is \[\], expected one of pfrl_like.replay_buffers"):
         make("DQN").fit_online(Counting(True), [], **QUIET)
+    env = Counting(True)
+    with pytest.raises(ValueError, match="eval_env is env"):
+        make("DQN").fit_online(env, eval_env=env, **QUIET)
     with pytest.raises(ValueError, match="a capacity of 15, expected at least batch_size, 16"):
         make("DQN").fit_online(Counting(True), ReplayBuffer(15), **QUIET)
 

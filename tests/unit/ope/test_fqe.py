@@ -268,6 +268,8 @@ def test_names_have_the_time_and_adapters_are_combined(tmp_path: Path) -> None:
 
 # Refusals
 
+NOISE = Noise(DISCRETE)
+
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
@@ -284,6 +286,7 @@ def test_names_have_the_time_and_adapters_are_combined(tmp_path: Path) -> None:
         (lambda: make(algo=make_agent(recurrent=True)).build_with_dataset(data()), TypeError, "recurrent"),
         (lambda: make(algo=built(algos.DQN(n_frames=4))).build_with_dataset(data()), TypeError, "stacks 4 frames"),
         (lambda: make().fit(data(), 0, **QUIET), ValueError, "n_steps"),
+        (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),
         (lambda: make(batch_size=0), ValueError, "batch_size"),
     ],
@@ -300,11 +303,3 @@ def test_a_policy_of_gaussians_is_evaluated_by_samples_or_modes() -> None:
     x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
     assert not np.allclose(fqe.sample_action(x), fqe.predict(x))
     np.testing.assert_allclose(fqe.predict(x), policy(torch.tensor(x)).mean.detach(), rtol=1e-5)
-
-
-def test_an_algorithm_that_stacks_images_is_refused() -> None:
-    filters = {"filters": [(4, 4, 2)], "feature_size": 8}
-    algo = algos.DQN(n_frames=3, encoder_params=filters)
-    algo.create_impl((1, 16, 16), 2)
-    with pytest.raises(ValueError, match="algo has n_frames=3, but DiscreteFQE learns from images as they are"):
-        ope.DiscreteFQE(algo, ope.FQEConfig(encoder_params=filters)).create_impl((1, 16, 16), 2)
