@@ -108,7 +108,7 @@ def estimate(
     size = episodes.effective_sample_size if weighted else float("nan")
     warning = weakness(size, len(episodes)) if weighted else ""
     if warning:
-        warnings.warn(f"{estimator}: {warning}", UnreliableEstimateWarning, stacklevel=3)
+        warnings.warn(f"{estimator}: {warning}", UnreliableEstimateWarning, stacklevel=4)
     value, error, low, high = _scaled(np.array([value, error, *bounds]), log_scale)
     return Estimate(
         estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),

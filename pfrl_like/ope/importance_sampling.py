@@ -3,6 +3,8 @@
 The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the episode's beginning on.
 """
 
+import dataclasses
+
 import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
@@ -33,12 +35,16 @@ def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootst
 def weighted_importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
     """The returns' average with the last weights: consistent, biased towards the behaviour policy for few episodes.
 
-    Arguments, result and errors are those of `importance_sampling`.
+    It is NaN where no episode has any weight. Arguments, result and errors are those of `importance_sampling`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1, keepdims=True)
     weight, _ = scaled_weights(episodes.log_weight[:, -1:])
     average = SelfNormalized.total(weight, returns)
-    return estimated("weighted importance sampling", episodes, average, interval)
+    found = estimated("weighted importance sampling", episodes, average, interval)
+    unknown = float("nan")
+    if found.effective_sample_size == 0:
+        return dataclasses.replace(found, value=unknown, interval=(unknown, unknown), standard_error=unknown)
+    return found
 
 
 def per_decision_importance_sampling(

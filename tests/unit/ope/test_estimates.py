@@ -67,7 +67,10 @@ def test_few_effective_episodes_are_warned_of() -> None:
     never = ope.LoggedEpisodes.from_columns([1.0, 1.0], [-np.inf, -np.inf], [-1.0, -1.0], [1, 1])
     with pytest.warns(ope.UnreliableEstimateWarning, match="never acts as any of them did"):
         found = ope.weighted_importance_sampling(never, 1.0)
-    assert (found.value, found.effective_sample_size) == (0.0, 0.0)
+    assert found.effective_sample_size == 0.0
+    assert np.isnan([found.value, *found.interval, found.standard_error]).all()
+    with pytest.warns(ope.UnreliableEstimateWarning, match="never acts as any of them did"):
+        assert ope.importance_sampling(never, 1.0).value == 0.0
 
 
 @pytest.mark.parametrize(
