@@ -1,4 +1,8 @@
-"""Learn Pendulum from recorded episodes by IQL or another offline agent, keep the best agent, and deploy its policy."""
+"""Learn Pendulum from recorded episodes by several agents, judge them by the same data alone, and deploy the best.
+
+What each policy would bring is told by fitted Q evaluation. Then the best one is exported, and played by a program that
+has nothing but the file.
+"""
 
 import argparse
 from typing import Any
@@ -8,15 +12,15 @@ import gymnasium
 import torch
 from torch import nn
 
-from pfrl_like import agents, datasets, experiments, explorers, policies, replay_buffers
+from pfrl_like import agents, datasets, experiments, explorers, ope, policies, replay_buffers
 from pfrl_like import nn as pnn
 
 GAMMA = 0.98
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", default="IQL", choices=["IQL", "TD3PlusBC", "AWAC"], help="kind of agent")
-    parser.add_argument("--eval-interval", type=int, default=1_000, help="updates between evaluations")
+    kinds = ["IQL", "TD3PlusBC", "AWAC"]
+    parser.add_argument("--agents", nargs="+", default=kinds, choices=kinds, help="kinds of agents")
 
 
 def make_agent(name: str, env: gymnasium.Env) -> Any:
@@ -44,22 +48,18 @@ def make_agent(name: str, env: gymnasium.Env) -> Any:
 
 
 def main() -> None:
-    args = common.parse_args(__doc__, steps=10_000, add=add_flags)
+    args = common.parse_args(__doc__, steps=5_000, add=add_flags)
     dataset, env = datasets.get_pendulum()
-    agent = make_agent(args.agent, env)
-    agent, history = experiments.train_agent_offline(
-        agent,
-        dataset,
-        args.steps,
-        args.outdir,
-        eval_env=env,
-        eval_n_episodes=args.eval_n_runs,
-        eval_interval=min(args.eval_interval, args.steps),
-    )
-    print("returns of the evaluations:", ", ".join(f"{row['eval_score']:.0f}" for row in history))
-    agent.load(f"{args.outdir}/best")
-    score = common.play(common.deployed(agent, dataset, args.outdir), env, args.eval_n_runs)
-    print(f"mean return of the best agent's exported policy: {score:.1f}")
+    trained = {}
+    for name in args.agents:
+        agent = make_agent(name, env)
+        experiments.train_agent_offline(agent, dataset, args.steps, f"{args.outdir}/{name}")
+        estimate = ope.evaluate_offline(agent, dataset, gamma=GAMMA, deterministic=True, n_steps=args.steps)["fqe"]
+        print(f"{name}, discounted return: {estimate}")
+        trained[name] = (estimate.value, agent)
+    best = max(trained, key=lambda name: trained[name][0])
+    score = common.play(common.deployed(trained[best][1], dataset, args.outdir), env, args.eval_n_runs)
+    print(f"{best} was taken; mean return of its exported policy: {score:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,9 @@
-"""Data to begin with: two small sets that come with the package, and the public ones, each with its environment."""
+"""Data to begin with: two small sets that come with the package, and the public ones, each with its environment.
+
+What is downloaded is kept in `cache_dir`, else in the directory that the environment variable `PFRL_LIKE_DATA` names,
+else in `pfrl_like/datasets` of the user's cache (`XDG_CACHE_HOME`, or `~/.cache`). It is fetched once, also if several
+processes want it; a connection that broke is resumed; nothing is unpickled.
+"""
 
 from pfrl_like.datasets.atari import get_atari as get_atari
 from pfrl_like.datasets.bullet import get_pybullet as get_pybullet

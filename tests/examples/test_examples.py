@@ -304,12 +304,6 @@ def test_environments_that_do_not_fit_an_actor_critic_are_refused(run, example, 
         run(example, "--env", env)
 
 
-@pytest.mark.parametrize("agent", ["TD3PlusBC", "AWAC"])
-def test_other_agents_learn_the_pendulum_from_data(run, agent):
-    output = run("offline/train_pendulum.py", "--steps", "20", "--agent", agent, "--eval-n-runs", "1")
-    assert "best agent's exported policy" in output
-
-
 def test_a_table_of_ones_own_is_learnt_from(run, tmp_path):
     rows = ["x,push,gain,over,run", "1,0,0.5,0,1", "2,1,0.25,0,1", "3,0,1,1,1", "4,1,0,0,2", "5,0,0,0,2", "6,1,0,0,2"]
     (tmp_path / "own.csv").write_text("\n".join(rows))
