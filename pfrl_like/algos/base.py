@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfrl_like.algos.copying import Copying
 from pfrl_like.algos.data import actions_for, shape_of_one
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
@@ -35,7 +36,7 @@ Array = NDArray[Any]
 ESTIMATORS: dict[str, type["Estimator"]] = {}
 
 
-class Estimator(Fitting, OnlineFitting, Hyperparameters):
+class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
     """Base of estimators.
 
     The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with
@@ -300,35 +301,6 @@ class Estimator(Fitting, OnlineFitting, Hyperparameters):
     def _state_metrics(self) -> dict[str, float]:
         """Metrics of an epoch that are no losses."""
         return {name: float(getattr(self._agent, name)) for name in self.state_names}
-
-    # What others have learnt
-
-    def copy_policy_from(self, algo: "Estimator") -> None:
-        """Take the parameters of another estimator's policy, whose networks are alike; targets follow at once."""
-        self._copy(algo, "policy", "target_policy")
-
-    def copy_q_function_from(self, algo: "Estimator") -> None:
-        """Take the parameters of another estimator's Q-functions; otherwise as `copy_policy_from`."""
-        names = self._q_function_names()
-        self._copy(algo, *names, *(f"target_{name}" for name in names))
-
-    def _q_function_names(self) -> tuple[str, ...]:
-        return tuple(getattr(self._agent, "critic_arguments", ("model",)))
-
-    def _copy(self, algo: "Estimator", *names: str) -> None:
-        ours, theirs = self._agent, algo._agent
-        pairs = [(getattr(ours, name, None), getattr(theirs, name, None)) for name in names]
-        if pairs[0][0] is None or pairs[0][1] is None:
-            kinds = f"{type(algo).__name__} to {type(self).__name__}"
-            raise ValueError(f"{kinds}: expected two estimators that have a {names[0].replace('_', ' ')}")
-        for own, other in pairs:
-            if own is not None and other is not None:
-                own.load_state_dict(other.state_dict())
-
-    def reset_optimizer_states(self) -> None:
-        """Let all optimisers forget what they keep of earlier steps."""
-        for step in self._agent.gradient_steps.values():
-            step.optimizer.state.clear()
 
     # Saving
 

@@ -1,11 +1,13 @@
 """The parts compute on a GPU what they compute on the CPU."""
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from estimator_parts import QUIET, make, vectors
 from torch import nn
 
 from pfrl_like.action_value import (
@@ -171,3 +173,18 @@ def test_scalers_give_the_same(name: str) -> None:
     scaler.fit(x.cuda())
     for function in (scaler.transform, scaler.reverse_transform):
         torch.testing.assert_close(function(x.cuda()).cpu(), function(x))
+
+
+@pytest.mark.parametrize("name", ["DQN", "SAC", "BC", "AWR"])
+def test_estimators_fitted_on_the_cpu_go_on_there(name: str, tmp_path: Path) -> None:
+    on_cpu = make(name, scaler="standard", augmentation=["single_amplitude_scaling"])
+    data = vectors(on_cpu.discrete_action)
+    on_cpu.fit(data, n_epochs=1, **QUIET).save_model(tmp_path / "model.pt")
+    on_gpu = make(name, scaler="standard", augmentation=["single_amplitude_scaling"], use_gpu=True)
+    on_gpu.load_model(tmp_path / "model.pt")
+    x = data.observations[:5]
+    np.testing.assert_allclose(on_gpu.predict(x), on_cpu.predict(x), atol=1e-4)
+    on_gpu.fit(data, n_epochs=1, **QUIET)
+    modules = [part for part in vars(on_gpu.impl).values() if isinstance(part, nn.Module)]
+    assert all(param.is_cuda for module in modules for param in module.parameters())
+    assert np.isfinite(on_gpu.update(0, 0, data.sample(16))).all()
