@@ -126,6 +126,7 @@ class Fitting:
         check_counts(optional=True, n_steps=n_steps)
         interval = logging_steps if LoggingStrategy(logging_strategy) is LoggingStrategy.STEPS else None
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
+        check_dynamics(self)
         data = TrainingData(episodes, self.batch_size, self.n_frames)
         self._build_for(data)
         scorers = named_scorers(scorers)
@@ -204,6 +205,16 @@ def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Itera
 def none_of(names: Iterable[str]) -> dict[str, float]:
     """NaN for each metric that is not known now."""
     return dict.fromkeys(names, float("nan"))
+
+
+def check_dynamics(algo: Any) -> None:
+    """Refuse `dynamics` that generate nothing.
+
+    Raises:
+        TypeError: If they are no model.
+    """
+    if algo.dynamics is not None and not hasattr(algo.dynamics, "generate"):
+        raise TypeError(f"dynamics is {algo.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
 
 
 def warn_of_far_actions(actions: Any) -> None:

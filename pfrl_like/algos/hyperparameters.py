@@ -71,7 +71,8 @@ class Hyperparameters:
 
     def __repr__(self) -> str:
         params = self.get_params(deep=False)
-        changed = [f"{name}={params[name]!r}" for name, default in self.defaults().items() if params[name] != default]
+        texts = {name: (repr(params[name]), repr(default)) for name, default in self.defaults().items()}
+        changed = [f"{name}={text}" for name, (text, default) in texts.items() if text != default]
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:

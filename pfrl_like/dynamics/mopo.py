@@ -92,7 +92,7 @@ class MOPO(Estimator):
         """
         model: DynamicsModel = self._agent
         step = model.predict(self._tensor(self._observations(x)), self._actions(action))
-        next_obs, reward, variance = (part.reshape(len(part), -1).cpu().numpy() for part in step)
+        next_obs, reward, variance = (part.reshape(len(part), *part.shape[1:] or (1,)).cpu().numpy() for part in step)
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
 
     def generate(self, algo: Any, transitions: Sequence[Transition]) -> list[Transition]:

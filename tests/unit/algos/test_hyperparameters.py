@@ -43,6 +43,11 @@ CRITIC = ("q_func1_optimizer", "critic_optimizer", "v_func_optimizer")
 ACTOR = ("policy_optimizer", "actor_optimizer")
 
 
+def test_what_is_shown_is_what_was_changed() -> None:
+    made = algos.DQN(gamma=0.5, encoder_params={"hidden_units": np.array([3, 4])}, augmentation=np.array([]))
+    assert "gamma=0.5" in repr(made) and "array([3, 4])" in repr(made) and "batch_size" not in repr(made)
+
+
 def test_texts_of_annotations_are_understood() -> None:
     namespace = {"DQN": algos.DQN}
     text = (

@@ -238,6 +238,11 @@ def test_an_algorithm_of_other_actions_is_refused() -> None:
         fitted().generate(policy(discrete=True), transitions(True))
 
 
+def test_nothing_is_predicted_of_nothing() -> None:
+    shapes = [part.shape for part in fitted().predict(OBS[:0], ACTIONS[False][:0], with_variance=True)]
+    assert shapes == [(0, OBS.shape[1]), (0, 1), (0, 1)]
+
+
 def test_what_is_not_built_is_refused() -> None:
     with pytest.raises(NotFittedError):
         MOPO().predict(OBS, ACTIONS[False])
