@@ -73,6 +73,7 @@ VALUES: dict[str, Callable[[int], list[nn.Module]]] = {
         Lambda(as_frames),
         smaller(q_functions.DistributionalDuelingDQN(n, *ATOMS, 1)),
     ],
+    "ensemble": lambda n: [q_functions.QFunctionEnsemble(nn.Linear(HIDDEN, n) for _ in range(2))],
 }
 #: Whole networks of these kinds that are no rows of layers.
 WHOLE: dict[tuple[str, bool], Callable[[int, int], nn.Module]] = {

@@ -194,7 +194,7 @@ def make_discrete_sac(case: Case, folder: Path) -> Any:
 def discrete_sac_misfits(case: Case) -> Iterator[str]:
     if case["policy"] != "softmax":
         yield "policy"
-    if case["q_func"] in ("quadratic", "numbers"):
+    if case["q_func"] in ("quadratic", "numbers") or (case["q_func"] == "ensemble" and case["n_critics"] > 1):
         yield "q_func"
     if misfit_in_buffer(case):
         yield "replay_buffer"

@@ -31,7 +31,7 @@ def numbered(
     Raises:
         TypeError: If one is no such part.
         ValueError: If there are not as many of these as of those, or none, or one critic comes twice, or an optimiser
-            holds nothing of its critic.
+            holds nothing of its critic, or an ensemble is one of several.
     """
     if len(q_funcs) != len(optimizers) or not q_funcs:
         raise ValueError(f"there are {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one for each")
@@ -39,9 +39,23 @@ def numbered(
     if len(set(map(id, q_funcs.values()))) < len(q_funcs):
         raise ValueError("two of the critics are the same module, expected one of its own for each")
     check_pairs(q_funcs, optimizers)
+    check_no_ensemble_among(q_funcs)
     names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
     named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers.values(), strict=True)}
     return dict(zip(names, q_funcs.values(), strict=True)), named
+
+
+def check_no_ensemble_among(q_funcs: Mapping[str, nn.Module]) -> None:
+    """Refuse an ensemble of critics beside another critic.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    for name, q_func in q_funcs.items() if len(q_funcs) > 1 else ():
+        if any(isinstance(part, QFunctionEnsemble) for part in q_func.modules()):
+            raise ValueError(
+                f"{name} is an ensemble, whose members are the critics, and stands beside another critic; expected it alone"
+            )
 
 
 def two_or_more(

@@ -71,7 +71,7 @@ def assert_refused(family: Family, case: Case, folder: Path, arguments: Iterable
         family.make(case, folder)
     except (TypeError, ValueError) as refusal:
         sentence = str(refusal)
-        assert re.match(rf"({'|'.join(arguments)})\w* ", sentence) and sentence.count(" ") >= 8, sentence
+        assert re.match(rf"({'|'.join(arguments)})\w*(\[\d+\])? ", sentence) and sentence.count(" ") >= 8, sentence
     else:
         raise AssertionError(f"nothing was refused, although {arguments} does not fit")
 
