@@ -54,7 +54,7 @@ def check_no_ensemble_among(q_funcs: Mapping[str, nn.Module]) -> None:
     for name, q_func in q_funcs.items() if len(q_funcs) > 1 else ():
         if any(isinstance(part, QFunctionEnsemble) for part in q_func.modules()):
             raise ValueError(
-                f"{name} is an ensemble, whose members are the critics, and stands beside another critic; expected it alone"
+                f"{name} is an ensemble, whose members are the critics, and stands beside another; expected it alone"
             )
 
 
