@@ -244,6 +244,33 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
         mean = values.mean(0).cpu().numpy()
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
 
+    def evaluate_offline(self, dataset: Any, **options: Any) -> Mapping[str, Any]:
+        """What this estimator would bring, from recorded episodes alone, by every way of telling.
+
+        Args:
+            dataset: A dataset or a list of episodes.
+            options: As of `pfrl_like.ope.evaluate_offline`; `gamma` is that of the estimator.
+
+        Returns:
+            Estimates with intervals, by name.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+        """
+        from pfrl_like.ope import evaluate_offline  # which fits estimators itself
+
+        return evaluate_offline(self, dataset, **{"gamma": getattr(self, "gamma", 0.99), **options})
+
+    def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
+        """The discounted return that fitted Q evaluation expects, by which scikit-learn chooses unless told otherwise.
+
+        Args:
+            episodes: A dataset or a list of episodes.
+            y: Not looked at.
+            options: As of `evaluate_offline`.
+        """
+        return float(self.evaluate_offline(episodes, **options)["fqe"].value)
+
     @property
     def _agent(self) -> Any:
         if self.impl is None:

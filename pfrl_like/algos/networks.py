@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pfrl_like.action_value import ImplicitQuantileActionValue
 from pfrl_like.encoders import Encoder
 from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
@@ -39,9 +40,18 @@ def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     return QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
 
 
+class EvenlyJudged(ImplicitQuantileQFunction):
+    """`ImplicitQuantileQFunction` whose means are of evenly spaced fractions in evaluation mode: nothing is random."""
+
+    def forward(self, x: Any) -> ImplicitQuantileActionValue:
+        """The quantile functions of B states."""
+        value = super().forward(x)
+        return value if self.training else value.at_even_fractions()
+
+
 def implicit_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     """Quantiles at fractions that are drawn."""
-    return ImplicitQuantileQFunction(*_quantile_parts(encoder, n_actions))
+    return EvenlyJudged(*_quantile_parts(encoder, n_actions))
 
 
 def fully_parametrized_q_function(encoder: Encoder, n_actions: int) -> nn.Module:

@@ -31,6 +31,7 @@ SIDEWAYS = {
     ("implicit_action_value", "action_value"),
     ("ope", "algos"),  # fitted Q evaluation is built, fitted and saved as estimators are, and evaluates them
     ("dataset", "replay_buffers"),  # it opens what runs have recorded
+    ("algos", "ope"),  # estimators are judged by it, if asked
     ("dynamics", "algos"),  # a model is fitted as algorithms are
     ("datasets", "dataset"),
     ("datasets", "wrappers"),  # Atari games as their data show them

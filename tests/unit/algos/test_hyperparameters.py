@@ -232,6 +232,10 @@ def test_q_functions_give_what_their_type_says(name: str, q_func_type: str, kind
         value = made.impl.critics[0]((torch.tensor(OBS), torch.zeros(7, 2)))
     assert type(value) is kind
     made.update(0, 0, vectors(made.discrete_action).sample(16))
+    actions = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
+    np.testing.assert_array_equal(made.predict_value(OBS, actions), made.predict_value(OBS, actions))
+    if made.discrete_action and name != "DiscreteBCQ":
+        np.testing.assert_array_equal(made.predict(OBS), made.predict(OBS))
 
 
 def test_another_type_of_q_function_is_refused() -> None:

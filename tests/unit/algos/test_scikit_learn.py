@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from estimator_parts import ALL, QUIET, make, vectors
 
 from pfrl_like.augmentation import AugmentationPipeline, ColorJitter, SingleAmplitudeScaling
+from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.metrics import td_error_scorer
+from pfrl_like.ope import FQEConfig
 from pfrl_like.preprocessing import MinMaxScaler, StandardScaler
 
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -90,3 +93,23 @@ def test_whether_it_is_fitted_is_known() -> None:
         check_is_fitted(made)
     made.create_impl((4,), 2)
     check_is_fitted(made)
+
+
+@pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")
+@pytest.mark.parametrize("name", ["DQN", "CQL"])
+def test_its_own_score_is_what_off_policy_evaluation_expects(name: str) -> None:
+    made = make(name)
+    data = vectors(made.discrete_action)
+    with pytest.raises(NotFittedError, match="not built yet"):
+        made.score(data)
+    made.fit(data, n_epochs=1, **QUIET)
+    torch.manual_seed(0)
+    np.random.seed(0)
+    estimates = made.evaluate_offline(data, n_steps=3, deterministic=True)
+    assert ("wdr" in estimates) == made.discrete_action
+    torch.manual_seed(0)
+    np.random.seed(0)
+    assert made.score(data, n_steps=3, deterministic=True) == estimates["fqe"].value
+    other_gamma = make(name, gamma=0.5, impl=made.impl)
+    with pytest.raises(ValueError, match=r"gamma is 0\.5, but config has 0\.9"):
+        other_gamma.evaluate_offline(data, config=FQEConfig(gamma=0.9))
