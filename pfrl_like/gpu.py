@@ -1,5 +1,6 @@
 """`Device`: the number of a GPU, which tasks that run side by side take in turn."""
 
+import numbers
 import threading
 from typing import Any, Union
 
@@ -41,9 +42,11 @@ class Device:
             return None
         if isinstance(use_gpu, cls):
             return use_gpu
-        if use_gpu is not True and not isinstance(use_gpu, int):
+        if use_gpu is True:
+            return cls(0)
+        if not isinstance(use_gpu, numbers.Integral):
             raise TypeError(f"use_gpu is {use_gpu!r:.80}, expected True, False, the number of a GPU or a Device")
-        return cls(0 if use_gpu is True else use_gpu)
+        return cls(int(use_gpu))
 
     def get_id(self) -> int:
         """The number."""

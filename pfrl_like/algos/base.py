@@ -21,7 +21,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.encoders import Encoder, make_encoder
-from pfrl_like.errors import CheckpointError, NotFittedError
+from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
 from pfrl_like.export import FORMATS
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
@@ -204,6 +204,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
         Raises:
             NotFittedError: Before the agent is built.
             ValueError: If the observations have another shape.
+            NonFiniteError: If they have numbers that are not finite.
         """
         agent, obs = self._agent, self._observations(x)
         with agent.eval_mode():
@@ -287,6 +288,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
         obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
         if self.observation_shape_ is not None and obs.shape[1:] != self._stacked_shape:
             raise ValueError(f"x has shape {obs.shape}, expected (n, {', '.join(map(str, self._stacked_shape))})")
+        if obs.dtype.kind == "f" and not np.isfinite(obs).all():
+            raise NonFiniteError("x", "x has NaN or infinite numbers, expected observations of finite ones")
         return obs
 
     def _actions(self, action: Any) -> Tensor:

@@ -179,7 +179,7 @@ class Fitting:
             algo.fit_scaler(selection.episodes)
             algo.create_impl(selection.observation_shape, selection.action_size)
             if not algo.discrete_action and hasattr(algo.impl, "policy"):
-                warn_of_far_actions(selection.dataset.actions)
+                warn_of_far_actions(max(float(abs(episode.actions).max()) for episode in selection.episodes))
         algo.check_shapes(selection.observation_shape, selection.action_size)
 
     def _scores(self, scorers: Mapping[str, Scorer], episodes: Any) -> dict[str, float]:
@@ -217,10 +217,9 @@ def check_dynamics(algo: Any) -> None:
         raise TypeError(f"dynamics is {algo.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
 
 
-def warn_of_far_actions(actions: Any) -> None:
-    """Say that policies will not reach some actions of the data."""
-    largest = float(abs(actions).max())
-    if largest > 1:
+def warn_of_far_actions(largest: float) -> None:
+    """Say that policies will not reach actions as large as this, if it is more than rounding."""
+    if largest > 1 + 1e-5:
         _LOGGER.warning(
             "actions of the data are as large as %g, but policies act in [-1, 1]: scale them, for instance by "
             "preprocessing.MinMaxActionScaler, and rescale those of the environment",

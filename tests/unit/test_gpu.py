@@ -3,6 +3,7 @@ import multiprocessing
 import pickle
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -71,7 +72,8 @@ def test_a_device_travels_to_another_process_with_its_number(two_gpus: None) -> 
 
 
 @pytest.mark.parametrize(
-    ("use_gpu", "device"), [(True, Device(0)), (1, Device(1)), (0, Device(0)), (False, None), (None, None)]
+    ("use_gpu", "device"),
+    [(True, Device(0)), (1, Device(1)), (0, Device(0)), (np.int64(1), Device(1)), (False, None), (None, None)],
 )
 def test_use_gpu_names_a_device(use_gpu: object, device: Device | None) -> None:
     assert Device.of(use_gpu) == device

@@ -384,3 +384,11 @@ def test_a_function_of_the_users_own_is_named_in_params_json() -> None:
     assert "same" in json.loads(path.read_text())["augmentation"][0]
     with pytest.raises(ValueError, match="the augmentation is '<function"):
         algos.DQN.from_json(path)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_observations_that_are_no_numbers_are_refused(bad: float) -> None:
+    made = make("DQN")
+    made.create_impl((4,), 2)
+    with pytest.raises(NonFiniteError, match="x has NaN or infinite numbers"):
+        made.predict(np.array([[0.0, 0.0, bad, 0.0]]))
