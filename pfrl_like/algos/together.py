@@ -20,11 +20,7 @@ def learning_together(agent: Any) -> Iterator[None]:
     Raises:
         RuntimeError: If there is no process group.
     """
-    if not (distributed.is_available() and distributed.is_initialized()):
-        raise RuntimeError(
-            "enable_ddp is True, but there is no process group: call torch.distributed.init_process_group first, in "
-            "every process, as torchrun has started them"
-        )
+    check_group()
     modules = [part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), nn.Module)]
     for tensor in (tensor for module in modules for tensor in [*module.parameters(), *module.buffers()]):
         distributed.broadcast(tensor.data, 0)
@@ -49,6 +45,24 @@ def together(agent: Any, enable_ddp: bool) -> contextlib.AbstractContextManager[
     return learning_together(agent) if enable_ddp else contextlib.nullcontext()
 
 
+def has_group() -> bool:
+    """Whether this process belongs to a group."""
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def check_group() -> None:
+    """Refuse to learn together with nobody.
+
+    Raises:
+        RuntimeError: If there is no process group.
+    """
+    if not has_group():
+        raise RuntimeError(
+            "enable_ddp is True, but there is no process group: call torch.distributed.init_process_group first, in "
+            "every process, as torchrun has started them"
+        )
+
+
 def is_first() -> bool:
     """Whether this is the process that speaks for the group; without one, it is."""
-    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
+    return not has_group() or distributed.get_rank() == 0

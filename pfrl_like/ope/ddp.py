@@ -8,6 +8,7 @@ import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from pfrl_like.algos.together import check_group
 from pfrl_like.batch import Batch
 
 
@@ -23,11 +24,7 @@ def distributed_critics(agent: Any) -> Iterator[None]:
     Raises:
         RuntimeError: If there is no process group.
     """
-    if not (distributed.is_available() and distributed.is_initialized()):
-        raise RuntimeError(
-            "enable_ddp is True, but there is no process group: call torch.distributed.init_process_group first, in "
-            "every process, as torchrun has started them"
-        )
+    check_group()
     for critic in [*agent.critics, *agent.target_critics]:
         for tensor in [*critic.parameters(), *critic.buffers()]:
             distributed.broadcast(tensor.data, 0)
@@ -42,11 +39,6 @@ def distributed_critics(agent: Any) -> Iterator[None]:
         yield
     finally:
         del agent.value_of
-
-
-def rank() -> int:
-    """The number of this process in its group, 0 without one."""
-    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
 def _wrapped(critic: nn.Module, device: torch.device) -> nn.Module:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from pfrl_like.algos.epochs import shown
+from pfrl_like.algos.together import is_first
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.train_agent_offline import DatasetSource
@@ -18,7 +19,7 @@ from pfrl_like.loggers.adapters import (
     LoggingStrategy,
     NoopAdapterFactory,
 )
-from pfrl_like.ope.ddp import distributed_critics, rank
+from pfrl_like.ope.ddp import distributed_critics
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -111,7 +112,7 @@ class FittingFQE:
         fqe.build_with_dataset(data)
         learning = Learning(fqe)
         source = DatasetSource(learning, data, min(fqe.batch_size, size_of(data)))
-        silent = enable_ddp and rank() > 0
+        silent = enable_ddp and not is_first()
         factory = NoopAdapterFactory() if silent else logger_adapter
         logs = logs_of(fqe, experiment_name, with_timestamp, factory, n_steps_per_epoch)
 
