@@ -72,6 +72,7 @@ class EnsembleActionValue(DiscreteActionValue):
         return (weights * losses).sum(0), errors.abs().mean(0), values.mean(0)
 
     def masked(self, action_mask: Any) -> Self:
+        """The same of each member, without the actions that a mask, [B, n_actions], forbids."""
         return self._of([member.masked(action_mask) for member in self.members])
 
     def __getitem__(self, i: Any) -> Self:

@@ -53,10 +53,12 @@ class PolicyActingMixin(ActingMixin):
         return select_actions(self.explorer, self.t, actions, None, active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        """The modes of the policy for a batch of features, [k, ...], and its distributions."""
         distribution = self._distribution(obs, action_mask, active)
         return mode_of(distribution), distribution
 
     def greedy_copy(self) -> Self:
+        """As of the base; the copy acts by modes."""
         acting = super().greedy_copy()
         acting.act_deterministically = True
         return acting

@@ -39,6 +39,7 @@ class EpochDQN(OffPolicyRLAlgorithm):
         super().__init__(env_spec, policy, qf, replay_buffer, **options)
 
     def init_opt(self) -> None:
+        """Make the `DQN`, or `DoubleDQN`, that learns."""
         make = agents.DoubleDQN if self.double_q else agents.DQN
         self.agent = make(
             self.qf, torch.optim.Adam(self.qf.parameters(), lr=self.qf_lr), self.replay_buffer, self.discount,
@@ -78,6 +79,7 @@ class EpochDDPG(OffPolicyRLAlgorithm):
         super().__init__(env_spec, policy, qf, replay_buffer, **options)
 
     def init_opt(self) -> None:
+        """Make the `DDPG` that learns."""
         actor, critic = (
             torch.optim.Adam(module.parameters(), lr=lr)
             for module, lr in ((self.policy, self.policy_lr), (self.qf, self.qf_lr))

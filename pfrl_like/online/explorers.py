@@ -16,6 +16,7 @@ class OnlineExplorer(ABC):
 
     @abstractmethod
     def sample(self, algo: Any, x: Any, step: int) -> Any:
+        """An action for one observation, after `step` steps of training."""
         """Choose an action.
 
         Args:
@@ -67,6 +68,7 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
         return self._choosing_from(2).compute_epsilon(step)
 
     def sample(self, algo: Any, x: Any, step: int) -> Any:
+        """An action for one observation, after `step` steps of training."""
         explorer = self._choosing_from(algo.action_size_)
         return int(explorer.select_action(step, lambda: _greedy(algo, x)))
 
@@ -98,6 +100,7 @@ class NormalNoise(OnlineExplorer):
         self._noise = _ShiftedGaussian(mean, std, -1.0, 1.0, rng=rng)
 
     def sample(self, algo: Any, x: Any, *args: Any) -> Any:
+        """The greedy action for one observation, with noise added."""
         return self._noise.select_action(0, lambda: _greedy(algo, x))
 
     def for_actions(self, space: Any) -> explorers.AdditiveGaussian:
