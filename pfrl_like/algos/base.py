@@ -82,6 +82,11 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
     dynamics: Any = None
     impl: Any = None
 
+    scaler_: Any = None
+    eval_results_: dict[str, list[float]] = {}
+    observation_shape_: tuple[int, ...] | None = None
+    action_size_: int | None = None
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         ESTIMATORS[cls.__name__] = cls
@@ -89,10 +94,6 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
     def __init__(self, **hyperparameters: Any) -> None:
         self._given_impl: Any = None
         super().__init__(**hyperparameters)
-        self.scaler_: Any = None
-        self.eval_results_: dict[str, list[float]] = {}
-        self.observation_shape_: tuple[int, ...] | None = None
-        self.action_size_: int | None = None
 
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself."""
@@ -110,6 +111,10 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
         """
         params = super().get_params(deep=False) | {"impl": self._given_impl}
         return copy.deepcopy(params) if deep else params
+
+    def __sklearn_clone__(self) -> Self:
+        """An equal estimator that is not built; its `dynamics` model is copied as it is, learnt or not."""
+        return type(self)(**self.get_params())
 
     # Building
 

@@ -1,10 +1,11 @@
 """How estimators learn from data: epoch after epoch, with metrics, scores and saved models."""
 
+import functools
 import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 from pfrl_like.algos.data import TrainingData
 from pfrl_like.algos.epochs import UpdateSource, shown
@@ -21,12 +22,28 @@ _LOGGER = logging.getLogger(__name__)
 Scorer = Callable[[Any, Any], float]
 
 
+#: A method that fits.
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def without_targets(fit: Fit) -> Fit:
+    """`fit` that overlooks a None as its second argument: there scikit-learn's pipelines hand on targets."""
+
+    @functools.wraps(fit)
+    def fit_without(self: Any, *args: Any, **options: Any) -> Any:
+        rest = args[2:] if args[1:2] == (None,) else args[1:]
+        return fit(self, *args[:1], *rest, **options)
+
+    return cast(Fit, fit_without)
+
+
 class Fitting:
     """The offline training of estimators."""
 
     batch_size: int
     n_frames: int
 
+    @without_targets
     def fit(
         self,
         episodes: Any,

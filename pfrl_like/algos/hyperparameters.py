@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Self
 class Hyperparameters:
     """Base of classes whose constructor takes keywords and stores them, as scikit-learn wants it.
 
-    Each public attribute that a class annotates and gives a value, other than a `ClassVar`, is a hyperparameter: a
-    keyword-only argument of the constructor with that value as its default, and an attribute. Subclasses inherit them,
-    and change a default by assigning another. Unknown keywords are accepted with a warning that names the nearest.
+    Each public attribute that a class annotates and gives a value, other than a `ClassVar` and what ends in `_`, which
+    fitting finds out, is a hyperparameter: a keyword-only argument of the constructor with that value as its default,
+    and an attribute. Subclasses inherit them, and change a default by assigning another. Unknown keywords are accepted
+    with a warning that names the nearest.
     """
 
     #: Other spellings that the documents have, and what they stand for.
@@ -42,7 +43,7 @@ class Hyperparameters:
             name
             for base in reversed(cls.__mro__)
             for name, annotation in inspect.get_annotations(base).items()
-            if not name.startswith("_") and not _of_class(annotation) and hasattr(cls, name)
+            if not (name.startswith("_") or name.endswith("_") or _of_class(annotation)) and hasattr(cls, name)
         ]
         return {name: getattr(cls, name) for name in sorted(set(names))}
 
@@ -56,12 +57,19 @@ class Hyperparameters:
         return copy.deepcopy(params) if deep else params
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself."""
+        """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself.
+
+        As in scikit-learn, `dynamics__lam` is `lam` of `dynamics`.
+        """
         known = self.defaults()
-        for given, value in params.items():
-            name = self.spellings.get(given, given)
-            if name in known:
+        for given in sorted(params, key=lambda name: "__" in name):  # parts before what they are made of
+            value, (outer, _, inner) = params[given], given.partition("__")
+            name = self.spellings.get(outer, outer)
+            if name in known and not inner:
                 setattr(self, name, value)
+                continue
+            if name in known and hasattr(getattr(self, name), "set_params"):
+                getattr(self, name).set_params(**{inner: value})
                 continue
             nearest = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
             text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored"
