@@ -270,7 +270,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             ValueError: If there are less than `n` transitions.
         """
         options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
-        return self.batch(self._draw(n, rng), gamma, device, future=future, **options)
+        return self.batch(drawn(n, self.n_steps, rng), gamma, device, future=future, **options)
 
     def batch(
         self,
@@ -335,7 +335,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """
         if max_len is not None and max_len < 1:
             raise ValueError(f"max_len: got {max_len}, expected at least 1 step, or None")
-        table, index = self.table, self._draw(n, rng)
+        table, index = self.table, drawn(n, self.n_steps, rng)
         first = table.steps[index]
         lengths = table.ends[table.episode[first]] - first
         lengths = lengths if max_len is None else np.minimum(lengths, max_len)
@@ -356,14 +356,25 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             ValueError: If there are less than `n` transitions.
         """
         check_n_frames(n_frames)
-        rows = self.table.steps[self._draw(n, rng)]
+        rows = self.table.steps[drawn(n, self.n_steps, rng)]
         lazily = Transitions(self.table, rows, self.get_action_size())
         return TransitionMiniBatch.of_rows(lazily, self.table, rows, n_frames)
 
-    def _draw(self, n: int, rng: RandomSource) -> Indices:
-        if not 0 < n <= self.n_steps:
-            raise ValueError(f"n: got {n}, expected 1 to {self.n_steps}, the transitions held")
-        return sample_n_k(self.n_steps, n, rng)
+
+def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
+    """Distinct numbers of transitions, [n], at a cost that does not grow with how many are held.
+
+    Args:
+        n: How many.
+        held: Out of how many.
+        rng: Source of randomness; None is the global NumPy stream.
+
+    Raises:
+        ValueError: If there are less than `n`.
+    """
+    if not 0 < n <= held:
+        raise ValueError(f"n: got {n}, expected 1 to {held}, the transitions held")
+    return sample_n_k(held, n, rng)
 
 
 def _single(values: Any) -> Any:

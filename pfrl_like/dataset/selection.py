@@ -9,9 +9,10 @@ import torch
 from pfrl_like.batch import Batch, Future, map_nested
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.episode import Episode
-from pfrl_like.dataset.mdp_dataset import MDPDataset
+from pfrl_like.dataset.mdp_dataset import MDPDataset, drawn
 from pfrl_like.dataset.table import Table, joined
 from pfrl_like.dataset.transition import Transition, TransitionMiniBatch, Transitions
+from pfrl_like.utils.random import RandomSource
 
 
 class Selection:
@@ -58,9 +59,13 @@ class Selection:
         """The transitions of these numbers; the rest as of `MDPDataset.batch`."""
         return self.dataset.batch(self._index[index], *arguments, **options)
 
-    def sample_batch(self, n: int, *arguments: Any, **options: Any) -> Batch:
-        """Draw distinct transitions, from NumPy's global stream; arguments as of `batch`."""
-        return self.batch(np.random.choice(len(self), n, replace=False), *arguments, **options)
+    def sample_batch(self, n: int, *arguments: Any, rng: RandomSource = None, **options: Any) -> Batch:
+        """Draw distinct transitions, as `MDPDataset.sample_batch` does.
+
+        Raises:
+            ValueError: If there are less than `n`.
+        """
+        return self.batch(drawn(n, len(self), rng), *arguments, **options)
 
 
 def batch_of(
