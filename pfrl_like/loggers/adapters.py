@@ -79,12 +79,13 @@ class FileAdapter(NoAdapter):
     """Writes `params.json`, `model_<epoch>.d3` and for each metric `<name>.csv` with epoch, step and value.
 
     Args:
-        directory: Where they go; made if it is missing.
+        directory: Where they go; made if it is missing. Files of these names are replaced.
     """
 
     def __init__(self, directory: str) -> None:
         os.makedirs(directory, exist_ok=True)
         self.directory = directory
+        self._begun: set[str] = set()
 
     def write_params(self, params: Mapping[str, Any]) -> None:
         """Write `params.json`."""
@@ -92,10 +93,12 @@ class FileAdapter(NoAdapter):
         atomic_write(path, dump_json(params, path))
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
-        """Add a line to the metric's file."""
-        path = os.path.join(self.directory, f"{name}.csv")
-        new = not os.path.exists(path)
-        with open(path, "a", newline="", encoding="utf-8") as file:
+        """Add a line to the metric's file, of which the first one makes a new file."""
+        new = name not in self._begun
+        self._begun.add(name)
+        with open(
+            os.path.join(self.directory, f"{name}.csv"), "w" if new else "a", newline="", encoding="utf-8"
+        ) as file:
             writer = csv.writer(file)
             if new:
                 writer.writerow(["epoch", "step", "value"])

@@ -29,7 +29,11 @@ class CSVLogger:
         self._start = self._flushed - elapsed
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write a line; the first call of a new file sets the columns."""
+        """Write a line; the first call of a new file sets the columns.
+
+        Raises:
+            ValueError: If the metrics have other names than in the first call.
+        """
         if self._needs_header:
             self._writer.writerow(["step", "elapsed", *metrics])
             self._needs_header = False

@@ -16,8 +16,7 @@ class OnlineExplorer(ABC):
 
     @abstractmethod
     def sample(self, algo: Any, x: Any, step: int) -> Any:
-        """An action for one observation, after `step` steps of training."""
-        """Choose an action.
+        """An action for one observation.
 
         Args:
             algo: The algorithm, which has `predict` and, of discrete actions, `action_size_`.

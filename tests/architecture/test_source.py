@@ -54,6 +54,17 @@ def test_only_abstract_functions_have_no_body() -> None:
     ]
 
 
+def test_texts_that_are_no_docstrings_are_used() -> None:
+    assert not [
+        f"{name}, line {node.lineno}"
+        for name, tree in SOURCES.items()
+        for owner in ast.walk(tree)
+        if isinstance(getattr(owner, "body", None), list)
+        for node in owner.body[isinstance(owner, ast.Module | ast.ClassDef | ast.FunctionDef) :]
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+
+
 def functions_to_fill(tree: ast.Module) -> list[ast.FunctionDef]:
     """All functions but abstract ones and those of a Protocol."""
     abstract = {
