@@ -59,6 +59,25 @@ def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
         raise ValueError(f"lam is {lam!r}, expected a number of at least 0")
 
 
+def check_sides(dataset: Any, agent: Any) -> None:
+    """Refuse an agent that cannot learn from imagined transitions, and priorities, which these have not.
+
+    Raises:
+        TypeError: Naming the argument.
+    """
+    needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
+    if needed:
+        raise TypeError(
+            f"agent is a {type(agent).__name__}, which learns from {', '.join(needed)}, but what is imagined is single "
+            "transitions: use another agent, such as COMBO"
+        )
+    if getattr(dataset, "prioritized", False):
+        raise TypeError(
+            f"dataset is a {type(dataset).__name__}, which draws by priorities, but imagined transitions have none: "
+            "use one that draws uniformly"
+        )
+
+
 class ModelRollouts:
     """Minibatches of recorded transitions and of ones that are imagined with an agent's policy.
 
@@ -66,9 +85,10 @@ class ModelRollouts:
     `Batch.extra`, which `pfrl_like.agents.COMBO` looks at; with a `lam` any agent learns from them as in MOPO.
 
     Args:
-        dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer.
+        dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer that draws
+            uniformly.
         model: A model that has been learnt, such as `MOPO.impl`.
-        agent: The agent, which is not recurrent.
+        agent: The agent; one that learns from single transitions, and needs to know nothing of those after them.
         real_ratio: Share of recorded transitions in a minibatch, between 0 and 1.
         n_transitions: How many recorded observations are gone on from; at most as many as there are.
         horizon: For how many steps.
@@ -80,7 +100,7 @@ class ModelRollouts:
 
     Raises:
         ValueError: On numbers out of range.
-        TypeError: On numbers that should be integers.
+        TypeError: On numbers that should be integers, and on an agent or a replay buffer of another kind.
     """
 
     def __init__(
@@ -101,6 +121,7 @@ class ModelRollouts:
         check_counts(interval=interval, kept=kept)
         if not 0 < real_ratio < 1:
             raise ValueError(f"real_ratio is {real_ratio!r}, expected a number between 0 and 1")
+        check_sides(dataset, agent)
         self.dataset, self.model, self.agent = dataset, model, agent
         self.real_ratio, self.n_transitions, self.horizon, self.interval = real_ratio, n_transitions, horizon, interval
         self.lam, self.terminated = lam, terminated

@@ -6,12 +6,13 @@ import torch
 from agent_bases import arguments_of
 from torch import Tensor, nn
 
-from pfrl_like.agents import COMBO, DQN
+from pfrl_like.agents import COMBO, DQN, CalQL, DecisionTransformer, ReBRAC
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dynamics import DynamicsModel, ModelRollouts, ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import imagine
 from pfrl_like.experiments import train_agent_offline
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer
 from pfrl_like.utils import set_random_seed
 
 
@@ -142,6 +143,20 @@ def test_an_agent_trains_from_them_in_the_place_of_a_dataset(tmp_path) -> None:
 def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         rollouts(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed"), [(CalQL, "future"), (ReBRAC, "next_actions"), (DecisionTransformer, "sequences, future")]
+)
+def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, needed: str) -> None:
+    message = f"agent is a {kind.__name__}, which learns from {needed}, but .* single transitions"
+    with pytest.raises(TypeError, match=message):
+        ModelRollouts(data(), counter(), agent(kind))
+
+
+def test_priorities_are_refused() -> None:
+    with pytest.raises(TypeError, match="dataset is a PrioritizedReplayBuffer, which draws by priorities"):
+        ModelRollouts(PrioritizedReplayBuffer(), counter(), agent())
 
 
 def test_more_than_there_is_is_refused() -> None:
