@@ -29,7 +29,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.recurrent import batch_sizes_of, map_recurrent_state
+from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
 
 @torch.no_grad()
@@ -213,7 +213,11 @@ class AWR(OffPolicyActorCritic):
     # Learning
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make returns, then take the steps of the value function, then those of the policy."""
+        """Make returns, then take the steps of the value function, then those of the policy.
+
+        Raises:
+            NonFiniteError: If returns or values are not finite, or as `update` says.
+        """
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self.advantage(batch, returns)
@@ -304,8 +308,7 @@ def some_sequences(batch: Batch, which: Tensor) -> Batch:
     assert batch.lengths is not None
     kept = torch.zeros(len(batch.lengths), dtype=torch.bool)
     kept[which] = True
-    sequence = torch.cat([torch.arange(size) for size in batch_sizes_of(batch.lengths).tolist()])
-    rows = kept[sequence].nonzero().squeeze(1).to(batch.reward.device)
+    rows = kept[sequence_of_rows(batch.lengths)].nonzero().squeeze(1).to(batch.reward.device)
     numbers = kept.nonzero().squeeze(1).to(batch.reward.device)
     states = {
         name: map_recurrent_state(lambda state: state[:, numbers], getattr(batch, name))

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pfrl_like.agents.acting import described
 from pfrl_like.agents.bc import BC, bc_loss_of
 from pfrl_like.agents.parts import check_numbers_in, check_positive
+from pfrl_like.agents.return_context import ReturnContext
 from pfrl_like.batch import Batch, first_leaf, map_nested
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.errors import ExportError
@@ -20,8 +21,9 @@ from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.recurrent import batch_sizes_of
+from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.tensors_as_json import MOST_TEXT, text_length
 
 
 def returns_to_go(batch: Batch) -> Tensor:
@@ -54,7 +56,7 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
     if batch.lengths is None:
         raise ValueError("batch holds transitions, but a DecisionTransformer learns from sequences: lengths is None")
     sizes = batch_sizes_of(batch.lengths)
-    sequence = torch.cat([torch.arange(size) for size in sizes.tolist()]).to(returns.device)
+    sequence = sequence_of_rows(batch.lengths).to(returns.device)
     time = torch.arange(len(sizes)).repeat_interleave(sizes).to(returns.device)
 
     def padded(rows: Tensor) -> Tensor:
@@ -63,75 +65,6 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
     action = batch.action.long() if model.discrete else batch.action
     distribution = model(padded(returns), map_nested(padded, batch.obs), padded(action))
     return rows_of(distribution, sequence * len(sizes) + time)
-
-
-class Context:
-    """The last steps of the episodes that run, by environment.
-
-    Args:
-        size: Steps that are kept.
-
-    Attributes:
-        target_return: Return to go of an episode's first step.
-        scale: What returns are divided by for the model.
-    """
-
-    target_return = 0.0
-    scale = 1.0
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all episodes."""
-        self.steps: dict[int, list[list[Any]]] = {}  # of each step: return to go, observation, action
-        self.to_go: dict[int, float] = {}
-
-    def begin_steps(self, model: Any, rows: Sequence[int], obs: Any) -> Any:
-        """Take in new observations, nested tensors [len(rows), ...], and give what the model says of them."""
-        for i, row in enumerate(rows):
-            to_go = self.to_go.setdefault(row, self.target_return)
-            steps = self.steps.setdefault(row, [])
-            steps.append([to_go / self.scale, map_nested(lambda leaf: leaf[i], obs), model.no_action()])  # noqa: B023
-            del steps[: -self.size]
-        several = [self.steps[row] for row in rows]
-        longest = max(map(len, several))
-        filled = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]  # nothing looks at the copies
-        flat = [step for steps in filled for step in steps]
-        returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
-
-        def in_sequences(leaves: Sequence[Tensor]) -> Tensor:
-            stacked = torch.stack(list(leaves))
-            return stacked.view(len(rows), longest, *stacked.shape[1:])
-
-        observed = _stacked([step[1] for step in flat], in_sequences)
-        action = in_sequences([step[2] for step in flat])
-        distribution = model(returns.view(len(rows), longest), observed, action)
-        newest = torch.tensor([i * longest + len(steps) - 1 for i, steps in enumerate(several)])
-        return rows_of(distribution, newest.to(returns.device))
-
-    def end_steps(self, rows: Sequence[int], actions: Tensor) -> None:
-        """Take in the actions that were chosen."""
-        for row, action in zip(rows, actions, strict=True):
-            self.steps[row][-1][2] = action
-
-    def observed(self, row: int, reward: float, ended: bool) -> None:
-        """Take in what came of an action."""
-        if ended:
-            self.steps.pop(row, None)
-            self.to_go.pop(row, None)
-        elif row in self.to_go:
-            self.to_go[row] -= reward
-
-
-def _stacked(values: Sequence[Any], stack: Any) -> Any:
-    first = values[0]
-    if isinstance(first, Mapping):
-        return {key: _stacked([value[key] for value in values], stack) for key in first}
-    if isinstance(first, tuple):
-        return tuple(_stacked([value[i] for value in values], stack) for i in range(len(first)))
-    return stack(values)
 
 
 class DecisionTransformer(BC):
@@ -181,7 +114,7 @@ class DecisionTransformer(BC):
             raise ValueError(f"context_size is {context_size}, expected at most {longest}, that of policy")
         self.context_size = context_size or longest
         self.episodic_update_len = self.context_size
-        self._contexts = {training: Context(self.context_size) for training in (False, True)}
+        self._contexts = self._new_contexts()
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse another network, and one of other actions.
@@ -199,7 +132,7 @@ class DecisionTransformer(BC):
     # Acting
 
     @property
-    def context(self) -> Context:
+    def context(self) -> ReturnContext:
         """What was seen in training, or in evaluation."""
         context = self._contexts[self.training]
         context.target_return, context.scale = self.target_return, self.return_scale
@@ -246,6 +179,16 @@ class DecisionTransformer(BC):
         super().stop_episode()
         self.context.clear()
 
+    def acting_copy(self) -> Self:
+        """As of the base; it has seen nothing yet."""
+        acting = super().acting_copy()
+        acting._contexts = self._new_contexts()
+        return acting
+
+    def _new_contexts(self) -> dict[bool, ReturnContext]:
+        """Empty ones, by whether it is training."""
+        return {training: ReturnContext(self.context_size) for training in (False, True)}
+
     def probe(self, observation_space: Any) -> Any:
         """What the network says of one observation of the space, None if the space is of no known kind."""
         if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
@@ -254,7 +197,7 @@ class DecisionTransformer(BC):
         obs = features([space.sample()], self.device)
         try:
             with torch.no_grad(), evaluating_readers(self.policy):
-                return Context(1).begin_steps(self.policy, [0], obs)
+                return ReturnContext(1).begin_steps(self.policy, [0], obs)
         except (RuntimeError, TypeError, ValueError) as error:
             raise ValueError(f"obs does not fit policy; it came as {described(obs)}, which gave: {error}") from error
 
@@ -268,6 +211,26 @@ class DecisionTransformer(BC):
             "a DecisionTransformer cannot be exported: it acts by returns to go, observations and actions of several "
             "steps; export the network, agent.policy, which takes them"
         )
+
+    # Saving
+
+    def saved_state(self) -> dict[str, Any]:
+        """As of the base, with what has been seen of the training episodes that run."""
+        state = super().saved_state()
+        context = self._contexts[True].state_dict()
+        if text_length(context) <= MOST_TEXT:
+            return {**state, "context": context}
+        self.logger.warning("what has been seen of %d episodes is too large to be saved", len(context["to_go"]))
+        return state
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave; episodes of evaluation begin anew."""
+        contexts = self._contexts
+        if "context" in state:
+            contexts = self._new_contexts()
+            contexts[True].load_state_dict(state["context"], self.device)
+        super().restore_state({name: value for name, value in state.items() if name != "context"})
+        self._contexts = contexts
 
     # Learning
 

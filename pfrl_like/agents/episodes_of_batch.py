@@ -10,7 +10,7 @@ from pfrl_like.agents.memory import batch_first
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward
+from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 
 def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
@@ -37,7 +37,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
         every = rows.to(agent.device)
         steps = batch.replace(next_obs=None, next_action_mask=None, index=None)
         return Episodes(steps, np.ones(len(batch), np.int64), every, batch.next_obs), rows
-    order = _by_sequence(batch.lengths)
+    order = sequence_of_rows(batch.lengths).argsort(stable=True)
     rows, lengths = order.to(agent.device), batch.lengths.numpy()
     last = torch.from_numpy(np.cumsum(lengths) - 1).to(agent.device)
     states = last_state = None
@@ -49,12 +49,6 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
     )[rows]
     last_obs = map_nested(lambda leaf: leaf[last], flat.next_obs)
     return Episodes(flat.replace(next_obs=None), lengths, last, last_obs, last_state, states), order
-
-
-def _by_sequence(lengths: Tensor) -> Tensor:
-    """Packed rows, one sequence after the other, [N]."""
-    sequence = torch.cat([torch.arange(size) for size in batch_sizes_of(lengths).tolist()])
-    return sequence.argsort(stable=True)
 
 
 def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:

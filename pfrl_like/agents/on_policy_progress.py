@@ -10,9 +10,7 @@ import torch
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.rollout import LastOf, Rollout
-
-#: Text of a rollout, in bytes, that a saved agent may hold.
-MOST_TEXT = 1 << 27
+from pfrl_like.utils.tensors_as_json import MOST_TEXT, text_length
 
 
 class OnPolicyProgressMixin:
@@ -61,7 +59,7 @@ class OnPolicyProgressMixin:
             state["memory"] = self.memory.state_dict()
         if len(self.rollout):
             rollout = self.rollout.state_dict(self._last_of)
-            if _text_length(rollout) <= MOST_TEXT:
+            if text_length(rollout) <= MOST_TEXT:
                 state["rollout"] = rollout
             else:
                 self.logger.warning("%d steps not yet learnt from are too large to be saved", len(self.rollout))
@@ -105,10 +103,3 @@ class OnPolicyProgressMixin:
 
 def _finite(number: Any) -> float | None:
     return float(number) if math.isfinite(number) else None
-
-
-def _text_length(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return sum(map(_text_length, parts))

@@ -282,8 +282,13 @@ def max_over_sequences(values: Tensor, lengths: Tensor) -> Tensor:
     Returns:
         [B], not negative.
     """
-    sequence = torch.cat([torch.arange(size) for size in batch_sizes_of(lengths).tolist()]).to(values.device)
+    sequence = sequence_of_rows(lengths).to(values.device)
     return values.new_zeros(len(lengths)).scatter_reduce(0, sequence, values.abs(), "amax")
+
+
+def sequence_of_rows(lengths: Tensor) -> Tensor:
+    """For each packed row the number of its sequence, [N], on the host; `lengths` as of `forward`."""
+    return torch.cat([torch.arange(size) for size in batch_sizes_of(lengths).tolist()])
 
 
 # States

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 
 _DTYPES = {str(dtype): dtype for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
+#: Text, in bytes, that one part of what an agent saves may take.
+MOST_TEXT = 1 << 27
 _TEXT_DTYPES = _DTYPES | {
     str(dtype): dtype for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 }
@@ -79,3 +81,11 @@ def from_text(value: Any, device: torch.device | str) -> Any:
         return flat.reshape(shape).to(device)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         raise ValueError(f"a tensor is {value!r:.100}, expected its dtype, shape and content") from error
+
+
+def text_length(value: Any) -> int:
+    """Characters of all texts in nested dicts and lists."""
+    if isinstance(value, str):
+        return len(value)
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(text_length, parts))

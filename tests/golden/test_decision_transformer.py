@@ -210,6 +210,52 @@ def test_environments_and_evaluation_have_contexts_of_their_own() -> None:
     assert agent.context.to_go == {}
 
 
+def test_actors_have_contexts_of_their_own() -> None:
+    agent = make()
+    agent.act(np.zeros(4, np.float32))
+    actors = [agent.acting_copy() for _ in range(2)]
+    actors[0].act(np.zeros(4, np.float32))
+    assert [len(each.context.steps) for each in (agent, *actors)] == [1, 1, 0]
+
+
+def by_directory(agent: Any, other: Any, folder: Any) -> None:
+    agent.save(folder)
+    other.load(folder)
+
+
+def by_state_dict(agent: Any, other: Any, folder: Any) -> None:
+    other.load_state_dict(agent.state_dict())
+
+
+@pytest.mark.parametrize("hand_over", [by_directory, by_state_dict])
+@pytest.mark.parametrize("discrete", [False, True])
+def test_a_running_episode_goes_on_with_what_was_seen(discrete: bool, hand_over: Any, tmp_path: Any) -> None:
+    agent, other = make(discrete), make(discrete)
+    obs = np.random.default_rng(0).normal(size=(4, 2, 5 if discrete else 4)).astype(np.float32)
+    for t, rewards in enumerate(([1.0, 0.1], [0.25, 2.0])):
+        agent.batch_act([*obs[t]])
+        agent.batch_observe([*obs[t + 1]], rewards, [False, t == 1], [False] * 2)
+    hand_over(agent, other, tmp_path)
+    assert other.context.to_go == {0: 3.0 - 1.25} and len(other.context.steps[0]) == 2
+    chosen = []
+    for each in (agent, other):
+        torch.manual_seed(0)
+        chosen.append([np.stack(each.batch_act([*obs[2]]))])
+        each.batch_observe([*obs[3]], [0.5, 0.5], [False] * 2, [False] * 2)
+        chosen[-1].append(np.stack(each.batch_act([*obs[3]])))
+    np.testing.assert_array_equal(*chosen)
+
+
+@pytest.mark.parametrize("state", [None, {}, {"to_go": {"0": 1.0}}, {"to_go": {"a": 1.0}, "returns": {}, "seen": {}}])
+def test_what_is_no_context_is_refused_and_changes_nothing(state: Any) -> None:
+    agent = make()
+    agent.act(np.zeros(4, np.float32))
+    before = dict(agent.context.to_go)
+    with pytest.raises(ValueError, match="the context is .*, which does not fit"):
+        agent.restore_state({"t": 7, "context": state})
+    assert agent.t == 0 and agent.context.to_go == before
+
+
 def test_a_context_gives_what_the_whole_sequence_gives() -> None:
     agent = make()
     agent.policy.eval()
