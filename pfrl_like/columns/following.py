@@ -53,29 +53,49 @@ def future(
         gamma: Discount factor per step.
         device: Where the tensors go.
         observed: Gives the observations after some steps as tensors; None for those of the store as they are.
+
+    Raises:
+        ValueError: If the horizon is not positive.
     """
     assert store.obs is not None
-    following = np.maximum(store.successor, ENDED)  # after a running episode's newest step comes none yet
-    place = np.full(store.steps.size, -1)  # of each step in the future
+    if not horizon > 0:
+        raise ValueError(f"future: got {horizon!r}, expected a number of steps, infinity for all, or 0 for none")
+    steps, first, after = _linked(store, last, horizon)
+    if store.lacks_next:
+        store.refuse_missing_next(steps)
+    columns = (
+        first,
+        store.reward[steps].astype(np.float32),
+        (gamma * ~store.terminal[steps]).astype(np.float32),
+        after,
+    )
+    jobs: list[Job] = [(column, np.arange(len(column))) for column in columns]
+    obs_jobs = store.obs.jobs(store.next_row[steps]) if observed is None else []
+    firsts, reward, discount, afters, *obs = to_tensors([*jobs, *obs_jobs], device)
+    return Future(firsts, reward, discount, observed(steps) if observed else store.obs.build(obs), afters)
+
+
+def _linked(store: Steps, last: Indices, horizon: float) -> tuple[Indices, Indices, Indices]:
+    """The steps after some, each once, and where among them stand the first one after each of those, and of these.
+
+    -1 stands for none. What it costs depends on how many steps there are, not on the size of the store.
+    """
+    place = store.spare_places.pop() if store.spare_places else np.empty(0, np.int64)  # of each step, -1 of all others
+    if len(place) != store.steps.size:
+        place = np.full(store.steps.size, -1)
+    first = np.maximum(store.successor[last], ENDED)  # after a running episode's newest step comes none yet
     found: list[Indices] = []
-    count, step = 0, np.unique(following[last])
+    count, step = 0, np.unique(first)
     step = step[step > ENDED]
     while len(step) and len(found) < horizon:
         place[step] = np.arange(count, count + len(step))
         count += len(step)
         found.append(step)
-        step = following[step]
-        step = step[(step > ENDED) & (place[step] < 0)]
+        step = store.successor[step]
+        step = step[step > ENDED]
+        step = step[place[step] < 0]
     steps = np.concatenate([*found, np.zeros(0, np.int64)])
-    if store.lacks_next:
-        store.refuse_missing_next(steps)
-    columns = (
-        place[following[last]],
-        store.reward[steps].astype(np.float32),
-        (gamma * ~store.terminal[steps]).astype(np.float32),
-        place[following[steps]],
-    )
-    jobs: list[Job] = [(column, np.arange(len(column))) for column in columns]
-    obs_jobs = store.obs.jobs(store.next_row[steps]) if observed is None else []
-    first, reward, discount, after, *obs = to_tensors([*jobs, *obs_jobs], device)
-    return Future(first, reward, discount, observed(steps) if observed else store.obs.build(obs), after)
+    links = place[first], place[np.maximum(store.successor[steps], ENDED)]
+    place[steps] = -1
+    store.spare_places.append(place)
+    return steps, *links

@@ -73,6 +73,7 @@ class Steps:
         self.running: dict[Any, Running] = {}
         self.extras: dict[str, Extra] = {}
         self.names: set[str] | None = None
+        self.spare_places: list[Indices] = []  # columns of -1, each used by one caller at a time
         self.lacks_next = False  # whether a step without next observation and without end was ever stored
         self.set_fields(None, None)
 
