@@ -151,7 +151,11 @@ def _check_continuity(obs: Field, following: Field, last: NDArray[np.bool_]) -> 
 
 
 def check_convention(convention: str) -> None:
-    """Refuse what is no reward convention."""
+    """Refuse what is no reward convention.
+
+    Raises:
+        ValueError: If it is none.
+    """
     if convention not in (NEXT_ROW, SAME_ROW):
         raise ValueError(
             f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] pays actions[t]) or "
@@ -160,7 +164,12 @@ def check_convention(convention: str) -> None:
 
 
 def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
-    """Actions as [n] int64 if they are discrete, else as [n, A] of floats."""
+    """Actions as [n] int64 if they are discrete, else as [n, A] of floats.
+
+    Raises:
+        ValueError: If they are not as many, of another shape, or no indices; the text names the row.
+        NonFiniteError: On NaN or infinity.
+    """
     array = _array("actions", actions)
     if len(array) != n:
         raise ValueError(f"actions: got {len(array)} rows, expected {n} as of observations")
@@ -183,14 +192,23 @@ def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
 
 
 def numbers_of(name: str, values: Any, n: int) -> NDArray[np.float64]:
-    """Finite numbers, shape [n], from an array [n] or [n, 1]."""
+    """Finite numbers, shape [n], from an array [n] or [n, 1].
+
+    Raises:
+        ValueError: On another shape.
+        NonFiniteError: On NaN or infinity.
+    """
     array = _flat(name, values, n)
     _refuse_non_finite(name, array)
     return array.astype(np.float64)
 
 
 def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:
-    """Flags, shape [n], from an array [n] or [n, 1] of 0 and 1."""
+    """Flags, shape [n], from an array [n] or [n, 1] of 0 and 1.
+
+    Raises:
+        ValueError: On another shape, or other numbers; the text names the row.
+    """
     array = _flat(name, values, n)
     bad = (array != 0) & (array != 1)
     if bad.any():
@@ -215,7 +233,12 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def check_finite(name: str, field: Field, n: int) -> None:
-    """Refuse no rows, and NaN or infinity in those in memory; files that are mapped are not read through."""
+    """Refuse no rows, and NaN or infinity in those in memory; files that are mapped are not read through.
+
+    Raises:
+        ValueError: If there are no rows.
+        NonFiniteError: On NaN or infinity.
+    """
     if not n:
         raise ValueError(f"{name}: got an empty array, expected at least one row")
     for leaf in field.leaves:

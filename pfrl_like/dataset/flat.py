@@ -35,6 +35,9 @@ def flat_of(table: Table, discrete: bool, convention: str) -> Flat:
 
     With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in
     a terminal state is its steps; one that was cut off has a last row, with the observation after the last step.
+
+    Raises:
+        ValueError: On another convention, or one in which nothing is left.
     """
     check_convention(convention)
     rows = np.arange(1, table.n_rows + 1)
@@ -47,6 +50,8 @@ def flat_of(table: Table, discrete: bool, convention: str) -> Flat:
     else:
         left_out = table.ends[table.terminated]
         rows = np.setdiff1d(rows, left_out)
+        if not len(rows):
+            raise ValueError(f"reward_convention: {convention!r} has rows for transitions, but the dataset has none")
         reward = table.reward[rows - 1]
         terminal[left_out - 1] = True
         last = terminal | last

@@ -267,7 +267,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             rng: Source of randomness; None is the global NumPy stream.
 
         Raises:
-            ValueError: If there are less than `n` transitions.
+            ValueError: If there are less than `n` transitions, or on another number out of range.
         """
         options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
         return self.batch(drawn(n, self.n_steps, rng), gamma, device, future=future, **options)
@@ -283,7 +283,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         next_actions: bool = False,
         future: float = 0,
     ) -> Batch:
-        """The transitions of these numbers, 0 to `n_steps` - 1, as `sample_batch` gives them."""
+        """The transitions of these numbers, 0 to `n_steps` - 1, as `sample_batch` gives them.
+
+        Raises:
+            ValueError: On a number out of range.
+        """
         check_n_frames(n_frames)
         if num_steps < 1:
             raise ValueError(f"num_steps: got {num_steps}, expected at least 1")

@@ -21,9 +21,21 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_path, atomic_write, dump_json, read_json
 
 _DATA, _META = "main_data.hdf5", "metadata.json"
-_LARGEST_META = 1 << 26  # bounds of spaces of images are written out
+#: Bytes of metadata; bounds of spaces of images are written out.
+LARGEST_META = 1 << 26
 _EPISODE = re.compile(r"episode_(\d+)")
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
+
+
+def check_minari_id(**named: str) -> None:
+    """Refuse what is no id of a dataset; a folder elsewhere is none.
+
+    Raises:
+        ValueError: Naming the argument.
+    """
+    for name, value in named.items():
+        if not _NAME.fullmatch(value) or ".." in value:
+            raise ValueError(f"{name}: got {value!r}, expected an id of Minari's form, as 'mujoco/hopper/medium-v0'")
 
 
 def read_minari(directory: Path) -> tuple[Table, bool]:
@@ -34,7 +46,7 @@ def read_minari(directory: Path) -> tuple[Table, bool]:
         MissingDependencyError: If h5py is not installed.
     """
     data = directory if (directory / _META).exists() else directory / "data"
-    meta = read_json(str(data / _META), _LARGEST_META)
+    meta = read_json(str(data / _META), LARGEST_META)
     kind = meta.get("data_format", "hdf5")
     if kind != "hdf5":
         raise CheckpointError(data, f"holds data in the form {kind!r}; expected hdf5")
@@ -109,15 +121,16 @@ def write_minari(table: Table, discrete: bool, directory: Path, dataset_id: str,
     """Write a dataset; it is there once `metadata.json` is.
 
     Raises:
-        ValueError: If `dataset_id` is none.
+        ValueError: If `dataset_id` is none, or there is no transition.
         CheckpointError: If there is such a dataset already, or it cannot be written.
     """
-    if not _NAME.fullmatch(dataset_id) or ".." in dataset_id:
-        raise ValueError(f"dataset_id: got {dataset_id!r}, expected a name with a version, as in 'cartpole/mixed-v0'")
+    check_minari_id(dataset_id=dataset_id)
     data = directory / dataset_id / "data"
     if (data / _META).exists():
         raise CheckpointError(data, "holds a dataset already")
     kept = np.flatnonzero(table.lengths > 0)
+    if not len(kept):
+        raise ValueError("the dataset holds no transition, expected at least one")
     data.mkdir(parents=True, exist_ok=True)
     with atomic_path(data / _DATA) as temporary, h5py_module().File(temporary, "w", track_order=True) as file:
         for i, number in enumerate(kept.tolist()):

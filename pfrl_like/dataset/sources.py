@@ -154,6 +154,7 @@ class DatasetSources(ABC):
                 ended in a terminal state are left out.
 
         Raises:
+            ValueError: On another convention, or with "same_row" if there is no transition.
             CheckpointError: If it cannot be written.
             MissingDependencyError: If HDF5 is asked for, and h5py is not installed.
         """
@@ -200,7 +201,9 @@ class DatasetSources(ABC):
             env_spec: `env.spec.to_json()` of its environment.
 
         Raises:
+            ValueError: If this is no name, or there is no transition.
             CheckpointError: If it cannot be written.
+            MissingDependencyError: If h5py is not installed.
         """
         write_minari(self.table, self.discrete_action, Path(directory), dataset_id, env_spec)
 
@@ -213,6 +216,7 @@ class DatasetSources(ABC):
 
         Raises:
             CheckpointError: If there is none, or it is damaged.
+            MissingDependencyError: If h5py is not installed.
         """
         return cls.of_table(*read_minari(Path(directory)))
 
@@ -227,6 +231,7 @@ class DatasetSources(ABC):
 
         Raises:
             ValueError: If the buffer is empty, or its actions are no numbers or vectors.
+            TypeError: If it is no replay buffer.
         """
         return cls.of_table(*table_from_buffer(buffer))
 

@@ -292,7 +292,11 @@ class TransitionMiniBatch(Sequence[Transition]):
 
 
 def check_n_frames(n_frames: int) -> None:
-    """Refuse what is no number of frames."""
+    """Refuse what is no number of frames.
+
+    Raises:
+        ValueError: If it is none.
+    """
     if not (isinstance(n_frames, int | np.integer) and n_frames >= 1):
         raise ValueError(f"n_frames: got {n_frames!r}, expected an integer of at least 1")
 

@@ -57,6 +57,7 @@ def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
     Raises:
         DownloadError: If it cannot be fetched, for instance because there is no network.
         CheckpointError: If it has another checksum; it is removed.
+        ValueError: If `url` is none of these.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"url: got {url!r}, expected an address that begins with http:// or https://")

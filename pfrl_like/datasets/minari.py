@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.minari import LARGEST_META, check_minari_id
 from pfrl_like.datasets.download import cache_directory, downloaded
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage import read_json
@@ -16,9 +17,7 @@ from pfrl_like.storage.json_file import parse_json
 #: Where the files are; another copy of them has the same names below it.
 MIRROR = "https://huggingface.co/datasets/farama-minari"
 _FILES = ("data/main_data.hdf5", "data/metadata.json")  # the second one last: a set is there once it is
-_NAME = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
 _ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # without the colon, by which gymnasium would import a module
-_LARGEST_META = 1 << 26
 
 
 def get_minari(
@@ -47,8 +46,7 @@ def get_minari(
         CheckpointError: If one is damaged, or names no environment that can be made.
         MissingDependencyError: If h5py (extra "offline"), or what the environment needs, is not installed.
     """
-    if not _NAME.fullmatch(env_name) or ".." in env_name:
-        raise ValueError(f"env_name: got {env_name!r}, expected an id of Minari's, as 'mujoco/hopper/medium-v0'")
+    check_minari_id(env_name=env_name)
     own = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets") / env_name
     if not (own / _FILES[1]).exists():
         own = cache_directory(cache_dir) / "minari" / env_name
@@ -61,7 +59,7 @@ def get_minari(
 
 def _env_of(meta: Path) -> Any:
     """The environment that metadata name, by its id and limit alone: nothing that they name is imported."""
-    told = read_json(str(meta), _LARGEST_META).get("env_spec")
+    told = read_json(str(meta), LARGEST_META).get("env_spec")
     spec = parse_json(told.encode(), str(meta)) if isinstance(told, str) else {}
     env_id, limit = spec.get("id"), spec.get("max_episode_steps")
     if not isinstance(env_id, str) or not _ENV_ID.fullmatch(env_id):

@@ -53,7 +53,12 @@ def imagine(
 
 
 def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
-    """Refuse numbers by which nothing can be imagined."""
+    """Refuse numbers by which nothing can be imagined.
+
+    Raises:
+        ValueError: If one is out of range.
+        TypeError: If a count is no integer.
+    """
     check_counts(n_transitions=n_transitions, horizon=horizon)
     if not 0 <= lam < float("inf"):
         raise ValueError(f"lam is {lam!r}, expected a number of at least 0")

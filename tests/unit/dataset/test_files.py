@@ -257,3 +257,14 @@ def test_pandas_frames_come_back(tmp_path) -> None:
         table.drop(columns="timeout"), ["observation_0"], ["action_0"], episode="episode"
     )
     assert len(by_episode) == 2
+
+
+def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
+    one = MDPDataset(np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32), [0.0], [1])
+    one.dump(tmp_path / "data.npz")
+    assert MDPDataset.load(tmp_path / "data.npz").n_steps == 0
+    with pytest.raises(ValueError, match="'same_row' has rows for transitions, but the dataset has none"):
+        one.dump(tmp_path / "none.npz", reward_convention="same_row")
+    with pytest.raises(ValueError, match="the dataset holds no transition"):
+        one.dump_minari(tmp_path, "none-v0")
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]

@@ -7,6 +7,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.metrics.scorer import (
     average_value_estimation_scorer,
     continuous_action_diff_scorer,
+    discounted_sum_of_advantage_scorer,
     evaluate_on_environment,
     soft_opc_scorer,
 )
@@ -146,3 +147,19 @@ def test_episodes_without_a_step_are_left_out() -> None:
     episodes = MDPDataset(np.zeros((4, 2)), np.zeros((4, 1)), [0.0, 0, 1, 2], flags)
     assert average_value_estimation_scorer(Greedy([0.0]), episodes) == -1
     assert soft_opc_scorer(1.0)(Greedy([0.0]), episodes) == 0
+
+
+def test_an_iterator_of_episodes_is_scored_as_their_list() -> None:
+    rows = np.arange(8.0)
+    dataset = MDPDataset(rows[:, None].astype(np.float32), np.zeros((8, 1), np.float32), rows, rows % 4 == 3)
+
+    class Algo(Greedy):
+        gamma = 0.5
+
+        def predict_value(self, x: np.ndarray, action: np.ndarray, with_std: bool = False) -> np.ndarray:
+            return np.asarray(x[:, 0] + action[:, 0])
+
+    algo = Algo([1.0])
+    assert discounted_sum_of_advantage_scorer(algo, dataset) == pytest.approx((1 + 1.5 + 1.75) / 3)
+    for scorer in (discounted_sum_of_advantage_scorer, soft_opc_scorer(10)):
+        assert scorer(algo, iter(dataset.episodes)) == scorer(algo, dataset)
