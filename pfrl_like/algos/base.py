@@ -1,7 +1,6 @@
 """The interface of estimators: algorithms and their hyperparameters, from which an agent is built."""
 
 import copy
-import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -15,14 +14,15 @@ from pfrl_like.algos.data import actions_for, shape_of_one
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
-from pfrl_like.algos.saving import params_from_json, plain_params, read_model, write_model
+from pfrl_like.algos.retuning import Retuning
+from pfrl_like.algos.saving import ESTIMATORS as ESTIMATORS
+from pfrl_like.algos.saving import Saving
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.encoders import Encoder, make_encoder
-from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
-from pfrl_like.export import FORMATS
+from pfrl_like.errors import NonFiniteError, NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -32,15 +32,13 @@ from pfrl_like.utils.device import resolve_device
 
 Array = NDArray[Any]
 
-#: Every estimator by the name of its class, as `params.json` has it.
-ESTIMATORS: dict[str, type["Estimator"]] = {}
 
-
-class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
+class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparameters):
     """Base of estimators.
 
     The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with
-    every further `fit`, and in environments with `fit_online`. The clone of an estimator is not built.
+    every further `fit`, and in environments with `fit_online`, by the hyperparameters as they are then. The clone of an
+    estimator is not built.
 
     Args:
         batch_size: Transitions of a minibatch.
@@ -87,20 +85,34 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
     observation_shape_: tuple[int, ...] | None = None
     action_size_: int | None = None
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        ESTIMATORS[cls.__name__] = cls
-
     def __init__(self, **hyperparameters: Any) -> None:
         self._given_impl: Any = None
         super().__init__(**hyperparameters)
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself."""
-        super().set_params(**params)
-        self.use_gpu = Device.of(self.use_gpu)  # which copies can move to another GPU
-        if "impl" in params:
-            self._given_impl = self.impl
+        """Set hyperparameters; others are ignored with a warning that names the nearest.
+
+        An agent that is there gets those that can change, such as learning rates, `gamma` and `tau`, at once. Those
+        that are assigned as attributes take effect in it when it is fitted again.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            ValueError: On a value that cannot be, or that the agent cannot have any more because it is built, such as
+                `n_critics`; all stay as they were.
+            TypeError: Likewise.
+        """
+        before = super().get_params(deep=False)
+        try:
+            super().set_params(**params)
+            self.use_gpu = Device.of(self.use_gpu)  # which copies can move to another GPU
+            if "impl" in params:
+                self._given_impl, self._built_with = self.impl, self.get_params(deep=False)
+            self.retune()
+        except (TypeError, ValueError):
+            vars(self).update(before)
+            raise
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -135,18 +147,22 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
         """
         shape = shape_of_one(observation_shape)
         check_counts(
-            batch_size=self.batch_size, n_frames=self.n_frames, n_augmentations=self.n_augmentations,
-            action_size=action_size,
+            batch_size=self.batch_size, n_frames=self.n_frames, action_size=action_size,
         )  # fmt: skip
         self.observation_shape_, self.action_size_ = shape, int(action_size)
         if self.scaler_ is None:
             self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
         if self.scaler_ is not None and not self.scaler_.fitted:
             raise NotFittedError(f"scaler is {self.scaler!r}, which is not fitted: fit does it, or fit_scaler")
-        pipeline = AugmentationPipeline(self.augmentation)
         self.impl = self._build_agent(self._stacked_shape, self.action_size_)
-        if len(pipeline):
-            self.impl.augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_)
+        self.impl.augment = self._augment()
+        self._built_with = self.get_params(deep=False)
+
+    def _augment(self) -> BatchAugmentation | None:
+        """What augments minibatches, if anything does."""
+        check_counts(n_augmentations=self.n_augmentations)
+        pipeline = AugmentationPipeline(self.augmentation)
+        return BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
 
     @property
     def _stacked_shape(self) -> tuple[int, ...]:
@@ -336,92 +352,3 @@ class Estimator(Fitting, OnlineFitting, Copying, Hyperparameters):
     def _state_metrics(self) -> dict[str, float]:
         """Metrics of an epoch that are no losses."""
         return {name: float(getattr(self._agent, name)) for name in self.state_names}
-
-    # Saving
-
-    def save_model(self, fname: str | os.PathLike[str]) -> None:
-        """Save all parameters, the states of optimisers included, so that training can go on.
-
-        Raises:
-            NotFittedError: Before the agent is built.
-            CheckpointError: If the file cannot be written; an old one of this name stays.
-        """
-        write_model(fname, self._agent.state_dict(), self._json_params())
-
-    #: What adapters of `pfrl_like.loggers.adapters` save models by.
-    save = save_model
-
-    def load_model(self, fname: str | os.PathLike[str]) -> None:
-        """Load what `save_model` saved.
-
-        An estimator that is not built yet, or with another scaler, is built anew with the shapes and the scaler saved.
-
-        Raises:
-            CheckpointError: If the file is damaged, or the model of another algorithm or of other networks; the
-                estimator stays as it was.
-        """
-        state, params = read_model(fname)
-        if params.get("algorithm") != type(self).__name__:
-            raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
-        before = {name: getattr(self, name) for name in ("impl", "scaler_", "observation_shape_", "action_size_")}
-        try:
-            if self.impl is None or params.get("scaler") != self._json_params()["scaler"]:
-                self.scaler_ = make_scaler(params.get("scaler"))
-                self.create_impl(params["observation_shape"], params["action_size"])
-            self._agent.load_state_dict(state)
-        except BaseException:
-            vars(self).update(before)
-            raise
-
-    def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
-        """Write the greedy policy into a file that runs without this library; its input is called `input_0`.
-
-        It takes raw observations: the scaler is inside, stacking frames is not. Where predicting draws random numbers,
-        they are fixed, as `export` of agents has it.
-
-        Args:
-            fname: The file. A name that ends in `.onnx` or `.pt2` (for `torch.export`) chooses that format.
-            as_onnx: Whether it is ONNX whatever the name; otherwise it is TorchScript.
-
-        Raises:
-            NotFittedError: Before the agent is built.
-            ExportError: If the policy cannot be put into such a file.
-            CheckpointError: If the file cannot be written; an older one stays.
-            MissingDependencyError: If a package for the format is not installed.
-        """
-        agent, shape = self._agent, self._stacked_shape
-        generator = np.random.default_rng(0)
-        examples = generator.normal(size=(32, *shape)) if len(shape) == 1 else generator.uniform(0, 255, (32, *shape))
-        ending = os.path.splitext(fname)[1]
-        format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
-        agent.export(fname, example_obs=examples.astype(np.float32), format=format)
-
-    def _json_params(self) -> dict[str, Any]:
-        """What `params.json` holds."""
-        params = plain_params({**self.get_params(deep=False), "scaler": self.scaler_ or self.scaler})
-        shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
-        return {"algorithm": type(self).__name__, **params, **shapes}
-
-    @classmethod
-    def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
-        """An estimator with the hyperparameters of a `params.json`, built, so that it can load a model.
-
-        Called on `Estimator` it makes one of whatever class the file says.
-
-        Args:
-            fname: The file.
-            use_gpu: As of the constructor.
-
-        Raises:
-            CheckpointError: If the file is damaged, or of another algorithm.
-        """
-        params = params_from_json(fname)
-        name = params.pop("algorithm", None)
-        kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
-        if kind is None or not issubclass(kind, cls):
-            raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {cls.__name__}")
-        shape, action_size = params.pop("observation_shape"), params.pop("action_size")
-        made: Self = kind(**params | {"use_gpu": use_gpu})
-        if shape is not None:
-            made.create_impl(shape, action_size)
-        return made

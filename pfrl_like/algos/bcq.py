@@ -26,6 +26,8 @@ class ImitatingActorCritic(ActorCritic):
 
     loss_names: ClassVar[Any] = {**ActorCritic.loss_names, "imitator_loss": "imitator_loss"}
 
+    read_when_used = ActorCritic.read_when_used | {"rl_start_epoch"}
+
     imitator_learning_rate: float = 1e-3
     lam: float = 0.75
     n_action_samples: int = 100

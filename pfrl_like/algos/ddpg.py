@@ -1,6 +1,5 @@
 """Estimators of deterministic policies that follow critics."""
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -67,14 +66,20 @@ class TD3(DDPG):
         return self._actor_critic(
             agents.TD3, self._policy(observation_shape, action_size), self._critics(observation_shape, action_size),
             explorer=Greedy(), policy_update_delay=self.update_actor_interval, act_deterministically=True,
-            target_policy_smoothing_func=smoothing(self.target_smoothing_sigma, self.target_smoothing_clip),
+            target_policy_smoothing_func=Smoothing(self.target_smoothing_sigma, self.target_smoothing_clip),
         )  # fmt: skip
 
 
-def smoothing(sigma: float, clip: float) -> Callable[[Tensor], Tensor]:
-    """What puts noise on actions in [-1, 1] (arXiv:1802.09477, eq. 14)."""
+class Smoothing:
+    """What puts noise on actions in [-1, 1] (arXiv:1802.09477, eq. 14).
 
-    def smoothed(action: Tensor) -> Tensor:
-        return (action + (sigma * torch.randn_like(action)).clamp(-clip, clip)).clamp(-1, 1)
+    Args:
+        sigma: Standard deviation.
+        clip: Largest noise.
+    """
 
-    return smoothed
+    def __init__(self, sigma: float, clip: float) -> None:
+        self.sigma, self.clip = sigma, clip
+
+    def __call__(self, action: Tensor) -> Tensor:
+        return (action + (self.sigma * torch.randn_like(action)).clamp(-self.clip, self.clip)).clamp(-1, 1)

@@ -198,6 +198,7 @@ class Fitting:
             if not algo.discrete_action and hasattr(algo.impl, "policy"):
                 warn_of_far_actions(max(float(abs(episode.actions).max()) for episode in selection.episodes))
         algo.check_shapes(selection.observation_shape, selection.action_size)
+        algo.retune()
 
     def _scores(self, scorers: Mapping[str, Scorer], episodes: Any) -> dict[str, float]:
         """Scores after an epoch, which leave the random streams as they are."""

@@ -291,6 +291,7 @@ def build_for_env(algo: Any, env: Any) -> None:
     if algo.impl is None:
         algo.create_impl(shape, size)
     algo.check_shapes(shape, size)
+    algo.retune()
 
 
 def checked_buffer(buffer: Any, batch_size: int) -> Any:

@@ -1,24 +1,33 @@
 """Files of estimators: hyperparameters as JSON, models as tensors; reading them executes nothing."""
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Self, cast
+
+import numpy as np
 
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
+from pfrl_like.export import FORMATS
+from pfrl_like.preprocessing import make_scaler
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
 from pfrl_like.utils.described import Described
 
+#: Every estimator by the name of its class, as `params.json` has it.
+ESTIMATORS: dict[str, type[Any]] = {}
 #: More than any `params.json` takes; scalers of images hold a number for each pixel.
 _MAX_JSON = 1 << 28
 #: What a model's file holds.
 _PARTS = {"attributes": dict, "state": str, "params": str}
 #: What every `params.json` tells, beside the hyperparameters.
 _TOLD = {"observation_shape", "action_size"}
+#: What building changes.
+_BUILT = ("impl", "scaler_", "observation_shape_", "action_size_", "_built_with")
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,3 +92,123 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
         raise CheckpointError(path, "holds no model that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
     return state, _complete(parse_json(content["params"].encode(), path), path)
+
+
+@contextlib.contextmanager
+def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
+    """Say of what cannot be that a file tells it."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(fname, f"tells what cannot be: {error}") from error
+
+
+class Saving:
+    """The saving and loading of estimators, and of their policies alone."""
+
+    impl: Any
+    scaler: Any
+    scaler_: Any
+    observation_shape_: tuple[int, ...] | None
+    action_size_: int | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        ESTIMATORS[cls.__name__] = cls
+
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
+        """Save all parameters, the states of optimisers included, so that training can go on.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            CheckpointError: If the file cannot be written; an old one of this name stays.
+        """
+        algo: Any = self
+        write_model(fname, algo._agent.state_dict(), self._json_params())
+
+    #: What adapters of `pfrl_like.loggers.adapters` save models by.
+    save = save_model
+
+    def load_model(self, fname: str | os.PathLike[str]) -> None:
+        """Load what `save_model` saved.
+
+        An estimator that is not built yet, or with another scaler, is built anew with the shapes and the scaler saved.
+
+        Raises:
+            CheckpointError: If the file is damaged, or the model of another algorithm or of other networks; the
+                estimator stays as it was.
+        """
+        algo: Any = self
+        state, params = read_model(fname)
+        if params.get("algorithm") != type(self).__name__:
+            raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
+        before = {name: getattr(self, name) for name in _BUILT}
+        try:
+            if self.impl is None or params.get("scaler") != self._json_params()["scaler"]:
+                with told_by(fname):
+                    self.scaler_ = make_scaler(params.get("scaler"))
+                    algo.create_impl(params["observation_shape"], params["action_size"])
+            self.impl.load_state_dict(state)
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
+        """Write the greedy policy into a file that runs without this library; its input is called `input_0`.
+
+        It takes raw observations: the scaler is inside, stacking frames is not. Where predicting draws random numbers,
+        they are fixed, as `export` of agents has it.
+
+        Args:
+            fname: The file. A name that ends in `.onnx` or `.pt2` (for `torch.export`) chooses that format.
+            as_onnx: Whether it is ONNX whatever the name; otherwise it is TorchScript.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            ExportError: If the policy cannot be put into such a file.
+            CheckpointError: If the file cannot be written; an older one stays.
+            MissingDependencyError: If a package for the format is not installed.
+        """
+        algo: Any = self
+        agent, shape = algo._agent, algo._stacked_shape
+        generator = np.random.default_rng(0)
+        examples = generator.normal(size=(32, *shape)) if len(shape) == 1 else generator.uniform(0, 255, (32, *shape))
+        ending = os.path.splitext(fname)[1]
+        format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
+        agent.export(fname, example_obs=examples.astype(np.float32), format=format)
+
+    def _json_params(self) -> dict[str, Any]:
+        """What `params.json` holds."""
+        algo: Any = self
+        params = plain_params({**algo.get_params(deep=False), "scaler": self.scaler_ or self.scaler})
+        shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
+        return {"algorithm": type(self).__name__, **params, **shapes}
+
+    @classmethod
+    def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
+        """An estimator with the hyperparameters of a `params.json`, built, so that it can load a model.
+
+        Called on `Estimator` it makes one of whatever class the file says.
+
+        Args:
+            fname: The file.
+            use_gpu: As of the constructor.
+
+        Raises:
+            CheckpointError: If the file is damaged, or of another algorithm.
+        """
+        params = params_from_json(fname)
+        name = params.pop("algorithm", None)
+        kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
+        if kind is None or not issubclass(kind, cls):
+            raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {cls.__name__}")
+        shape, action_size = params.pop("observation_shape"), params.pop("action_size")
+        with told_by(fname):
+            made: Any = kind(**params | {"use_gpu": False})
+        made.set_params(use_gpu=use_gpu)
+        with told_by(fname):
+            if shape is not None:
+                made.create_impl(shape, action_size)
+        return cast(Self, made)

@@ -15,6 +15,7 @@ from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.device import resolve_device
+from pfrl_like.utils.fixed import Fixed
 
 
 class Step(NamedTuple):
@@ -78,6 +79,7 @@ class DynamicsModel(AttributeSavingMixin):
     gamma = 1.0
     #: As of agents: changes a minibatch before it is learnt from.
     augment: Callable[[Batch], Batch] | None = None
+    n_actions: Any = Fixed()
 
     def __init__(
         self,

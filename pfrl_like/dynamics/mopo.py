@@ -45,6 +45,7 @@ class MOPO(Estimator):
     """
 
     loss_names: ClassVar[Any] = {"loss": "loss"}
+    read_when_used = Estimator.read_when_used | {"n_transitions", "horizon", "lam"}
     predict_value = refused("knows no values")
     sample_action = save_policy = fit_online = refused("does not act")
 
