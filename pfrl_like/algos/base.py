@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.algos.copying import Copying
-from pfrl_like.algos.data import actions_for, shape_of_one
+from pfrl_like.algos.data import actions_for, batch_for, shape_of_one
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
@@ -20,7 +20,6 @@ from pfrl_like.algos.saving import Saving
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
-from pfrl_like.dataset.selection import batch_of
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NonFiniteError, NotFittedError
 from pfrl_like.gpu import Device
@@ -50,7 +49,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`.
         n_augmentations: How many times each row is augmented; the loss is the mean over them.
         encoder_params: As of `pfrl_like.encoders.make_encoder`.
-        dynamics: Model that generates more transitions at the beginning of every epoch; None for none.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
         impl: The agent, if it is there already.
         kwargs: Unknown hyperparameters are ignored with a warning.
 
@@ -336,10 +335,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
             NotFittedError: Before the agent is built.
             NonFiniteError: If a loss is NaN or infinite.
         """
-        agent = self._agent
         if isinstance(batch, TransitionMiniBatch):
-            future = getattr(agent, "sampling", {}).get("future", 0)
-            batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action, future=future)
+            batch = batch_for(self._agent, batch, self.discrete_action)
         return [float(loss) for loss in self._learn(epoch, total_step, batch)[1].values()]
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

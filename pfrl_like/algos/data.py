@@ -40,9 +40,8 @@ class TrainingData:
         """Begin a pass, with what the estimator's dynamics model generates now."""
         self._left = self._left[:0]
         if algo.dynamics is not None:
-            generated = algo.dynamics.generate(algo, self.selection.transitions())
-            batch = batch_of(TransitionMiniBatch(generated), algo.impl.gamma, algo.impl.device, algo.discrete_action)
-            self._generated = batch
+            generated = TransitionMiniBatch(algo.dynamics.generate(algo, self.selection.transitions()))
+            self._generated = batch_for(algo.impl, generated, algo.discrete_action)
 
     def next_batch(self, agent: Any) -> Batch:
         """The next minibatch, on the agent's device; after a pass the next one begins."""
@@ -58,6 +57,12 @@ class TrainingData:
 
     def learnt(self, batch: Batch, td_error: Tensor) -> None:
         """Nothing is made of it."""
+
+
+def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: bool) -> Batch:
+    """Transitions as an agent learns from them, with what comes after them, by their links, if it looks at that."""
+    future = getattr(agent, "sampling", {}).get("future", 0)
+    return batch_of(transitions, agent.gamma, agent.device, discrete_action, future=future)
 
 
 class BufferData:

@@ -9,6 +9,8 @@ from estimator_parts import QUIET, SMALL, images, vectors
 from torch import nn
 
 from pfrl_like import algos, dynamics
+from pfrl_like.agents.awr import td_lambda_returns
+from pfrl_like.algos.data import TrainingData
 from pfrl_like.dataset import Transition, TransitionMiniBatch
 from pfrl_like.datasets import get_pendulum
 from pfrl_like.dynamics import MOPO
@@ -198,6 +200,36 @@ def test_an_algorithm_learns_from_new_transitions_at_the_start_of_every_epoch(di
     # each pass has every transition once, save for the rest of the last minibatch; only imagined rewards are so small
     assert len(rewards) == 3 * per_epoch * 16
     assert sum(reward < -1000 for reward in rewards) == pytest.approx(3 * 40 * 3, abs=3 * 16)
+
+
+class Keeping(MOPO):
+    """Keeps what it has imagined."""
+
+    made: list[Transition]
+
+    def generate(self, algo: Any, transitions: Any) -> list[Transition]:
+        self.made = super().generate(algo, transitions)
+        return self.made
+
+
+@KINDS
+def test_returns_of_imagined_transitions_reach_to_the_end_of_what_was_imagined(discrete: bool) -> None:
+    model = Keeping(**fitted(discrete).get_params()).fit(vectors(discrete), n_epochs=1, **QUIET)
+    algo: Any = (algos.DiscreteAWR if discrete else algos.AWR)(**SMALL | {"dynamics": model})
+    algo.create_impl((4,), 3 if discrete else 2)
+    data = TrainingData(vectors(discrete), 120 + 6 * 3, 1)
+    data.begin_epoch(algo)
+    batch = data.next_batch(algo.impl)
+    returns = dict(zip(map(tuple, batch.obs.tolist()), td_lambda_returns(algo.impl.v_func, batch, 0.5), strict=True))
+
+    def expected(step: Transition) -> float:
+        value, after = algo.predict_value(step.next_observation[None]).item(), step.next_transition
+        return step.next_reward + 0.99 * (value if after is None else 0.5 * value + 0.5 * expected(after))
+
+    steps = [step for step in model.made if step.prev_transition is not None]  # others begin where recorded ones do
+    assert len(steps) == 6 * 2
+    for step in steps:
+        assert returns[tuple(step.observation.tolist())] == pytest.approx(expected(step), rel=1e-4)
 
 
 # Saving
