@@ -1,43 +1,64 @@
-"""Estimators that learn in several processes, from minibatches of their own, with averaged gradients."""
+"""Agents that learn in several processes, each from minibatches of its own, by PyTorch's DistributedDataParallel."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+class _Learnt(nn.Module):
+    """The parameters of one optimiser, as a module through which losses pass as they are.
+
+    What `DistributedDataParallel` does is done to the parameters, when their gradients come; where in the graph of the
+    loss they are used, and how often, is no matter to it. So losses may call modules as they like.
+
+    Args:
+        params: The parameters.
+    """
+
+    def __init__(self, params: Sequence[nn.Parameter]) -> None:
+        super().__init__()
+        self.params = nn.ParameterList(params)
+
+    def forward(self, loss: Tensor) -> Tensor:
+        """The loss."""
+        return loss
 
 
 @contextlib.contextmanager
 def learning_together(agent: Any) -> Iterator[None]:
     """Within it every gradient is the mean over the processes of the `torch.distributed` group.
 
-    All begin with the parameters of process 0. What every process does has to be alike, as it is where they fit to as
-    many transitions with the same hyperparameters.
+    All begin with what process 0 has, and end with its running moments of batch normalisation. What every process does
+    has to be alike, as it is where they fit to as many transitions with the same hyperparameters.
 
     Args:
-        agent: The agent.
+        agent: The agent, whose `gradient_steps` learn.
 
     Raises:
         RuntimeError: If there is no process group.
     """
     check_group()
-    modules = [part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), nn.Module)]
-    for tensor in (tensor for module in modules for tensor in [*module.parameters(), *module.buffers()]):
-        distributed.broadcast(tensor.data, 0)
+    learns = {name for name in agent.saved_attributes if name != "policy" or getattr(agent, "policy_learns", True)}
+    modules = [part for name in sorted(learns) if isinstance(part := getattr(agent, name), nn.Module)]
+    buffers = [buffer for module in modules for buffer in module.buffers()]
+    _as_process_0([*(param.data for module in modules for param in module.parameters()), *buffers])
     steps = agent.gradient_steps.values()
-    params = {param: None for step in steps for group in step.optimizer.param_groups for param in group["params"]}
-    hooks = [param.register_hook(_averaged) for param in params]
+    for step in steps:
+        step.wrapper = DistributedDataParallel(_Learnt(step.leaves))
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
+        for step in steps:
+            step.wrapper = None
+    _as_process_0(buffers)
 
 
-def _averaged(grad: Tensor) -> Tensor:
-    mean = grad.detach().clone()
-    distributed.all_reduce(mean)
-    return mean / distributed.get_world_size()
+def _as_process_0(tensors: Sequence[Tensor]) -> None:
+    for tensor in tensors:
+        distributed.broadcast(tensor, 0)
 
 
 def together(agent: Any, enable_ddp: bool) -> contextlib.AbstractContextManager[None]:

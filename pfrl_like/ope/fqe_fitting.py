@@ -1,6 +1,5 @@
 """How fitted Q evaluation learns from data: updates in epochs, with metrics, evaluators, callbacks and saved models."""
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import torch
 
 from pfrl_like.algos.epochs import shown
-from pfrl_like.algos.together import is_first
+from pfrl_like.algos.together import is_first, together
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.train_agent_offline import DatasetSource
@@ -19,7 +18,6 @@ from pfrl_like.loggers.adapters import (
     LoggingStrategy,
     NoopAdapterFactory,
 )
-from pfrl_like.ope.ddp import distributed_critics
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -117,7 +115,7 @@ class FittingFQE:
         logs = logs_of(fqe, experiment_name, with_timestamp, factory, n_steps_per_epoch)
 
         def epochs() -> Iterator[tuple[int, Metrics]]:
-            with Log(fqe, learning, logs, logging_strategy, logging_steps) as log, _together(fqe, enable_ddp):
+            with Log(fqe, learning, logs, logging_strategy, logging_steps) as log, together(fqe.agent, enable_ddp):
                 for epoch, start in enumerate(range(0, n_steps, n_steps_per_epoch), 1):
                     clock = Clock(min(start + n_steps_per_epoch, n_steps), start)
                     hooks = [log.step(epoch), called(callback, fqe, epoch)]
@@ -234,7 +232,3 @@ def evaluated(fqe: Any, evaluators: Mapping[str, Evaluator], data: Any) -> Metri
     """Scores after an epoch, which leave the random streams as they are."""
     with isolated_rng():
         return {name: float(evaluator(fqe, data)) for name, evaluator in evaluators.items()}
-
-
-def _together(fqe: Any, enable_ddp: bool) -> contextlib.AbstractContextManager[None]:
-    return distributed_critics(fqe.agent) if enable_ddp else contextlib.nullcontext()

@@ -41,6 +41,9 @@ class GradientStep:
         copies: Parameters that losses are functions of, by the optimiser's parameter that each is a copy of: their
             gradients move the optimiser's, they themselves stay. None: losses are functions of the optimiser's.
 
+    Attributes:
+        wrapper: What losses pass on their way to `backward`, such as a `DistributedDataParallel`; None for nothing.
+
     Raises:
         NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
             state stay as they were. On a GPU it is raised up to 100 calls later, the bad updates having been skipped.
@@ -57,6 +60,7 @@ class GradientStep:
         self.max_grad_norm = max_grad_norm
         self.own_only = own_only
         self.copies = copies
+        self.wrapper: Callable[[Tensor], Tensor] | None = None
         self._calls = 0
         self._device: torch.device | None = None
         self._flushes = flushes_denormals()
@@ -88,6 +92,8 @@ class GradientStep:
         leaves = self.leaves
         for leaf in leaves:
             leaf.grad = None
+        if self.wrapper is not None:
+            loss = self.wrapper(loss)
         _run_backward((loss,), (self.one,), False, False, self._inputs, allow_unreachable=True, accumulate_grad=True)
         grads = [leaf.grad for leaf in leaves]
         if self.on_gpu:

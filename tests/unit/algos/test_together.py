@@ -2,25 +2,43 @@
 
 import os
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from estimator_parts import QUIET, make, vectors
-from torch import distributed, multiprocessing
+from estimator_parts import ALL, QUIET, make, vectors
+from torch import distributed, multiprocessing, nn
+
+#: Estimators whose losses differ in what they call, how often, and how many optimisers they have.
+SEVERAL: dict[str, tuple[str, dict[str, Any]]] = {
+    "a Q-function": ("DQN", {}),
+    "distributions of returns": ("DQN", {"q_func_type": "fqf"}),
+    "a learnt temperature": ("SAC", {}),
+    "shared layers and moments": ("SAC", {"share_encoder": True, "use_batch_norm": True}),
+    "critics called for many actions": ("CQL", {}),
+    "a policy that learns seldom": ("TD3", {"update_actor_interval": 2}),
+    "several steps an update": ("AWR", {}),
+    "a model of the data": ("BCQ", {}),
+}
 
 
-def fitted(name: str, rank: int, enable_ddp: bool) -> Any:
+def fitted(name: str, rank: int, enable_ddp: bool, **options: Any) -> Any:
     torch.manual_seed(rank)
     np.random.seed(rank)
-    made = make(name)
+    made = make(name, **options)
     return made.fit(vectors(made.discrete_action, seed=rank), n_epochs=2, enable_ddp=enable_ddp, **QUIET)
 
 
-def parameters(made: Any) -> list[torch.Tensor]:
-    network = made.impl.policy if hasattr(made.impl, "policy") else made.impl.model
-    return [param.detach() for param in network.parameters()]
+def numbers(made: Any) -> list[Any]:
+    """All that its modules hold, moments of batch normalisation included."""
+    parts = [getattr(made.impl, name) for name in made.impl.saved_attributes]
+    return [tensor.numpy() for part in parts if isinstance(part, nn.Module) for tensor in part.state_dict().values()]
+
+
+def alike(first: list[Any], second: list[Any]) -> bool:
+    return all(np.array_equal(*pair) for pair in zip(first, second, strict=True))
 
 
 def join(rank: int, port: int, size: int) -> None:
@@ -29,9 +47,10 @@ def join(rank: int, port: int, size: int) -> None:
 
 
 def worker(rank: int, port: int, queue: Any) -> None:
+    torch.set_num_threads(1)
     join(rank, port, 2)
-    found = {name: [param.numpy() for param in parameters(fitted(name, rank, True))] for name in ("SAC", "DQN")}
-    queue.put((rank, found))
+    found = {what: numbers(fitted(name, rank, True, **options)) for what, (name, options) in SEVERAL.items()}
+    queue.put((rank, found | {"the same data": numbers(fitted("SAC", 0, True))}))
     distributed.destroy_process_group()
 
 
@@ -42,7 +61,7 @@ def free_port() -> int:
 
 
 @pytest.mark.slow
-def test_two_processes_have_one_policy_that_has_learnt_from_both() -> None:
+def test_two_processes_have_the_same_networks_that_have_learnt_from_both() -> None:
     context = multiprocessing.get_context("spawn")
     queue, port = context.Queue(), free_port()
     processes = [context.Process(target=worker, args=(rank, port, queue)) for rank in range(2)]
@@ -51,20 +70,27 @@ def test_two_processes_have_one_policy_that_has_learnt_from_both() -> None:
     found = dict(queue.get(timeout=200) for _ in processes)
     for process in processes:
         process.join()
-    for name in ("SAC", "DQN"):
-        assert all(map(np.array_equal, found[0][name], found[1][name]))
-        alone = parameters(fitted(name, 0, False))
-        assert not all(np.array_equal(one, other) for one, other in zip(found[0][name], alone, strict=True))
+    for what, (name, options) in SEVERAL.items():
+        assert alike(found[0][what], found[1][what]), what
+        assert not alike(found[0][what], numbers(fitted(name, 0, False, **options))), what
+    assert alike(found[1]["the same data"], numbers(fitted("SAC", 0, False)))  # gradients are means, not sums
 
 
-def test_one_process_learns_as_without_a_group() -> None:
+@pytest.fixture
+def group() -> Iterator[None]:
+    """A group of this process alone."""
     join(0, free_port(), 1)
-    try:
-        together = fitted("SAC", 0, True)
-    finally:
-        distributed.destroy_process_group()
-    alone = fitted("SAC", 0, False)
-    assert all(torch.allclose(*pair) for pair in zip(parameters(together), parameters(alone), strict=True))
+    yield
+    distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.usefixtures("group")
+def test_one_process_learns_as_without_a_group(name: str) -> None:
+    together = numbers(fitted(name, 0, True))
+    alone = fitted(name, 0, False)
+    assert alike(together, numbers(alone))
+    assert all(step.wrapper is None for step in alone.impl.gradient_steps.values())
 
 
 def test_without_a_group_it_is_refused() -> None:
