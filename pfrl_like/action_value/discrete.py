@@ -75,7 +75,9 @@ class DiscreteActionValue(ActionValue):
         return logits if self.action_mask is None else without_forbidden(logits, self.action_mask)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Value of one action for each state, [B]."""
+        """Value of one action for each state, [B]; where there is only one, its number is not looked at."""
+        if self.q_values.shape[1] == 1:
+            return self.q_values.squeeze(1)
         return self.q_values.gather(1, actions.long().unsqueeze(1)).squeeze(1)
 
     def compute_expectation(self, beta: float) -> Tensor:

@@ -105,8 +105,10 @@ def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
 
     The states that the batch brings along are those of the policy.
     """
+    if batch.lengths is None:
+        return batch
     after_first = None
-    if next and batch.lengths is not None and is_recurrent(network):
+    if next and is_recurrent(network):
         count = len(batch.lengths)
         with torch.no_grad():
             first_obs = map_nested(lambda leaf: leaf[:count], batch.obs)

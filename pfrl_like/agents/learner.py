@@ -44,14 +44,19 @@ class Pace:
         """A step has come."""
         if self._steps is not None:
             self._steps += 1
+            if self._is_behind:  # which the learner, if it does not get to run, would not say in time
+                self._counts.arrays[HOLD][0] = True
 
     def updated(self, learnt: bool) -> None:
         """The learner has made an update, or found that it cannot."""
         if learnt:
             self._steps = self._steps or 0
             self._updates += 1
-        behind = self.updates_per_step is not None and self.owed > 1.0 + SLACK * self.updates_per_step
-        self._counts.arrays[HOLD][0] = learnt and behind
+        self._counts.arrays[HOLD][0] = learnt and self._is_behind
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.updates_per_step is not None and self.owed > 1.0 + SLACK * self.updates_per_step
 
     @property
     def owed(self) -> float:

@@ -42,7 +42,7 @@ def expectile(error: Tensor, tau: float) -> Tensor:
     Returns:
         Same shape.
     """
-    weight = (tau - (error.detach() < 0).to(error.dtype)).abs()
+    weight = torch.where(error.detach() < 0, 1 - tau, tau).to(error.dtype)
     return weight * error * error
 
 

@@ -1,11 +1,15 @@
 """Observation and action as one vector."""
 
+import functools
+
 import torch
 from torch import Tensor, nn
 
 from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.direct_call import stands_for
 
 
+@stands_for(functools.partial(torch.cat, dim=-1))
 @ignores_training
 class ConcatObsAndAction(nn.Module):
     """First layer of a Q-function of state and action that is made of layers for vectors."""

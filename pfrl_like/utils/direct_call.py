@@ -14,7 +14,8 @@ Class = TypeVar("Class", bound=type[nn.Module])
 def call(module: Any, x: Any) -> Any:
     """`module(x)`; well-known layers into which nobody has hooked are called as the functions that they stand for.
 
-    They are looked at anew with each call, so that hooks, parameters and layers may come and go.
+    They are looked at anew with each call, so that hooks, parameters and layers may come and go. A ReLU writes into
+    what the linear layer before it has just made, which is still in the cache and which nobody else has seen.
     """
     if (
         hooks._global_forward_hooks
@@ -25,9 +26,10 @@ def call(module: Any, x: Any) -> Any:
     ):
         return module(x)
     layers = [module]
+    made_here = None
     while layers:
-        layer = layers.pop()
-        kind = type(layer)
+        layer, made = layers.pop(), made_here
+        kind, made_here = type(layer), None
         if kind not in _KNOWN:
             x = layer(x)
             continue
@@ -47,8 +49,9 @@ def call(module: Any, x: Any) -> Any:
             params = own["_parameters"]
             plain = "weight" in params and "bias" in params  # both are parameters, or the bias is None
             x = F.linear(x, params["weight"], params["bias"]) if plain else layer(x)
+            made_here = x if plain and x.ndim == 2 else None  # of more dimensions it is a view
         elif kind is nn.ReLU:
-            x = torch.relu_(x) if layer.inplace else torch.relu(x)
+            x = torch.relu_(x) if layer.inplace or x is made else torch.relu(x)
         else:
             x = _FUNCTIONS[kind](x)
     return x

@@ -1,5 +1,6 @@
 """`call` gives what the module itself gives, and passes by nothing that somebody has put into it."""
 
+import math
 from typing import Any
 
 import pytest
@@ -113,3 +114,33 @@ def test_layers_and_parameters_may_be_replaced() -> None:
 
 def test_any_callable_will_do() -> None:
     assert torch.equal(call(torch.square, X), X * X)
+
+
+class Keeping(nn.Module):
+    """Gives what it gets, and keeps it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.kept = x
+        return x
+
+
+def test_what_a_layer_of_the_users_has_seen_is_not_written_to() -> None:
+    keeping = Keeping()
+    module = nn.Sequential(nn.Linear(4, 5), keeping, nn.ReLU())
+    call(module, X)
+    assert torch.equal(keeping.kept, module[0](X)) and bool((keeping.kept < 0).any())
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4)])
+def test_values_and_gradients_of_any_shape_are_those_of_the_module(shape: tuple[int, ...]) -> None:
+    module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2), nn.ReLU())
+    x = torch.linspace(-1, 1, math.prod(shape)).reshape(shape)
+    params = list(module.parameters())
+    direct, ordinary = call(module, x), module(x)
+    assert torch.equal(direct, ordinary)
+    for mine, theirs in zip(
+        torch.autograd.grad(direct.square().sum(), params),
+        torch.autograd.grad(ordinary.square().sum(), params),
+        strict=True,
+    ):
+        assert torch.equal(mine, theirs)
