@@ -8,11 +8,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrl_like.agent import AttributeSavingMixin
+from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.batch import Batch
 from pfrl_like.dynamics.probabilistic_ensemble import ProbabilisticEnsemble, gaussian_loss
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.fixed import Fixed
@@ -69,9 +71,13 @@ class DynamicsModel(AttributeSavingMixin):
         n_actions: How many discrete actions there are; None for continuous ones.
         scaler: Fitted scaler of observations, between whose results changes are predicted; the network itself gets
             observations as they are. None for none.
-        bound_weight: Weight, in the loss, of how far apart the bounds of the variances' logarithms are.
+        bound_weight: Weight, in the loss, of how far apart the bounds of the variances' logarithms are, at least 0.
         gpu: As in `DQN`.
         device: As in `DQN`.
+
+    Raises:
+        ValueError: On a number out of range, or a device that is not there.
+        TypeError: On something that should be a number.
     """
 
     saved_attributes = ("network", "optimizer")
@@ -96,6 +102,8 @@ class DynamicsModel(AttributeSavingMixin):
         self.network = network.to(self.device)
         self.optimizer = optimizer
         self.n_actions, self.scaler, self.bound_weight = n_actions, scaler, bound_weight
+        check_counts(optional=True, n_actions=n_actions)
+        check_numbers_in(self, bound_weight=(0, None))
         self.gradient_steps = {"optimizer": GradientStep(optimizer)}
         self.optim_t = 0
 
@@ -109,6 +117,7 @@ class DynamicsModel(AttributeSavingMixin):
 
         Raises:
             NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was learnt.
+            ValueError: If the network predicts another number of numbers.
         """
         batch = batch.to(self.device)
         batch = batch if self.augment is None else self.augment(batch)
@@ -120,7 +129,13 @@ class DynamicsModel(AttributeSavingMixin):
 
     def _target(self, batch: Batch) -> Tensor:
         change = self._scaled(batch.next_obs) - self._scaled(batch.obs)
-        return torch.cat((change, self._number(batch.reward).unsqueeze(1)), 1)
+        target = torch.cat((change, self._number(batch.reward).unsqueeze(1)), 1)
+        if target.shape[1] != self.network.n_outputs:  # of one number there would be a mean of all, without a word
+            raise ValueError(
+                f"network predicts {self.network.n_outputs} numbers, expected {target.shape[1]}: those of an "
+                "observation, and the reward"
+            )
+        return target
 
     def _input(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         if self.n_actions is not None:

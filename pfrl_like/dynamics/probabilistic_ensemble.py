@@ -52,6 +52,7 @@ class ProbabilisticEnsemble(nn.Module):
         super().__init__()
         if not encoders:
             raise ValueError("encoders: got none, expected one for each member")
+        self.n_outputs = n_outputs
         self.encoders = nn.ModuleList(encoders)
         self.heads = nn.ModuleList(nn.Linear(feature_size, 2 * n_outputs) for _ in encoders)
         self.max_log_variance = nn.Parameter(torch.full((n_outputs,), MAX_LOG_VARIANCE))

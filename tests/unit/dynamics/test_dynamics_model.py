@@ -118,3 +118,21 @@ def test_numbers_may_be_double_by_default() -> None:
         assert model.predict(torch.ones(1, 2).float(), torch.ones(1, 1).float()).next_obs.dtype == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_arguments_out_of_range_are_refused() -> None:
+    network = make().network
+    optimizer = torch.optim.Adam(network.parameters())
+    for options, message in (
+        ({"bound_weight": -0.1}, "bound_weight is -0.1, expected at least 0"),
+        ({"n_actions": 0}, "n_actions"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            DynamicsModel(network, optimizer, **options)
+
+
+def test_a_network_of_another_size_is_refused() -> None:
+    network = ProbabilisticEnsemble([Layers(False)], 8, 1)
+    model = DynamicsModel(network, torch.optim.Adam(network.parameters()))
+    with pytest.raises(ValueError, match="network predicts 1 numbers, expected 3: those of an observation, and the"):
+        model.update(batch())
