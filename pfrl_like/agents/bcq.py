@@ -30,8 +30,15 @@ from pfrl_like.utils.fixed import Fixed
 
 
 def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
-    """pi(s, a) = a + scale * xi(s, a), cut off at +-1, [N, A] (arXiv:1812.02900, section 4.2)."""
-    moved: Tensor = torch.add(action, call(policy, (obs, action)), alpha=scale)
+    """pi(s, a) = a + scale * xi(s, a), cut off at +-1, [N, A] (arXiv:1812.02900, section 4.2).
+
+    Raises:
+        ValueError: If the perturbation has another size than the action.
+    """
+    perturbation = call(policy, (obs, action))
+    if perturbation.shape[1:] != action.shape[1:]:  # of one number, all would be moved by it without a word
+        raise ValueError(f"policy gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
+    moved: Tensor = torch.add(action, perturbation, alpha=scale)
     return moved.clamp(-1.0, 1.0)
 
 

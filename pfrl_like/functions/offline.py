@@ -30,8 +30,18 @@ def over_mean_size(value: Tensor) -> Tensor:
 
 
 def squared_distance(action: Tensor, other: Tensor) -> Tensor:
-    """Squared Euclidean distances of actions [N, ...], [N]."""
+    """Squared Euclidean distances of actions [N, ...], [N].
+
+    Raises:
+        ValueError: If their shapes differ.
+    """
+    _check_same_shape(action, other)
     return (action - other).square().flatten(1).sum(1)
+
+
+def _check_same_shape(action: Tensor, other: Tensor) -> None:
+    if action.shape != other.shape:  # broadcast, they would be compared without a word
+        raise ValueError(f"got actions of shape {tuple(action.shape)} and {tuple(other.shape)}, expected the same")
 
 
 #: Distances of two vectors, [..., A], whose exponential a kernel is, by the kernel's name.
@@ -54,7 +64,11 @@ def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "
 
     Returns:
         [N].
+
+    Raises:
+        ValueError: If N or A differ.
     """
+    _check_same_shape(x[0], y[0])
 
     def mean_kernel(first: Tensor, second: Tensor) -> Tensor:
         distance = _DISTANCES[kernel](first.unsqueeze(0) - second.unsqueeze(1)).sum(-1)

@@ -142,6 +142,11 @@ class Ramp(ConditionalVAE):
         return (torch.arange(float(n)) / 2 - 0.5).view(n, 1, 1).expand(n, len(obs), 1)
 
 
+def test_a_perturbation_has_as_many_numbers_as_an_action() -> None:
+    with pytest.raises(ValueError, match=r"policy gives shape \(\d+, 1\) for actions of \(\d+, 2\)"):
+        make(policy=nn.Sequential(of_pairs(6, 1), nn.Tanh())).update(make_batch())
+
+
 def test_perturbed_actions_stay_near_and_in_bounds() -> None:
     policy = Lambda(lambda pair: torch.ones_like(pair[1]))
     action = torch.tensor([[0.5], [0.95], [-1.0]])

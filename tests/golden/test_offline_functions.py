@@ -5,7 +5,13 @@ import math
 import pytest
 import torch
 
-from pfrl_like.functions import expectile, exponential_weight, over_mean_size, squared_distance
+from pfrl_like.functions import (
+    expectile,
+    exponential_weight,
+    maximum_mean_discrepancy,
+    over_mean_size,
+    squared_distance,
+)
 
 
 def test_a_weight_is_the_exponential_of_the_advantage_up_to_a_bound() -> None:
@@ -27,6 +33,13 @@ def test_values_are_divided_by_their_mean_size_which_takes_no_gradient() -> None
 def test_the_distance_is_summed_over_all_numbers_of_an_action() -> None:
     action = torch.tensor([[[1.0, 2.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 3.0]]])
     assert squared_distance(action, torch.zeros(2, 2, 2)).tolist() == [5.0, 9.0]
+
+
+def test_actions_of_another_size_are_not_compared() -> None:
+    with pytest.raises(ValueError, match=r"got actions of shape \(3, 1\) and \(3, 2\), expected the same"):
+        squared_distance(torch.zeros(3, 1), torch.zeros(3, 2))
+    with pytest.raises(ValueError, match=r"got actions of shape \(3, 2\) and \(3, 1\)"):
+        maximum_mean_discrepancy(torch.zeros(5, 3, 2), torch.zeros(4, 3, 1), 1.0)
 
 
 def test_an_expectile_weighs_errors_by_their_sign() -> None:
