@@ -15,17 +15,18 @@ from pfrl_like.dataset import MDPDataset
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--online-steps", type=int, default=3_000, help="steps in the environment afterwards")
+    parser.add_argument("--online-steps", type=int, default=3_000, help="steps afterwards, at most --steps")
 
 
 def main() -> None:
     args = common.parse_args(__doc__, steps=3_000, add=add_flags)
     whole, env = datasets.get_pendulum()
-    n = sum(
-        len(episode) + 1 for episode in whole.episodes[:50]
-    )  # random and medium: an episode has a row more than steps
-    dataset = MDPDataset(*(rows[:n] for rows in (whole.observations, whole.actions, whole.rewards, whole.terminals)),
-                         timeouts=whole.timeouts[:n])  # fmt: skip
+    # Random and medium play come first; an episode has a row more than steps.
+    n = sum(len(episode) + 1 for episode in whole.episodes[:50])
+    dataset = MDPDataset(
+        *(rows[:n] for rows in (whole.observations, whole.actions, whole.rewards, whole.terminals)),
+        timeouts=whole.timeouts[:n],
+    )
     buffer = replay_buffers.ReplayBuffer.from_dataset(dataset)
     policy = nn.Sequential(*common.make_layers(3, 2), policies.SquashedGaussianHead())
     critics = [nn.Sequential(pnn.ConcatObsAndAction(), *common.make_layers(3 + 1, 1)) for _ in range(2)]
