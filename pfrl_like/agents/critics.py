@@ -120,8 +120,11 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
     """Log-probabilities of actions, [N].
 
     Raises:
-        ValueError: If they have another shape.
+        ValueError: If they have another shape, or the actions have.
     """
+    own, given = distribution.event_shape, action.shape[1:]
+    if own != given and len(distribution.batch_shape) == 1:  # some distributions would broadcast it without a word
+        raise ValueError(f"policy gives actions of shape {tuple(own)}, but those of the batch have {tuple(given)}")
     return one_for_each_row(distribution.log_prob(action))
 
 

@@ -25,7 +25,12 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions import exponential_weight
 from pfrl_like.nn import Lambda
-from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.policies import (
+    DeterministicHead,
+    GaussianHeadWithDiagonalCovariance,
+    SoftmaxCategoricalHead,
+    SquashedGaussianHead,
+)
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.testing import check_agent
 from pfrl_like.testing.requirement import difference
@@ -116,6 +121,17 @@ def test_bc_and_discrete_bc_refuse_each_others_policies_and_actions() -> None:
         make("DiscreteBC").check_spaces(Noise(TWO).observation_space, ENV.action_space)
     with pytest.raises(ValueError, match="beta is -1"):
         make("DiscreteBC", beta=-1)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("head", [DeterministicHead, SquashedGaussianHead, GaussianHeadWithDiagonalCovariance])
+def test_actions_of_another_size_are_not_imitated(head: Any, n: int) -> None:
+    policy = nn.Sequential(nn.Linear(4, n if head is DeterministicHead else 2 * n), head())
+    before = nn.utils.parameters_to_vector(policy.parameters()).clone()
+    agent = make("BC", policy=policy)
+    with pytest.raises(ValueError, match=rf"actions of shape \((8, )?{n},?\)"):
+        agent.update(make_batch())
+    assert torch.equal(nn.utils.parameters_to_vector(policy.parameters()), before) and agent.optim_t == 0
 
 
 # ReBRAC
