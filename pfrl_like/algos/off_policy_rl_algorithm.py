@@ -1,8 +1,9 @@
 """Off-policy algorithms in epochs, driven by a runner: the base, and what it does with paths."""
 
 import logging
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,18 @@ class OffPolicyRLAlgorithm(ABC):
     @abstractmethod
     def init_opt(self) -> None:
         """Make `agent` and what it learns by, of the arguments that the constructor has stored."""
+
+    # Saving
+
+    def saved_state(self) -> dict[str, Any]:
+        """What snapshots hold of it beside the agent, for subclasses to add to: text keys and what JSON has."""
+        numbers = {"average_return": self.average_return, "success_rate": self.success_rate}
+        return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        for name in ("average_return", "success_rate"):
+            setattr(self, name, float("nan") if state[name] is None else float(state[name]))
 
     # Sampling
 

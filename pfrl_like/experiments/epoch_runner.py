@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,10 +20,14 @@ from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.storage import atomic_write, dump_json, read_json
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.isolated_rng import isolated_rng
+from pfrl_like.utils.random_streams import GlobalStreams, restore_states, states_of
 
 _LOGGER = logging.getLogger(__name__)
 _RECORD = "epoch.json"
 _LARGEST_RECORD = 1 << 16
+#: What a snapshot holds beside agent and buffer: random streams, and what else the numbers depend on.
+_STATE = "run_state.json"
+_LARGEST_STATE = 1 << 28
 
 
 class EpochAlgorithm(Actor, Protocol):
@@ -98,6 +102,7 @@ class EpochRunner:
         self._check_spaces()
         self.epoch = self.step_itr = self._t = 0
         self.step_path: list[dict[str, Any]] = []
+        self._restored: dict[str, Any] | None = None
 
     def train(self, n_epochs: int, batch_size: int | None = None) -> float:
         """Train up to an epoch, those before `restore` included.
@@ -118,6 +123,7 @@ class EpochRunner:
 
         def drive(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
             self._walked = (source, clock, callbacks)
+            self._go_on()
             average.append(algorithm.train(self))
 
         with ExitStack() as stack:
@@ -151,8 +157,11 @@ class EpochRunner:
     def restore(self) -> int:
         """Go back to the last snapshot in `outdir`, with an algorithm that was made as the one that was saved.
 
-        Networks, optimisers, counters and replay buffer are as they were; random streams are not, and a new episode
-        begins.
+        `train` then goes on bit for bit (on a CPU, and save for the times in the tables) as if it had not been
+        stopped: networks, optimisers, counters, replay buffer, averages, the global random streams and those of the
+        environments and their action spaces are as they were, and the actions of an episode that was running are taken
+        again. If the environment comes to another state by them, the log warns, and a new episode begins. What an
+        environment keeps between episodes, and generators that nobody but the user knows, are not in a snapshot.
 
         Returns:
             Epochs that are over.
@@ -165,9 +174,32 @@ class EpochRunner:
         numbers: list[Any] = [told.get(name) for name in ("epoch", "step_itr", "t")]
         if not all(type(number) is int and number > 0 for number in numbers):
             raise CheckpointError(record, "tells of no snapshot")
-        self.algorithm.agent.load_snapshot(os.path.join(self.outdir, _snapshot_of(numbers[2])))
+        snapshot = os.path.join(self.outdir, _snapshot_of(numbers[2]))
+        path = os.path.join(snapshot, _STATE)
+        state = read_json(path, _LARGEST_STATE)
+        with _damage(path):
+            streams = GlobalStreams.from_plain(state["streams"])
+            getattr(self.algorithm, "restore_state", lambda state: None)(state["algorithm"])
+        self.algorithm.agent.load_snapshot(snapshot)
         self.epoch, self.step_itr, self._t = numbers
+        self._restored = state | {"streams": streams, "path": path}
         return self.epoch
+
+    def _go_on(self) -> None:
+        """Let everything random be as it was at the snapshot that training goes on from."""
+        state, self._restored = self._restored, None
+        if state is None:
+            return
+        with _damage(state["path"]):
+            if state["episode"] is not None and not self._recorder.relive(state["episode"]):
+                self.logger.warning(
+                    "the environment did not come to where its episode was: a new one begins, and numbers will differ "
+                    "from those of a run that was not stopped"
+                )
+            restore_states(self.env, state["env"])
+            if self._evaluator is not None and state["evaluator"] is not None:
+                self._evaluator.restore_state(state["evaluator"])
+            state["streams"].restore()
 
     def _check_spaces(self) -> None:
         for name in ("observation_space", "action_space"):
@@ -204,15 +236,36 @@ class EpochRunner:
         if self.epoch % self.snapshot_interval == 0 or self.epoch == self._n_epochs:
             self._snapshot(clock.t)
 
+    def _state(self) -> dict[str, Any]:
+        """What numbers depend on beside agent and buffer."""
+        return {
+            "streams": GlobalStreams.now().to_plain(),
+            "env": states_of(self.env),
+            "evaluator": None if self._evaluator is None else self._evaluator.saved_state(),
+            "episode": self._recorder.running_episode(),
+            "algorithm": getattr(self.algorithm, "saved_state", dict)(),
+        }
+
     def _snapshot(self, t: int) -> None:
-        record = os.path.join(self.outdir, _RECORD)
+        record, snapshot = os.path.join(self.outdir, _RECORD), os.path.join(self.outdir, _snapshot_of(t))
         with isolated_rng():
-            self.algorithm.agent.save_snapshot(os.path.join(self.outdir, _snapshot_of(t)))
+            self.algorithm.agent.save_snapshot(snapshot)
+        path = os.path.join(snapshot, _STATE)
+        atomic_write(path, dump_json(self._state(), path))
         before = read_json(record, _LARGEST_RECORD).get("t") if os.path.exists(record) else t
         atomic_write(record, dump_json({"epoch": self.epoch, "step_itr": self.step_itr, "t": t}, record))
         if before != t:
             with suppress(FileNotFoundError):
                 os.remove(os.path.join(self.outdir, _snapshot_of(before), "replay_buffer.pkl"))
+
+
+@contextmanager
+def _damage(path: str) -> Iterator[None]:
+    """Say of what does not fit that a file holds it."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(path, f"holds no state of this run: {error!r:.200}") from error
 
 
 def _snapshot_of(t: Any) -> str:

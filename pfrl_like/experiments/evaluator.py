@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
+from pfrl_like.utils.random_streams import restore_states, states_of
 
 _LOGGER = logging.getLogger(__name__)
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
@@ -309,6 +310,19 @@ class Evaluator:
             if self.save_best_so_far_agent:
                 save_agent(self.agent, "best", self.outdir, self.logger)
         return mean
+
+    def saved_state(self) -> dict[str, Any]:
+        """What later scores depend on beside the agent."""
+        return {"seed": self._seed, "streams": states_of(self.env)}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave.
+
+        Raises:
+            ValueError: If it comes from another environment.
+        """
+        self._seed = int(state["seed"])
+        restore_states(self.env, state["streams"])
 
     def close(self) -> None:
         """Close the files of TensorBoard; the environment is left to its owner."""

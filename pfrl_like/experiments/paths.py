@@ -1,13 +1,13 @@
 """Paths: what an algorithm met in an environment, episode by episode, as dicts of arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-import gymnasium
 import numpy as np
 
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
+from pfrl_like.experiments.running_episode import WatchedEnv, digest
 from pfrl_like.experiments.sources import SerialSource
 
 #: What `info` has of an episode that reached its goal.
@@ -25,17 +25,6 @@ class Actor(Protocol):
         """What came of the last action."""
 
 
-class _LastInfo(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Keeps the `info` of the last step, which no agent is told of."""
-
-    info: dict[str, Any]
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        values = super().step(action)
-        self.info = values[4]
-        return values
-
-
 class PathRecorder:
     """Stands between the loop and an actor, and keeps what passes as paths.
 
@@ -51,7 +40,7 @@ class PathRecorder:
 
     def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
         self.actor = actor
-        self.env = _LastInfo(as_gymnasium(env))
+        self.env = WatchedEnv(as_gymnasium(env))
         self.source = SerialSource(self, self.env, max_path_length)
         self.paths: list[dict[str, Any]] = []
         self._rows: list[tuple[Any, ...]] = []
@@ -105,6 +94,7 @@ class PathRecorder:
             The paths.
         """
         self.paths, first = [], clock.t
+        self.env.remembers = n_steps is not None  # else nobody asks for an episode that is not over
 
         def enough(clock: Clock) -> None:
             reached = len(self.paths) >= n_paths if n_steps is None else clock.t - first >= n_steps
@@ -117,3 +107,28 @@ class PathRecorder:
         if self._rows:
             self._end_path(False)
         return self.paths
+
+    def running_episode(self) -> dict[str, Any] | None:
+        """How the episode that runs between two walks came about, in plain values; None if there is none."""
+        episode = self.env.running(self._last) if self.source.running else None
+        return episode and episode | {"return": self._total, "success": self._success}
+
+    def relive(self, episode: Mapping[str, Any]) -> bool:
+        """Take the actions of an episode again, which the actor is not told of, and go on from there.
+
+        Args:
+            episode: What `running_episode` gave.
+
+        Returns:
+            Whether the environment came to the same observation; otherwise a new episode begins.
+        """
+        actor, clock = self.actor, Clock(None)
+        self.actor = self.env.rewind(episode)
+        for _ in episode["actions"]:
+            self.source.tick(clock)
+        self.actor, self._rows, self.paths = actor, [], []
+        arrived = self.source.running and digest(self._last) == episode["obs"]
+        told = (float(episode["return"]), bool(episode["success"]))  # rewards may have noise of a stream all share
+        self._total, self._success = told if arrived else (0.0, False)
+        self.source.running, self.source.total_reward = arrived, self._total
+        return arrived

@@ -1,0 +1,118 @@
+"""Runs in epochs that are stopped and go on, bit for bit."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from epoch_parts import Noisy, epoch_runner, go_on
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments.running_episode import digest
+
+ROOT = Path(__file__).parents[3]
+
+
+class Stopped(Exception):
+    """Ends a run in the middle of an epoch."""
+
+
+def stopped_at(t: int) -> Any:
+    def stop(clock: Any) -> None:
+        if clock.t == t:
+            raise Stopped
+
+    return stop
+
+
+def table(path: Path, delimiter: str) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return [
+            {name: text for name, text in row.items() if name != "elapsed"}
+            for row in csv.DictReader(file, delimiter=delimiter)
+        ]
+
+
+def left(outdir: Path) -> dict[str, Any]:
+    """What a run has left that does not tell of the time."""
+    last = json.loads((outdir / "epoch.json").read_text())
+    state = json.loads((outdir / f"{last['t']}_checkpoint" / "run_state.json").read_text())
+    runner = epoch_runner(outdir)
+    runner.restore()
+    agent, buffer = runner.algorithm.agent, runner.algorithm.replay_buffer
+    batch = buffer.sample_batch(20, 0.99)
+    tensors = {name: part.state_dict() for name, part in (("model", agent.model), ("target", agent.target_model))}
+    return {
+        "record": last, "state": state, "average": runner.algorithm.average_return, "length": len(buffer),
+        "statistics": agent.get_statistics(), "epochs": table(outdir / "epochs.csv", ","),
+        "episodes": table(outdir / "metrics.csv", ","), "scores": table(outdir / "scores.txt", "\t"),
+        "tensors": {f"{part}.{key}": value.tolist() for part, state in tensors.items() for key, value in state.items()},
+        "moments": [value["exp_avg"].tolist() for value in agent.optimizer.state_dict()["state"].values()],
+        "drawn": [part.tolist() for part in (batch.obs, batch.reward, batch.weight)],
+        "best": sorted(path.name.split("-")[0] for path in (outdir / "best").iterdir()),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("batch_size", [None, 17])
+def test_a_run_that_was_broken_off_goes_on_in_a_fresh_process_as_if_it_had_not_been(
+    tmp_path: Path, batch_size: int | None
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    epoch_runner(whole).train(4, batch_size)
+    steps = [int(row["step"]) for row in table(whole / "epochs.csv", ",")]
+    with pytest.raises(Stopped):
+        epoch_runner(broken, hooks=[stopped_at(steps[1] + 5)]).train(4, batch_size)
+    assert len(table(broken / "epochs.csv", ",")) == 2
+    state = json.loads((broken / f"{steps[1]}_checkpoint" / "run_state.json").read_text())
+    assert (state["episode"] is not None) == (batch_size is not None)
+    command = f"from epoch_parts import go_on; go_on({str(broken)!r}, 4, {batch_size})"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
+    assert left(broken) == left(whole)
+
+
+def test_the_average_of_the_last_epoch_is_known_again(tmp_path: Path) -> None:
+    average = epoch_runner(tmp_path).train(1)
+    runner = epoch_runner(tmp_path)
+    runner.restore()
+    assert runner.algorithm.average_return == average and runner.train(1) == average
+
+
+def test_an_environment_that_comes_elsewhere_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    epoch_runner(tmp_path).train(1, 17)
+    step = Noisy.step
+    monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
+    go_on(str(tmp_path), 2, 17)
+    assert "a new one begins" in caplog.text and len(table(tmp_path / "epochs.csv", ",")) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"streams": {}}, {"env": [{"state": 1}]}, {"algorithm": {}}, {"episode": {"actions": []}},
+        {"evaluator": {"seed": 1}},
+    ],
+)  # fmt: skip
+def test_a_damaged_state_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    epoch_runner(tmp_path).train(1)
+    [path] = tmp_path.glob("*/run_state.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    runner = epoch_runner(tmp_path)
+    with pytest.raises(CheckpointError, match="holds no state of this run"):
+        runner.restore()
+        runner.train(2)
+
+
+def test_observations_of_any_form_are_told_apart() -> None:
+    one, other = np.zeros(2, np.float32), np.ones(2, np.float32)
+    for made in (lambda x: x, lambda x: {"b": x, "a": one}, lambda x: (one, x), lambda x: [{"a": (x,)}]):
+        assert digest(made(one)) == digest(made(one.copy())) != digest(made(other))
+    assert digest(torch.zeros(2)) == digest(one)
