@@ -162,6 +162,12 @@ def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
     return value.map(function) if isinstance(value, Future) else map_nested(function, value)
 
 
+def batch_of_states(obs: Any, action: Any = None) -> Batch:
+    """What a value is asked of: observations, and actions if they count, with zeros for what came of them."""
+    nothing = torch.zeros(first_leaf(obs).shape[0], device=first_leaf(obs).device)
+    return Batch(obs=obs, action=action, reward=nothing, next_obs=None, discount=nothing)
+
+
 def concatenate_batches(parts: Sequence[Batch]) -> Batch:
     """Several batches of transitions as one, row after row; the columns that they have are those of the first."""
     if len(parts) == 1:

@@ -16,7 +16,7 @@ from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.policy_acting import PolicyActingMixin, check_one_for_each
 from pfrl_like.agents.policy_spaces import Bounds, bounds_of, bounds_that_differ, check_policy_fits
 from pfrl_like.agents.replay_arguments import check_pairs
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
@@ -250,8 +250,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
         """What each critic holds of observations and actions, features on the agent's device, [n_critics, N]."""
-        none = torch.zeros(len(action), device=action.device)
-        batch = Batch(obs=obs, action=action, reward=none, next_obs=None, discount=none)
+        batch = batch_of_states(obs, action)
         return torch.stack([mean_value(self.value_of(critic, batch)) for critic in self.critics])
 
     # Progress

@@ -16,7 +16,7 @@ from pfrl_like.agents.discrete_sac import probabilities
 from pfrl_like.agents.future_returns import check_tells_future, future_returns
 from pfrl_like.agents.iql import state_value_of
 from pfrl_like.agents.parts import check_numbers_in, check_positive
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
@@ -27,7 +27,6 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
@@ -44,10 +43,10 @@ def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
         lambd: lambda, in [0, 1]; 0 bootstraps after the batch's own steps, 1 only at the end.
 
     Raises:
-        ValueError: If transitions come without their `future`.
+        ValueError: If transitions come without their `future`, or values are not one number for each state.
     """
     if batch.lengths is None:
-        return future_returns(batch, lambda obs: call(v_func, obs).view(-1), lambd)
+        return future_returns(batch, lambda obs: state_value_of(v_func, batch_of_states(obs)), lambd)
     next_value = state_value_of(v_func, batch, next=True)
     after = rows_after(batch.lengths).to(batch.reward.device)
     return linked_lambda_returns(batch.reward, batch.discount, next_value, after, lambd)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pfrl_like.agents.cql import CQL
 from pfrl_like.agents.critics import distribution_of, least_value
 from pfrl_like.agents.future_returns import check_tells_future, future_returns
-from pfrl_like.batch import Batch, first_leaf
+from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 
@@ -56,8 +56,7 @@ class CalQL(CQL):
 
     def target_value(self, obs: Any) -> Tensor:
         """Least value, under the critics' targets, of an action of the policy, [n]."""
-        reward = torch.zeros(first_leaf(obs).shape[0], device=self.device)
-        states = Batch(obs=obs, action=None, reward=reward, next_obs=None, discount=reward)
+        states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
     def compared_values(self, values: Tensor, batch: Batch) -> Tensor:

@@ -119,6 +119,12 @@ def test_the_future_of_images_is_stacked_as_they_are() -> None:
     assert batch.future.next_obs[:, :, 0, 0].sort(0)[0].tolist() == [[1, 2], [2, 3], [3, 4]]
 
 
+def test_a_value_function_of_something_else_is_refused() -> None:
+    batch = recorded().sample_batch(7, 0.5, future=math.inf)
+    with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(7, 2\) for 7 rows, expected one number"):
+        td_lambda_returns(nn.Linear(1, 2), batch, 0.9)
+
+
 def test_hindsight_knows_no_future() -> None:
     buffer = HindsightReplayBuffer(10, lambda achieved, desired, info: np.zeros(len(achieved)))
     with pytest.raises(ValueError, match="future: got 3, expected 0"):
