@@ -20,6 +20,7 @@ from pfrl_like.algos.saving import Saving
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NonFiniteError, NotFittedError
 from pfrl_like.gpu import Device
@@ -168,8 +169,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         """Shape of what the networks take."""
         if self.observation_shape_ is None:
             raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
-        shape = self.observation_shape_
-        return (shape[0] * self.n_frames, *shape[1:]) if len(shape) == 3 else shape
+        return stacked_shape(self.observation_shape_, self.n_frames)
 
     def fit_scaler(self, episodes: Any) -> None:
         """Make the scaler, and fit it to episodes if it is not; `fit` does it before it builds the agent."""

@@ -306,6 +306,11 @@ def is_image(table: Table) -> bool:
     return table.is_array and len(table.obs_shape) == 3
 
 
+def stacked_shape(shape: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
+    """The shape of an observation when its frames are stacked; what is no image is not stacked."""
+    return (shape[0] * n_frames, *shape[1:]) if len(shape) == 3 else shape
+
+
 def _frames(transition: Transition, n_frames: int) -> tuple[Any, Any]:
     """The stacks that end at t and at t+1."""
     if n_frames == 1 or np.ndim(transition.observation) != 3:

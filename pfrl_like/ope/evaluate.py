@@ -13,6 +13,7 @@ from pfrl_like import agents
 from pfrl_like.algos.networks import adam, categorical_policy
 from pfrl_like.batch import map_nested
 from pfrl_like.dataset.selection import Selection
+from pfrl_like.dataset.transition import is_image, stacked_shape
 from pfrl_like.distributions import mode_of
 from pfrl_like.encoders import make_encoder
 from pfrl_like.loggers.adapters import NoopAdapterFactory
@@ -82,7 +83,7 @@ def evaluate_offline(
     config = FQEConfig(gamma=gamma) if config is None else config
     _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
     selection = Selection(dataset)
-    rows = Rows.of(selection)
+    rows = Rows.of(selection, getattr(algo, "n_frames", 1))
     modes = evaluates_modes(algo) if deterministic is None else deterministic
     fitted = fqe or _fitted_fqe(algo, selection, config, modes, n_steps)
     target: Array = np.zeros(len(rows.reward))
@@ -91,7 +92,7 @@ def evaluate_offline(
     if weighs:
         policy = policy_of(algo, fitted.action_size if selection.discrete_action else None)
         target = log_probs(policy, rows.obs, rows.action, agent_of(algo), modes=modes)
-        recorded = _recorded(behavior, selection, rows, fitted.action_size, n_steps)
+        recorded = _recorded(behavior, selection, rows, fitted, n_steps)
     episodes = LoggedEpisodes.from_columns(
         rows.reward, target, recorded, rows.lengths, rows.truncated,
         q=in_parts(fitted.predict_value, rows.obs, rows.action), v=in_parts(fitted.predict_state_value, rows.obs),
@@ -106,7 +107,7 @@ class Rows:
     """The transitions of episodes, one episode after the other; rewards pay the actions of their rows.
 
     Attributes:
-        obs: Observations, [n, ...].
+        obs: Observations, frames stacked, [n, ...].
         action: Actions, [n, A] or [n].
         reward: Rewards, [n].
         lengths: Transitions of each episode, [E].
@@ -122,17 +123,26 @@ class Rows:
     last_obs: Array
 
     @classmethod
-    def of(cls, selection: Selection) -> "Rows":
-        """Those of a selection; episodes without a transition are left out."""
+    def of(cls, selection: Selection, n_frames: int) -> "Rows":
+        """Those of a selection, with so many frames stacked; episodes without a transition are left out."""
         episodes: Sequence[Any] = [episode for episode in selection.episodes if len(episode)]
+        seen = [_seen(episode, n_frames) for episode in episodes]
         return cls(
-            np.concatenate([episode.observations[:-1] for episode in episodes]),
+            np.concatenate([obs[:-1] for obs in seen]),
             np.concatenate([episode.actions[:-1] for episode in episodes]),
             np.concatenate([episode.rewards[1:] for episode in episodes]),
             np.array([len(episode) for episode in episodes]),
             np.array([not episode.terminated for episode in episodes]),
-            np.stack([episode.observations[-1] for episode in episodes]),
+            np.stack([obs[-1] for obs in seen]),
         )
+
+
+def _seen(episode: Any, n_frames: int) -> Array:
+    """The observations of an episode, the last one included, as policies see them, [n + 1, ...]."""
+    if n_frames == 1 or not is_image(episode.table):
+        return np.asarray(episode.observations)
+    start = int(episode.steps[0])
+    return np.asarray(episode.table.frames(np.arange(start, start + len(episode) + 1), n_frames))
 
 
 def log_probs(policy: nn.Module, obs: Array, action: Array, agent: Any = None, *, modes: bool = False) -> Array:
@@ -170,7 +180,7 @@ def in_parts(function: Callable[..., Array], *columns: Array) -> Array:
     return np.concatenate([function(*(column[start : start + _ROWS] for column in columns)) for start in starts])
 
 
-def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None = None) -> Any:
+def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None = None, *, n_frames: int = 1) -> Any:
     """An agent that imitates recorded actions, whose policy tells how probable they were.
 
     It is a `DiscreteBC` without penalty, or a `BC` of Gaussians with one covariance for all states.
@@ -179,9 +189,10 @@ def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None =
         dataset: An `MDPDataset`, or a list of episodes.
         n_steps: Updates.
         n_actions: How many discrete actions there are; None for those that occur.
+        n_frames: How many images are stacked.
     """
     selection = Selection(dataset)
-    encoder = make_encoder(selection.observation_shape)
+    encoder = make_encoder(stacked_shape(selection.observation_shape, n_frames))
     options: dict[str, Any] = {"minibatch_size": min(256, len(selection)), "replay_start_size": len(selection)}
     if selection.discrete_action:
         policy = categorical_policy(encoder, n_actions or selection.action_size)
@@ -193,7 +204,7 @@ def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None =
         make = agents.BC
     agent = make(policy, adam(policy, 1e-3, 1e-8), ReplayBuffer(None), **options)
     for _ in range(n_steps):
-        agent.update(selection.sample_batch(agent.minibatch_size, 1.0, agent.device))
+        agent.update(selection.sample_batch(agent.minibatch_size, 1.0, agent.device, n_frames=n_frames))
     return agent
 
 
@@ -213,9 +224,10 @@ def _fitted_fqe(algo: Any, selection: Selection, config: FQEConfig, modes: bool,
     return fqe
 
 
-def _recorded(behavior: Any, selection: Selection, rows: Rows, n_actions: int | None, n_steps: int) -> Array:
+def _recorded(behavior: Any, selection: Selection, rows: Rows, fqe: FQE, n_steps: int) -> Array:
+    n_actions = fqe.action_size
     if behavior is None:
-        behavior = fitted_behavior(selection, n_steps, n_actions)
+        behavior = fitted_behavior(selection, n_steps, n_actions, n_frames=fqe.n_frames)
     if isinstance(behavior, np.ndarray | Sequence | Tensor):
         return np.asarray(behavior, np.float64)
     policy = policy_of(behavior, n_actions if selection.discrete_action else None)

@@ -13,11 +13,12 @@ from pfrl_like import agents
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
+from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
 from pfrl_like.ope.fqe_config import FQEConfig, make_critics
 from pfrl_like.ope.fqe_copying import CopyingFQE
-from pfrl_like.ope.fqe_fitting import FittingFQE
+from pfrl_like.ope.fqe_fitting import FittingFQE, is_buffer
 from pfrl_like.ope.fqe_online import OnlineFQE
 from pfrl_like.ope.fqe_saving import SavedFQE
 from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, policy_of, sampled
@@ -47,6 +48,11 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
     What the algorithm does in evaluation is evaluated: the modes of its policy, or samples if it is an agent that does
     not `act_deterministically`. It is not changed. The learning itself is that of `agents.FittedQEvaluation`.
 
+    Where the algorithm has `n_frames`, images of data and environments are stacked as it has them; `predict` and the
+    like take stacked ones, and replay buffers hold such, as `collect` stores them. A recurrent agent is refused: what
+    it does depends on more than an observation, so that minibatches have to be sequences, which
+    `agents.FittedQEvaluation` learns from.
+
     Args:
         algo: An agent, a built estimator, or anything with `predict` of raw observations.
         config: Hyperparameters; None for an `FQEConfig` as it is by default.
@@ -66,6 +72,7 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         self._impl = impl
         self._shape: tuple[int, ...] | None = None
         self._action_size: int | None = None
+        self.n_frames = int(getattr(algo, "n_frames", 1))
         self.scalers: dict[str, Scaler | None] = self._config.made_scalers()
 
     # What it is made of
@@ -98,7 +105,7 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
 
     @property
     def observation_shape(self) -> tuple[int, ...] | None:
-        """Shape of an observation; None before it is built."""
+        """Shape of an observation, frames not stacked; None before it is built."""
         return self._shape
 
     @property
@@ -156,7 +163,7 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         """Build the agent; `fit` does it for the shapes of its data.
 
         Args:
-            observation_shape: Shape of an observation.
+            observation_shape: Shape of an observation, frames not stacked.
             action_size: Numbers of an action, or how many discrete actions there are.
 
         Raises:
@@ -175,7 +182,8 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
             policy = policy_of(self._algo, action_size if self.discrete_action else None)
         features = self._features(policy)
         extract = FeatureExtractor(features.get("phi"), features.get("batch_states", batch_states))
-        shape = tuple(extract([np.zeros(observation_shape, np.float32)], "cpu").shape[1:])
+        seen = stacked_shape(observation_shape, self.n_frames)
+        shape = tuple(extract([np.zeros(seen, np.float32)], "cpu").shape[1:])
         critics, optimizer = make_critics(self._config, self.scalers, shape, action_size, self.discrete_action)
         modes = self._algo is None or evaluates_modes(self._algo)
         self._impl = self.agent_class(
@@ -203,12 +211,13 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
             return
         selection = _selection_of(dataset)
         self._check_kind(selection.discrete_action, "the data")
+        shape = self._shape_of_one(selection.observation_shape) if is_buffer(dataset) else selection.observation_shape
         if self._impl is None:
             for scaler in self.scalers.values():
                 if scaler is not None and not scaler.fitted:
                     scaler.fit(selection.episodes)
-            self.create_impl(selection.observation_shape, self._size_for(selection.action_size))
-        self._check_shapes(selection.observation_shape, selection.action_size)
+            self.create_impl(shape, self._size_for(selection.action_size))
+        self._check_shapes(shape, selection.action_size)
 
     def build_with_env(self, env: Any) -> None:
         """Build the agent for the spaces of an environment; one that is there has to fit.
@@ -234,6 +243,15 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         if discrete != self.discrete_action:
             kinds, other = {True: "discrete", False: "continuous"}, "DiscreteFQE" if discrete else "FQE"
             raise TypeError(f"{what}: has {kinds[discrete]} actions, which {type(self).__name__} has not: use {other}")
+
+    def _shape_of_one(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of one of the frames that a replay buffer's observations are stacks of."""
+        one = (shape[0] // self.n_frames, *shape[1:]) if len(shape) == 3 else shape
+        if stacked_shape(one, self.n_frames) != shape:
+            raise ValueError(
+                f"observations of the buffer: got shape {shape}, expected stacks of {self.n_frames} frames"
+            )
+        return one
 
     def _check_shapes(self, shape: Any, size: int) -> None:
         built, own = self._shape, self._action_size
@@ -379,6 +397,6 @@ def _single(x: Any) -> Array:
 def _selection_of(dataset: Any) -> Selection:
     if isinstance(dataset, Selection):
         return dataset
-    if hasattr(dataset, "stored_steps"):
+    if is_buffer(dataset):
         return Selection(MDPDataset.from_buffer(dataset))
     return Selection(dataset)

@@ -109,7 +109,8 @@ class FittingFQE:
         data = data_of(dataset)
         fqe.build_with_dataset(data)
         learning = Learning(fqe)
-        source = DatasetSource(learning, data, min(fqe.batch_size, size_of(data)))
+        frames = {} if is_buffer(data) else {"n_frames": fqe.n_frames}
+        source = DatasetSource(learning, data, min(fqe.batch_size, size_of(data)), **frames)
         silent = enable_ddp and not is_first()
         factory = NoopAdapterFactory() if silent else logger_adapter
         logs = logs_of(fqe, experiment_name, with_timestamp, factory, n_steps_per_epoch)
@@ -202,6 +203,11 @@ class Log:
         for name, value in metrics.items():
             self.adapter.write_metric(epoch, step, name, value)
         self.adapter.after_write_metric(epoch, step)
+
+
+def is_buffer(data: Any) -> bool:
+    """Whether data are a replay buffer."""
+    return hasattr(data, "stored_steps")
 
 
 def data_of(dataset: Any) -> Any:

@@ -11,6 +11,7 @@ from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment
+from pfrl_like.metrics.environment import LastFrames
 from pfrl_like.ope.fqe_fitting import Learning, Log, Metrics, StepCallback, called, evaluated, logs_of
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
@@ -39,9 +40,15 @@ class Player:
         self.choose = fqe.predict if deterministic or explorer is not None else fqe.sample_action
         self.random_steps = random_steps
         self._last: tuple[Any, Any] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._frames = LastFrames(self.fqe.n_frames)
+        self._obs: Any = None  # the last one, if the episode goes on
 
     def act(self, obs: Any) -> Any:
         """The next action."""
+        obs = self._frames.push(obs) if self._obs is None else self._obs
         if self.t < self.random_steps:
             action = self.action_space.sample()
         elif self.explorer is None:
@@ -55,8 +62,11 @@ class Player:
         """Store what the last action led to."""
         assert self._last is not None
         state, action = self._last
-        self.buffer.append_batch([state], [action], [reward], [obs], [done], [reset])
+        self._obs = self._frames.push(obs)
+        self.buffer.append_batch([state], [action], [reward], [self._obs], [done], [reset])
         self.t += 1
+        if done or reset:
+            self._begin()
 
     def _own(self, obs: Any) -> Any:
         action = self.choose(np.asarray(obs)[None])[0]

@@ -34,7 +34,8 @@ class SavedFQE:
         return {
             "class": type(self).__name__, "config": fqe.config.described(fqe.scalers),
             "observation_shape": None if fqe.observation_shape is None else list(fqe.observation_shape),
-            "action_size": fqe.action_size, "algo": algo._json_params() if estimator else None,
+            "action_size": fqe.action_size, "n_frames": fqe.n_frames,
+            "algo": algo._json_params() if estimator else None,
         }  # fmt: skip
 
     @classmethod
@@ -52,6 +53,7 @@ class SavedFQE:
             algo = _estimator_of(params["algo"])
         config = FQEConfig.from_described(params["config"])
         made: Any = known(algo, config, device)
+        made.n_frames = params.get("n_frames", 1)
         if shape is not None:
             made.create_impl(tuple(shape), size)
         found: Self = made

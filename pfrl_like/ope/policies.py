@@ -109,14 +109,12 @@ def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
         n_actions: How many discrete actions there are; None of continuous ones.
 
     Raises:
-        TypeError: If it cannot act, is recurrent, or stacks frames.
+        TypeError: If it cannot act, or is recurrent.
         NotFittedError: If it is not built yet.
     """
     if isinstance(algo, nn.Module):
         return algo
     agent = agent_of(algo)
-    if getattr(algo, "n_frames", 1) > 1:
-        raise TypeError(f"algo stacks {algo.n_frames} frames, which are not stacked here: give observations of frames")
     if getattr(agent, "recurrent", False):
         raise TypeError(f"algo is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     choose, model = getattr(type(agent), "select_actions", None), getattr(agent, "model", None)

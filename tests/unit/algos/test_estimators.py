@@ -13,6 +13,7 @@ from pfrl_like import algos
 from pfrl_like.agents.awr import td_lambda_returns
 from pfrl_like.batch import Future, concatenate_batches
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
+from pfrl_like.dataset.selection import batch_of
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
 
 VALUED = [name for name in ALL if issubclass(algos.base.ESTIMATORS[name], algos.q_learning.QLearning)]
@@ -103,7 +104,7 @@ def test_a_minibatch_of_arrays_brings_its_future_along(n_frames: int) -> None:
     arrays = data.sample(12, n_frames)
     rows = [transition.row for transition in arrays]
     index = np.searchsorted(data.table.steps, rows)
-    one = algos.base.batch_of(arrays, 0.5, "cpu", False, future=np.inf)
+    one = batch_of(arrays, 0.5, "cpu", False, future=np.inf)
     other = data.batch(index, 0.5, n_frames=n_frames, future=np.inf)
     returns = [td_lambda_returns(lambda obs: obs.float().mean((1, 2, 3)), batch, 0.7) for batch in (one, other)]
     assert torch.allclose(*returns)
@@ -136,7 +137,7 @@ def test_a_minibatch_of_arrays_is_paid_with_the_next_reward() -> None:
     data = vectors(True)
     arrays = data.sample(120)
     rows = np.lexsort(arrays.observations.T)
-    batch = algos.base.batch_of(arrays, 0.5, "cpu", True)
+    batch = batch_of(arrays, 0.5, "cpu", True)
     whole = data.batch(np.arange(data.n_steps), 0.5)
     other = np.lexsort(whole.obs.numpy().T)
     for field in ("obs", "action", "reward", "next_obs", "discount"):

@@ -284,7 +284,6 @@ NOISE = Noise(DISCRETE)
         (lambda: make(algo=algos.DiscreteBC()).build_with_dataset(data()), NotFittedError, "not built yet"),
         (lambda: make(algo=object()).build_with_dataset(data()), TypeError, "something with predict"),
         (lambda: make(algo=make_agent(recurrent=True)).build_with_dataset(data()), TypeError, "recurrent"),
-        (lambda: make(algo=built(algos.DQN(n_frames=4))).build_with_dataset(data()), TypeError, "stacks 4 frames"),
         (lambda: make().fit(data(), 0, **QUIET), ValueError, "n_steps"),
         (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),

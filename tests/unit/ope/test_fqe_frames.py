@@ -1,0 +1,118 @@
+"""Fitted Q evaluation of algorithms that see stacked frames."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from estimator_parts import SMALL_FILTERS, images
+from fqe_parts import QUIET
+
+import pfrl_like
+from pfrl_like import algos, ope
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.replay_buffers import ReplayBuffer
+
+N_FRAMES = 3
+
+
+def estimator(discrete: bool = True, side: int = 16) -> Any:
+    kind: Any = algos.DQN if discrete else algos.TD3
+    made = kind(n_frames=N_FRAMES, batch_size=8, encoder_params=SMALL_FILTERS)
+    made.create_impl((1, side, side), 3 if discrete else 2)
+    return made
+
+
+def make(discrete: bool = True, algo: Any = None) -> ope.FQE:
+    config = ope.FQEConfig(batch_size=8, encoder_params=SMALL_FILTERS, observation_scaler="pixel")
+    return (ope.DiscreteFQE if discrete else ope.FQE)(algo or estimator(discrete), config)
+
+
+class Film(gymnasium.Env[Any, Any]):
+    """Episodes of five steps in which each image holds the number of its step, plus one."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (1, 16, 16), np.uint8)
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def _image(self) -> Any:
+        return np.full((1, 16, 16), self.t + 1, np.uint8)
+
+    def reset(self, **_: Any) -> tuple[Any, dict[str, Any]]:
+        self.t = 0
+        return self._image(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        return self._image(), 1.0, self.t == 5, False, {}
+
+
+@pytest.mark.parametrize("discrete", [True, False])
+def test_data_are_stacked_as_the_algorithm_has_them(discrete: bool) -> None:
+    fqe, data = make(discrete), images(discrete)
+    fqe.fit(data, 6, **QUIET)
+    assert fqe.observation_shape == (1, 16, 16)
+    batch = data.sample(5, N_FRAMES)
+    np.testing.assert_array_equal(fqe.predict(batch.observations), fqe.algo.predict(batch.observations))
+    assert fqe.predict_value(batch.observations, batch.actions).shape == (5,)
+    assert np.isfinite(fqe.update(batch)["loss"])
+
+
+def test_what_is_learnt_are_the_values_of_stacks() -> None:
+    """Rewards are 1 where the frame before last was bright, which the last frame does not tell."""
+    rng = np.random.default_rng(0)
+    bright = rng.integers(0, 2, 200)
+    frames = np.repeat(bright * 255, 256).reshape(-1, 1, 16, 16).astype(np.uint8)
+    rewards = np.concatenate([[0.0], bright[:-1]]).astype(np.float64)
+    terminals = np.arange(200) % 10 == 9
+    rewards[::10] = 0.0
+    data = MDPDataset.from_arrays(frames, rng.integers(0, 3, 200), rewards, terminals, discrete_action=True)
+    torch.manual_seed(0)
+    np.random.seed(0)
+    config = ope.FQEConfig(
+        batch_size=32, gamma=0.0, learning_rate=3e-3, encoder_params=SMALL_FILTERS, observation_scaler="pixel"
+    )
+    fqe = ope.DiscreteFQE(estimator(), config)
+    fqe.fit(data, 300, **QUIET)
+    batch = data.sample(100, N_FRAMES)
+    error = fqe.predict_value(batch.observations, batch.actions) - batch.next_rewards[:, 0]
+    assert np.abs(error).mean() < 0.15  # 0.5 without knowing the frame before
+
+
+def test_collected_observations_are_stacks_that_are_learnt_from() -> None:
+    fqe = make()
+    buffer = fqe.collect(Film(), n_steps=20, show_progress=False)
+    batch = buffer.sample_batch(20)
+    assert batch.obs.shape == (20, N_FRAMES, 16, 16)
+    last = batch.obs[:, -1, 0, 0].float()
+    for back in range(N_FRAMES):
+        assert torch.equal(batch.obs[:, -1 - back, 0, 0].float(), (last - back).clamp(min=0))
+    assert torch.equal(batch.next_obs[:, -1, 0, 0].float(), last + 1)
+    again = make()
+    again.fit(buffer, 3, **QUIET)
+    assert again.observation_shape == (1, 16, 16)
+    again.fit_online(Film(), buffer=ReplayBuffer(50), n_steps=20, **QUIET)
+
+
+def test_a_buffer_of_single_frames_is_refused() -> None:
+    buffer = ReplayBuffer.from_dataset(images(True))
+    with pytest.raises(ValueError, match="expected stacks of 3 frames"):
+        make().fit(buffer, 1, **QUIET)
+
+
+def test_all_estimates_see_stacks() -> None:
+    config = ope.FQEConfig(batch_size=8, encoder_params=SMALL_FILTERS)
+    found = ope.evaluate_offline(estimator(side=36), images(True, side=36), n_steps=4, config=config)
+    assert set(found) == {"fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic"}
+    assert np.isfinite(found["fqe"].value)
+
+
+def test_files_know_how_many_frames_there_were(tmp_path: Path) -> None:
+    fqe, data = make(), images(True)
+    fqe.fit(data, 3, **QUIET)
+    fqe.save(tmp_path / "fqe.d3")
+    loaded = pfrl_like.load_learnable(tmp_path / "fqe.d3")
+    assert loaded.n_frames == N_FRAMES
+    x, action = data.sample(4, N_FRAMES).observations, np.zeros(4, np.int64)
+    np.testing.assert_array_equal(loaded.predict_value(x, action), fqe.predict_value(x, action))
