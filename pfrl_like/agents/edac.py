@@ -46,7 +46,7 @@ class EDAC(SoftActorCritic):
         kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: If `eta` is negative, and as `SoftActorCritic`.
+        ValueError: If `eta` is negative, or positive with a single critic, and as `SoftActorCritic`.
         TypeError: As `SoftActorCritic`.
     """
 
@@ -56,6 +56,8 @@ class EDAC(SoftActorCritic):
         self.eta = eta
         check_numbers_in(self, eta=(0, None))
         super().__init__(*args, **kwargs)
+        if eta and len(self.critic_names) < 2:
+            raise ValueError(f"eta is {eta}, which keeps critics apart, but there is only one: give more, or eta=0")
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Those of `SoftActorCritic`, and `eta` times `diversity_losses`."""

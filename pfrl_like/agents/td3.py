@@ -178,7 +178,7 @@ class TD3(OffPolicyActorCritic):
 
     def policy_loss(self, batch: Batch) -> Tensor:
         """`ddpg_policy_loss` of the first critic."""
-        return ddpg_policy_loss(self.policy, self.q_func1, batch, self.batch_accumulator)[0]
+        return ddpg_policy_loss(self.policy, self.critics[0], batch, self.batch_accumulator)[0]
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """As of `OffPolicyActorCritic`, with those of the default smoothing."""

@@ -87,7 +87,7 @@ class ModelRollouts:
     """Minibatches of recorded transitions and of ones that are imagined with an agent's policy.
 
     It stands in the place of a dataset where an agent is trained (`train_agent_offline`). Imagined rows are marked in
-    `Batch.extra`, which `pfrl_like.agents.COMBO` looks at; with a `lam` any agent learns from them as in MOPO.
+    `Batch.extra`, which `pfrl_like.agents.COMBO` looks at; with a `lam` others learn from them as in MOPO.
 
     Args:
         dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer that draws

@@ -17,6 +17,7 @@ from pfrl_like.agents.critics import values_of_actions
 from pfrl_like.agents.edac import action_gradients, diversity_losses
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian
+from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.testing import check_agent
 from pfrl_like.utils import set_random_seed
 
@@ -233,6 +234,15 @@ def test_eta_weighs_the_diversity_and_sac_n_has_none() -> None:
     torch.testing.assert_close(twice - plain, 2 * (terms * weight).mean(1))
     with pytest.raises(ValueError, match="eta is -1"):
         make(EDAC, eta=-1)
+
+
+def test_a_single_critic_cannot_be_kept_apart() -> None:
+    policy, ensemble = make_policy(), QFunctionEnsemble([make_critic()])
+    optimizers = [torch.optim.SGD(part.parameters(), lr=0.05) for part in (policy, ensemble)]
+    given = policy, ensemble, None, *optimizers, None, MAKE_BUFFER["uniform"](capacity=100_000), 0.9
+    with pytest.raises(ValueError, match=r"eta is 1.0, which keeps critics apart, but there is only one"):
+        EDAC(*given)
+    assert EDAC(*given, eta=0).update(make_batch())[0].shape == (8,)
 
 
 def test_sac_n_has_the_squared_error_of_the_least_of_all_targets() -> None:

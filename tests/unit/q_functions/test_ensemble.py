@@ -93,7 +93,8 @@ def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> 
     assert np.isfinite([value for name, value in agent.get_statistics() if name.startswith("average_q")]).all()
 
 
-def test_an_ensemble_learns_what_separate_critics_learn() -> None:
+@pytest.mark.parametrize("pool", ["mean", "least"])
+def test_an_ensemble_learns_what_separate_critics_learn(pool: str) -> None:
     rows = batch()
     agents = []
     for together in (True, False):
@@ -101,15 +102,16 @@ def test_an_ensemble_learns_what_separate_critics_learn() -> None:
         policy = nn.Sequential(nn.Linear(3, 2), DeterministicHead())
         parts = [FCSAQFunction(3, 2, 8, 1) for _ in range(2)]
         if together:
-            q_func = QFunctionEnsemble(parts)
+            q_func = QFunctionEnsemble(parts, pool=pool)
             given = policy, q_func, None, adam(policy), adam(q_func), None
         else:
             given = policy, *parts, adam(policy), *map(adam, parts)
         agents.append(TD3(*given, **OPTIONS, explorer=Greedy()))
     for agent in agents:
         torch.manual_seed(1)
-        agent.update(rows)
-    for one, other in zip(*(agent.critics for agent in agents), strict=True):
+        for _ in range(2):  # the policy, which follows the first critic, learns in the second one
+            agent.update(rows)
+    for one, other in zip(*([*agent.critics, agent.policy] for agent in agents), strict=True):
         assert all(torch.allclose(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
 
 
