@@ -22,6 +22,16 @@ def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
+def described(nested: Any) -> Any:
+    """Shapes and dtypes of nested tensors or arrays in words, nested alike."""
+
+    def describe(leaf: Any) -> str:
+        dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
+        return f"{tuple(getattr(leaf, 'shape', ()))} of {dtype}"
+
+    return map_nested(describe, nested)
+
+
 def concatenate_nested(parts: Sequence[Any]) -> Any:
     """Tensors [m, ...], nested alike in dicts and tuples, one after the other; None stays None."""
     first = parts[0]

@@ -13,7 +13,7 @@ from torch import Tensor
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.exporting import ExportingMixin
 from pfrl_like.agents.memory import RecurrentMemory
-from pfrl_like.batch import ACTION_MASK, map_nested
+from pfrl_like.batch import ACTION_MASK, described
 from pfrl_like.explorer import select_actions
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
@@ -201,16 +201,6 @@ def critic_giving(value_type: type) -> str:
 
 def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-
-
-def described(nested: Any) -> Any:
-    """Shapes and dtypes of nested features in words, nested alike."""
-
-    def describe(leaf: Any) -> str:
-        dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
-        return f"{tuple(getattr(leaf, 'shape', ()))} of {dtype}"
-
-    return map_nested(describe, nested)
 
 
 def _misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:

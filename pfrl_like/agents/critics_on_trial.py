@@ -10,8 +10,8 @@ from torch import nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
-from pfrl_like.agents.acting import MISFITS, described
-from pfrl_like.batch import Batch
+from pfrl_like.agents.acting import MISFITS
+from pfrl_like.batch import Batch, described
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.isolated_rng import isolated_rng

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.agents.acting import described
 from pfrl_like.agents.bc import BC, bc_loss_of
 from pfrl_like.agents.parts import check_numbers_in, check_positive
 from pfrl_like.agents.return_context import ReturnContext
-from pfrl_like.batch import Batch, first_leaf, map_nested
+from pfrl_like.batch import Batch, described, first_leaf, map_nested
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.errors import ExportError
 from pfrl_like.functions.returns import linked_lambda_returns

@@ -101,7 +101,8 @@ def check_arguments(agent: Any) -> None:
     start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
     needs = [
         ("replay_start_size", start >= agent.minibatch_size, "at least minibatch_size"),
-        ("replay_start_size", capacity is None or start <= capacity, "at most the capacity of replay_buffer"),
+        ("replay_start_size",
+         capacity is None or start <= capacity, f"at most the capacity of replay_buffer, {capacity}"),
         ("target_update_interval",
          interval is None or interval % agent.update_interval == 0, "at least 1, and a multiple of update_interval"),
         ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),

@@ -33,7 +33,9 @@ def describe(value: Any) -> str:
     """What a refused value is, for an error message."""
     array = as_array(value)
     kind = type(value).__name__
-    return kind if array is None else f"{kind} of shape {array.shape}, {array.dtype}"
+    if array is None:
+        return f"{kind} of {value.dtype}" if hasattr(value, "dtype") else kind
+    return f"{kind} of shape {array.shape}, {array.dtype}"
 
 
 class ArrayLeaf:

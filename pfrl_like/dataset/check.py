@@ -35,23 +35,23 @@ def findings(table: Table, discrete: bool, observation_space: Any, action_space:
     actions = told_rows(table, NO_ACTION)
     if table.is_array:
         rows = told_rows(table, NO_OBS)
-        found += [_where(rows, _non_finite(table, rows), "nan", "observations", "hold NaN or infinity")]
+        found += [_where(rows, _non_finite(table, rows), "nan", "observations", "hold NaN or infinity in rows")]
         found += [_constant(moments(lambda: chunks(table, rows)), "observations")]
         if observation_space is not None:
-            inside = [inside_of(observation_space, part) for part in chunks(table, rows)]
-            found += [_where(rows, ~np.concatenate(inside), "outside", "observations", "lie outside the space")]
+            inside = [inside_of(observation_space, part, "observation_space") for part in chunks(table, rows)]
+            found += [_where(rows, ~np.concatenate(inside), "outside", "observations", "lie outside the space in rows")]
     own = table.action[actions - 1]
     if action_space is not None:
-        outside = ~inside_of(action_space, own)
-        found += [_where(actions, outside, "outside", "actions", "lie outside the space")]
+        outside = ~inside_of(action_space, own, "action_space")
+        found += [_where(actions, outside, "outside", "actions", "lie outside the space in rows")]
     found += [_constant(moments(lambda: iter([own])), "actions")]
     found += [_listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))]
     found += [_listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))]
     return [finding for finding in found if finding is not None]
 
 
-def inside_of(space: Any, values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which of some values [n, ...] lie in a Box or Discrete space.
+def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
+    """Which of some values [n, ...] lie in a Box or Discrete space, which errors call by its name.
 
     Raises:
         ValueError: If it is of another kind, or of another shape than the values.
@@ -59,11 +59,11 @@ def inside_of(space: Any, values: NDArray[Any]) -> NDArray[np.bool_]:
     if hasattr(space, "n") and np.ndim(space.n) == 0:
         start = int(getattr(space, "start", 0))
         if values.ndim != 1:
-            raise ValueError(f"space: {space} is discrete, the values have shape {values.shape}")
+            raise ValueError(f"{name}: got {space}, which is discrete, but the values have shape {values.shape}")
         within: NDArray[np.bool_] = (values >= start) & (values < start + int(space.n))
         return within
     if not hasattr(space, "low") or tuple(space.shape) != values.shape[1:]:
-        raise ValueError(f"space: got {space}, expected a Box of shape {values.shape[1:]}, or Discrete")
+        raise ValueError(f"{name}: got {space}, expected a Box of shape {values.shape[1:]}, or Discrete")
     inside: NDArray[np.bool_] = ((values >= space.low) & (values <= space.high)).reshape(len(values), -1).all(1)
     return inside
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Field, Indices, as_array
+from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.table import NO_ACTION, NO_OBS, NO_REWARD, Table, field_of
 from pfrl_like.errors import NonFiniteError
 
@@ -55,7 +56,10 @@ def table_from_arrays(
     timeout = np.zeros(n, np.bool_) if timeouts is None else flags_of("timeouts", timeouts, n)
     if (terminal & timeout).any():
         row = int(np.argmax(terminal & timeout))
-        raise ValueError(f"terminals and timeouts: both are set in row {row}; an episode ends in one way or the other")
+        raise ValueError(
+            f"terminals and timeouts: both are set in row {row}, expected one of them: a step that is both has "
+            "ended in a terminal state, so give `timeouts & ~terminals`"
+        )
     last = terminal | timeout
     last[-1] = True
     ends = np.flatnonzero(last)
@@ -227,8 +231,7 @@ def _flat(name: str, values: Any, n: int) -> NDArray[Any]:
 def _array(name: str, values: Any) -> NDArray[Any]:
     array = as_array(values)
     if array is None or not array.ndim or array.dtype.kind not in "biuf" or not len(array):
-        shape = "" if array is None else f" of shape {array.shape}, {array.dtype}"
-        raise ValueError(f"{name}: got {type(values).__name__}{shape}, expected an array with a number for each row")
+        raise ValueError(f"{name}: got {describe(values)}, expected an array with a number for each row")
     return array
 
 

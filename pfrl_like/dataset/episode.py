@@ -61,6 +61,10 @@ class Episode(Sequence[Transition]):
         episode._transitions = None
         return episode
 
+    def __repr__(self) -> str:
+        ended = "terminated" if self.terminated else "cut off"
+        return f"{type(self).__name__}({len(self)} transitions, return {self.compute_return():g}, {ended})"
+
     @property
     def table(self) -> Table:
         """Where it lies."""

@@ -96,7 +96,7 @@ def opened(path: str) -> Iterator[Any]:
     except CheckpointError:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise CheckpointError(path, f"is damaged or no such file: {error}") from error
+        raise CheckpointError(path, f"is damaged, or holds no dataset: {error}") from error
 
 
 def read_nested(parent: Any, name: str) -> Any:

@@ -88,6 +88,13 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     # A list of episodes
 
+    def __repr__(self) -> str:
+        kind = "discrete" if self.discrete_action else "continuous"
+        return (
+            f"{type(self).__name__}({len(self)} episodes, {self.n_steps} transitions, observations "
+            f"{self.get_observation_shape()}, {kind} actions of size {self.get_action_size()})"
+        )
+
     def __len__(self) -> int:
         return sum(len(table.lengths) for table in self._tables)
 

@@ -45,7 +45,7 @@ def read_npz(path: str) -> Flat:
             with zipfile.ZipFile(file) as archive:
                 arrays = _arrays(archive, os.fstat(file.fileno()).st_size)
         except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
-            raise CheckpointError(path, f"is no archive of arrays: {error}") from error
+            raise CheckpointError(path, f"is neither HDF5 nor an archive of arrays (.npz): {error}") from error
     convention, discrete = arrays.pop("reward_convention", None), arrays.pop("discrete_action", None)
     return Flat(
         arrays, None if convention is None else str(convention), None if discrete is None else bool(discrete.any())

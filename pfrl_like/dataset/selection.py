@@ -1,6 +1,6 @@
 """Some episodes, of one dataset or of several, as minibatches to learn from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,9 +8,8 @@ import torch
 
 from pfrl_like.batch import Batch, Future, map_nested
 from pfrl_like.columns import Indices
-from pfrl_like.dataset.episode import Episode
+from pfrl_like.dataset.chosen import in_one_table, listed
 from pfrl_like.dataset.mdp_dataset import MDPDataset, drawn
-from pfrl_like.dataset.table import Table, joined
 from pfrl_like.dataset.transition import Transition, TransitionMiniBatch, Transitions
 from pfrl_like.utils.random import RandomSource
 
@@ -29,22 +28,13 @@ class Selection:
     """
 
     def __init__(self, episodes: Any) -> None:
-        self.episodes = chosen = list(_episodes(episodes))
-        for i, episode in enumerate(chosen):
-            if not isinstance(episode, Episode):
-                raise TypeError(f"episodes[{i}] is a {type(episode).__name__}, expected an Episode")
-        if not sum(map(len, chosen)):
-            raise ValueError("episodes hold no transition, expected at least one")
-        tables = {id(episode.table): episode.table for episode in chosen}
-        _check_alike([*tables.values()])
-        first = dict(zip(tables, np.cumsum([0, *(len(table.lengths) for table in tables.values())]), strict=False))
-        table = joined([*tables.values()]) if len(tables) > 1 else chosen[0].table
+        self.episodes = chosen = listed(episodes)
+        table, numbers = in_one_table(chosen)
         self.discrete_action = table.action.ndim == 1
         self.dataset = MDPDataset.of_table(table, self.discrete_action)
         self.observation_shape: tuple[int, ...] = table.obs_shape
         self.action_size = max(episode.get_action_size() for episode in chosen)
         begin = np.cumsum(table.lengths) - table.lengths
-        numbers = [first[id(episode.table)] + episode.number for episode in chosen]
         self._index = np.concatenate([begin[number] + np.arange(table.lengths[number]) for number in numbers])
 
     def __len__(self) -> int:
@@ -126,20 +116,3 @@ def _future(minibatch: TransitionMiniBatch, gamma: float, device: torch.device |
     n = len(steps)
     next_obs = map_nested(lambda leaf: leaf[:n], of_steps.next_obs)
     return Future(links[0], of_steps.reward[:n], of_steps.discount[:n], next_obs, links[1])
-
-
-def _episodes(episodes: Any) -> Iterable[Any]:
-    found = getattr(episodes, "episodes", episodes)
-    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
-        raise TypeError(f"episodes is a {type(found).__name__}, expected a dataset or a list of episodes")
-    return found
-
-
-def _check_alike(tables: list[Table]) -> None:
-    """Refuse episodes whose observations or actions are of different kinds."""
-    kinds = {
-        f"observations {table.obs_shape} and {'discrete' if table.action.ndim == 1 else table.action.shape[1:]} actions"
-        for table in tables
-    }
-    if len(kinds) > 1:
-        raise ValueError(f"episodes have {'; '.join(sorted(kinds))}, expected the same of all")

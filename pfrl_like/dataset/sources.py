@@ -11,6 +11,7 @@ import numpy as np
 
 from pfrl_like.columns import Columns, Indices
 from pfrl_like.dataset.buffers import Buffer, episodes_of, table_from_buffer
+from pfrl_like.dataset.chosen import in_one_table, listed
 from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, table_from_arrays
 from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
 from pfrl_like.dataset.hdf5 import is_hdf5, read_hdf5, write_hdf5
@@ -36,6 +37,22 @@ class DatasetSources(ABC):
     @abstractmethod
     def of_table(cls, table: Table, discrete_action: bool) -> Self:
         """A dataset over a table."""
+
+    # Other datasets
+
+    @classmethod
+    def from_episodes(cls, episodes: Any) -> Self:
+        """A dataset of some episodes: of a slice, or of one part of scikit-learn's `train_test_split`.
+
+        Args:
+            episodes: Episodes, of one dataset, whose observations are not copied, or of several; or a dataset.
+
+        Raises:
+            ValueError: If there is no transition, or the episodes are not all of one kind.
+            TypeError: If something is no episode.
+        """
+        table, numbers = in_one_table(listed(episodes))
+        return cls.of_table(table.of_episodes(numbers), table.action.ndim == 1)
 
     # Arrays
 
@@ -104,7 +121,10 @@ class DatasetSources(ABC):
         Raises:
             ValueError: If the data cannot be right.
             KeyError: If the frame lacks a column.
+            TypeError: If it is no frame, or `observations` is not a list.
         """
+        named = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
+        _check_columns(frame, **named, reward=[reward], terminal=[terminal], timeout=[timeout], episode=[episode])
         discrete = isinstance(actions, str)
         ended = frame[terminal].to_numpy()
         cut = np.zeros(len(frame), np.bool_) if timeout is None else frame[timeout].to_numpy()
@@ -262,3 +282,14 @@ class DatasetSources(ABC):
     def to_columns(self) -> tuple[Columns, list[Indices]]:
         """What `ReplayBuffer.from_dataset` asks for; actions become single precision, as policies' are."""
         return self.table.to_columns(), episodes_of(self.table)
+
+
+def _check_columns(frame: Any, **named: Sequence[str | None]) -> None:
+    """Refuse what is no frame, and columns that it lacks."""
+    if not hasattr(frame, "columns"):
+        raise TypeError(f"frame is a {type(frame).__name__}, expected a pandas DataFrame")
+    for argument, names in named.items():
+        if isinstance(names, str):
+            raise TypeError(f"{argument} is {names!r}, expected a list of columns")
+        if lacking := [name for name in names if name is not None and name not in frame.columns]:
+            raise KeyError(f"{argument}: there is no column {lacking[0]!r}, the frame has {[*frame.columns]}")

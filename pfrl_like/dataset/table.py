@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Field, Indices, SharedRows, as_array, shared_field
-from pfrl_like.columns.leaves import ArrayLeaf
+from pfrl_like.columns.leaves import ArrayLeaf, describe
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.structure import map_structure, structure_of
 
@@ -186,6 +186,13 @@ class Table:
             raise ValueError(f"observations: got {table.obs.spec()}, expected {other.obs.spec()} as in the dataset")
         return dataclasses.replace(table, action=action)
 
+    def of_episodes(self, numbers: Indices) -> "Table":
+        """Some of the episodes, in this order; the observations stay where they are."""
+        rows = np.concatenate([np.arange(self.starts[number], self.ends[number] + 1) for number in numbers]) - 1
+        parts = {name: getattr(self, name)[rows] for name in ("obs_row", "action", "reward")}
+        parts |= {name: getattr(self, name)[numbers] for name in ("terminated", "lengths", "lead", "made_up")}
+        return dataclasses.replace(self, **parts)
+
     def with_end_obs_unknown(self, which: NDArray[np.bool_]) -> "Table":
         """The same, the last observation of some episodes counting as not told."""
         return dataclasses.replace(self, made_up=self.made_up | np.where(which, NO_OBS, 0))
@@ -273,7 +280,7 @@ def field_of(values: Any) -> tuple[Field, int]:
     structure, leaves = structure_of(values)
     arrays = [as_array(leaf) for leaf in leaves]
     if not arrays or any(array is None or not array.ndim for array in arrays):
-        raise ValueError(f"observations: got {type(values).__name__}, expected arrays of numbers, shape [n, ...]")
+        raise ValueError(f"observations: got {describe(values)}, expected arrays of numbers, shape [n, ...]")
     plain = [array for array in arrays if array is not None]
     if structure == 0:
         return shared_field(plain[0]), len(plain[0])

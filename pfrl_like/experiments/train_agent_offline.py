@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from pfrl_like.batch import described
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode
@@ -17,6 +18,16 @@ from pfrl_like.utils.checks import check_counts
 _LOGGER = logging.getLogger(__name__)
 
 
+_OF_ESTIMATOR = "; the agent of an estimator is its `impl`, which `fit` trains"
+_OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes"
+
+
+def _check_has(name: str, part: Any, *attributes: str, way_out: str) -> None:
+    for attribute in attributes:
+        if not hasattr(part, attribute):
+            raise TypeError(f"{name}: got a {type(part).__name__}, expected something with {attribute}{way_out}")
+
+
 class DatasetSource:
     """An agent that updates from recorded data; every update is a step of the clock.
 
@@ -24,18 +35,18 @@ class DatasetSource:
         agent: Anything with `update(batch)`, `gamma` and `device`.
         dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer. For agents that
             learn from sequences with `sample_sequences(n, max_len, gamma, device)`: an episodic one.
-        minibatch_size: Items of a minibatch.
+        minibatch_size: Items of a minibatch; None takes the agent's.
         options: Further arguments of `sample_batch`, beside those that the agent needs (`agent.sampling`).
     """
 
-    def __init__(self, agent: Any, dataset: Any, minibatch_size: int, **options: Any) -> None:
-        check_counts(minibatch_size=minibatch_size)
+    def __init__(self, agent: Any, dataset: Any, minibatch_size: int | None = None, **options: Any) -> None:
         self.of_sequences = getattr(agent, "learns_from_sequences", False)
         sample = "sample_sequences" if self.of_sequences else "sample_batch"
-        for name, part, method in (("agent", agent, "update"), ("dataset", dataset, sample)):
-            if not hasattr(part, method):
-                raise TypeError(f"{name}: got a {type(part).__name__}, expected something with {method}")
-        self.agent, self.dataset, self.minibatch_size = agent, dataset, minibatch_size
+        _check_has("agent", agent, "update", "gamma", "device", way_out=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
+        _check_has("dataset", dataset, sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
+        self.agent, self.dataset = agent, dataset
+        self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
+        check_counts(minibatch_size=self.minibatch_size)
         self.options = {**getattr(agent, "sampling", {}), **options}
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
@@ -47,7 +58,15 @@ class DatasetSource:
             )
         else:
             batch = self.dataset.sample_batch(self.minibatch_size, agent.gamma, agent.device, **self.options)
-        td_error, _ = agent.update(batch)
+        try:
+            td_error, _ = agent.update(batch)
+        except (RuntimeError, IndexError) as error:
+            if type(error) not in (RuntimeError, IndexError):  # out of memory, not implemented, ...
+                raise
+            came = f"observations {described(batch.obs)} and actions {described(batch.action)}"
+            raise RuntimeError(
+                f"{type(agent).__name__} could not learn from a minibatch of {came}; this came of it: {error}"
+            ) from error
         if batch.weight is not None:
             self.dataset.update_priorities(batch.index, td_error)
         clock.t += 1
@@ -100,7 +119,7 @@ def train_agent_offline(
 
     Args:
         agent: Anything with `update`, `gamma`, `device`, `save` and `get_statistics`.
-        dataset: An `MDPDataset`, or a replay buffer.
+        dataset: An `MDPDataset`, or a replay buffer; `MDPDataset.from_episodes` makes one of a list of episodes.
         steps: Number of updates at which training ends.
         outdir: Run directory; made if it is missing.
         checkpoint_freq: Updates between checkpoints `<t>_checkpoint`; None for none.
@@ -129,6 +148,8 @@ def train_agent_offline(
     Raises:
         NonFiniteError: On NaN or infinity in a loss or a gradient.
         ValueError: On numbers out of range, or if `eval_env` and `eval_interval` are not given together.
+        TypeError: If the agent, or the dataset, is none.
+        RuntimeError: If observations or actions do not fit the agent.
     """
     logger = logger or _LOGGER
     check_run(steps, step_offset, checkpoint_freq=checkpoint_freq, eval_max_episode_len=eval_max_episode_len)
@@ -136,9 +157,7 @@ def train_agent_offline(
     if (eval_env is None) != (eval_interval is None):
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
-    source = DatasetSource(
-        agent, dataset, agent.minibatch_size if minibatch_size is None else minibatch_size, **sampling
-    )
+    source = DatasetSource(agent, dataset, minibatch_size, **sampling)
     evaluator = None
     if eval_interval is not None:
         evaluator = Evaluator(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.dataset import Episode, TransitionMiniBatch
+from pfrl_like.dataset.chosen import listed
 from pfrl_like.dataset.transition import Transitions
 from pfrl_like.utils.checks import check_counts
 
@@ -24,13 +25,13 @@ def minibatches(
         first_only: Take the first transition of each episode only.
 
     Raises:
-        ValueError: If `window_size` is less than 1.
-        TypeError: If there are no episodes but None.
+        ValueError: If `window_size` is less than 1, or there is no transition.
+        TypeError: If something is no episode.
     """
     check_counts(window_size=window_size)
     if episodes is None:
         raise TypeError("episodes is None, expected episodes or a dataset: give some to fit as eval_episodes")
-    for _, group in groupby(episodes, key=lambda episode: id(episode.table)):
+    for _, group in groupby(listed(episodes), key=lambda episode: id(episode.table)):
         own = list(group)
         table, action_size = own[0].table, own[0].get_action_size()
         all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in own])
@@ -58,12 +59,10 @@ def measured(
 
     Raises:
         ValueError: If the episodes have no transition, or `window_size` is less than 1.
+        TypeError: If something is no episode.
     """
     windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), first_only=first_only)
-    found = [np.asarray(measure(window)) for window in windows]
-    if not found:
-        raise ValueError("episodes: got none with a transition, expected at least one")
-    return np.concatenate(found)
+    return np.concatenate([np.asarray(measure(window)) for window in windows])
 
 
 def mean(values: Any) -> float:
@@ -73,4 +72,9 @@ def mean(values: Any) -> float:
 
 def actions_of(batch: TransitionMiniBatch) -> NDArray[Any]:
     """The actions as algorithms take them: [B] if they are discrete, else [B, A]."""
-    return batch.actions[:, 0] if np.ndim(batch.transitions[0].action) == 0 else batch.actions
+    return batch.actions[:, 0] if has_discrete_actions(batch) else batch.actions
+
+
+def has_discrete_actions(batch: TransitionMiniBatch) -> bool:
+    """Whether the actions are indices."""
+    return np.ndim(batch.transitions[0].action) == 0

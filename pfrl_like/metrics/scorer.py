@@ -13,7 +13,7 @@ import torch
 
 from pfrl_like.functions.rollout_returns import lambda_returns
 from pfrl_like.metrics.environment import evaluate_on_environment as evaluate_on_environment
-from pfrl_like.metrics.minibatches import actions_of, mean, measured
+from pfrl_like.metrics.minibatches import actions_of, has_discrete_actions, mean, measured
 
 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
@@ -27,7 +27,7 @@ def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
 
     def squared_error(batch: Any) -> Any:
         target = batch.next_rewards[:, 0]
-        target = target + algo.gamma * _greedy_values(algo, batch.next_observations) * (batch.terminals[:, 0] == 0)
+        target = target + _greedy_values(algo, batch.next_observations) * algo.gamma * (batch.terminals[:, 0] == 0)
         return (_values(algo, batch.observations, actions_of(batch)) - target) ** 2
 
     return -mean(measured(algo, episodes, window_size, squared_error))
@@ -136,9 +136,14 @@ def continuous_action_diff_scorer(algo: Any, episodes: Any, window_size: int = 1
         algo: The algorithm.
         episodes: The episodes, or a dataset.
         window_size: Transitions of a minibatch.
+
+    Raises:
+        TypeError: If the episodes have discrete actions.
     """
 
     def distance(batch: Any) -> Any:
+        if has_discrete_actions(batch):
+            raise TypeError("the episodes have discrete actions, which discrete_action_match_scorer compares")
         return squared_distance(actions_of(batch), algo.predict(batch.observations))
 
     return -mean(measured(algo, episodes, window_size, distance))
@@ -151,9 +156,14 @@ def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 10
         algo: The algorithm.
         episodes: The episodes, or a dataset.
         window_size: Transitions of a minibatch.
+
+    Raises:
+        TypeError: If the episodes have continuous actions.
     """
 
     def match(batch: Any) -> Any:
+        if not has_discrete_actions(batch):
+            raise TypeError("the episodes have continuous actions, which continuous_action_diff_scorer compares")
         return actions_of(batch) == algo.predict(batch.observations)
 
     return mean(measured(algo, episodes, window_size, match))

@@ -69,7 +69,12 @@ class ReplayBuffer(SavedBuffer):
             dataset: The dataset (`MDPDataset`), which stays as it is.
             args: Arguments of the constructor.
             kwargs: The same by name.
+
+        Raises:
+            TypeError: If it is no dataset.
         """
+        if not hasattr(dataset, "to_columns"):
+            raise TypeError(f"dataset: got a {type(dataset).__name__}, expected an MDPDataset")
         buffer = cls(*args, **kwargs)
         buffer._take_up(*dataset.to_columns())
         return buffer

@@ -268,3 +268,30 @@ def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
     with pytest.raises(ValueError, match="the dataset holds no transition"):
         one.dump_minari(tmp_path, "none-v0")
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_text_is_no_file_of_a_dataset(name: str, tmp_path) -> None:
+    (tmp_path / name).write_text("observation,action,reward")
+    with pytest.raises(CheckpointError, match="is neither HDF5 nor an archive of arrays"):
+        MDPDataset.load(tmp_path / name)
+
+
+COLUMNS = ["observation_0", "observation_1"]
+
+
+@pytest.mark.parametrize(
+    "columns, error, message",
+    [
+        ({"actions": "act"}, KeyError, "actions: there is no column 'act', the frame has .*'action_0'"),
+        ({"observations": ["x", *COLUMNS]}, KeyError, "observations: there is no column 'x'"),
+        ({"observations": "observation_0"}, TypeError, "observations is 'observation_0', expected a list of columns"),
+        ({"timeout": "cut"}, KeyError, "timeout: there is no column 'cut'"),
+        ({"frame": np.zeros((2, 4))}, TypeError, "frame is a ndarray, expected a pandas DataFrame"),
+    ],
+)
+def test_columns_that_a_frame_lacks_are_named(columns, error, message) -> None:
+    pytest.importorskip("pandas")
+    given = {"frame": numbered().to_dataframe(), "observations": COLUMNS, "actions": ["action_0"]} | columns
+    with pytest.raises(error, match=message):
+        MDPDataset.from_dataframe(**given)

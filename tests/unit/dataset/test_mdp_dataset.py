@@ -171,12 +171,14 @@ BAD = [
     (0, np.array([[0], [np.nan], [0]]), NonFiniteError, "observations: got .* in row 1"),
     (0, np.zeros((0, 1)), ValueError, "observations: got an empty array"),
     (0, "text", ValueError, "observations"),
+    (0, np.array([[0], [None], [0]]), ValueError, "observations: got ndarray of object, expected arrays of numbers"),
     (1, np.zeros((2, 1)), ValueError, "actions: got 2 rows, expected 3"),
     (1, np.zeros(3), ValueError, "discrete_action=True"),
     (2, np.array([0, 0, np.inf]), NonFiniteError, "rewards: got inf in row 2"),
     (2, np.zeros(4), ValueError, "rewards: got shape"),
     (3, np.array([0, 2, 1]), ValueError, "terminals: got 2 in row 1"),
     (3, np.zeros((3, 2)), ValueError, "terminals: got shape"),
+    (3, np.array(["n", "n", "y"]), ValueError, "terminals: got ndarray of <U1, expected an array with a number"),
 ]
 
 
@@ -194,7 +196,7 @@ def test_actions_that_are_no_indices_are_refused(actions) -> None:
 
 
 def test_a_row_ends_an_episode_in_one_way() -> None:
-    with pytest.raises(ValueError, match="both are set in row 2"):
+    with pytest.raises(ValueError, match="both are set in row 2, .* give `timeouts & ~terminals`"):
         MDPDataset(*ROWS, timeouts=np.array([0, 0, 1]))
 
 
@@ -231,8 +233,26 @@ def test_check_names_what_looks_wrong() -> None:
     }
     observations[3, 0] = np.nan
     assert ("nan", [3]) in [(finding.kind, finding.places.tolist()) for finding in dataset.check()]
-    with pytest.raises(ValueError, match="discrete"):
+    with pytest.raises(ValueError, match=r"action_space: got Discrete\(2\), which is discrete"):
         dataset.check(action_space=gymnasium.spaces.Discrete(2))
+    with pytest.raises(ValueError, match=r"observation_space: got Box.*, expected a Box of shape \(2,\), or Discrete"):
+        dataset.check(observation_space=box)
+
+
+def test_rows_outside_a_space_are_told_from_actions() -> None:
+    import gymnasium
+
+    dataset = MDPDataset(np.arange(4.0)[:, None], [0, 1, 5, 0], np.ones(4), [0, 0, 0, 1], discrete_action=True)
+    (finding,) = dataset.check(action_space=gymnasium.spaces.Discrete(2))
+    assert finding.message == "actions lie outside the space in rows: 2"
+
+
+def test_a_dataset_and_its_episodes_tell_what_they_are() -> None:
+    dataset = numbered([3, 2], [True, False])
+    assert repr(dataset) == "MDPDataset(2 episodes, 3 transitions, observations (1,), continuous actions of size 1)"
+    assert repr(dataset.episodes) == (
+        "[Episode(2 transitions, return 6, terminated), Episode(1 transitions, return 8, cut off)]"
+    )
 
 
 def test_sampling_is_repeatable_and_without_repetition() -> None:

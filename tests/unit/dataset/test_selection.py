@@ -5,6 +5,7 @@ import pytest
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
+from pfrl_like.replay_buffers import ReplayBuffer
 
 
 def numbered(first: int) -> MDPDataset:
@@ -42,3 +43,36 @@ def test_it_draws_from_its_own_episodes_alone() -> None:
     assert sorted(batch.obs.flatten().tolist()) == [3, 4, 10, 11]
     with pytest.raises(ValueError, match="n: got 5, expected 1 to 4, the transitions held"):
         Selection(numbered(0)).sample_batch(5)
+
+
+def test_episodes_make_a_dataset_again() -> None:
+    one, other = numbered(0), numbered(10)
+    chosen = [other[1], one[1], one[0]]
+    dataset = MDPDataset.from_episodes(chosen)
+    for made, given in zip(dataset, chosen, strict=True):
+        for name in ("observations", "actions", "rewards", "terminals"):
+            assert np.array_equal(getattr(made, name), getattr(given, name)), name
+    assert sorted(dataset.sample_batch(6).obs.flatten().tolist()) == [0, 1, 3, 4, 13, 14]
+    assert len(ReplayBuffer.from_dataset(dataset)) == dataset.n_steps == 6
+
+
+def test_a_dataset_of_episodes_of_one_shares_their_observations() -> None:
+    whole = numbered(0)
+    part = MDPDataset.from_episodes(whole[1:])
+    assert np.shares_memory(part.observations, whole.observations) and part.observations.ravel().tolist() == [3, 4, 5]
+    assert part.timeouts.tolist() == [False] * 3 and part.terminals.tolist() == [False, False, True]
+    part.append(np.ones((2, 1)), np.zeros((2, 1)), np.ones(2), np.array([0, 1]))
+    assert (len(part), len(whole)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "episodes, error, message",
+    [
+        ([], ValueError, "episodes hold no transition"),
+        (np.zeros((2, 3)), TypeError, r"episodes\[0\] is a ndarray, expected an Episode"),
+        ("data.h5", TypeError, "episodes is a str, expected a dataset or a list of episodes"),
+    ],
+)
+def test_what_is_no_episode_makes_no_dataset(episodes, error, message) -> None:
+    with pytest.raises(error, match=message):
+        MDPDataset.from_episodes(episodes)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pfrl_like.agents import DQN
+from pfrl_like.algos import DiscreteCQL
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent, train_agent_offline
 from pfrl_like.explorers import ConstantEpsilonGreedy
@@ -81,8 +82,25 @@ def test_bad_arguments_are_refused_before_anything_is_written(options: dict, mes
     with pytest.raises(ValueError, match=message):
         train_agent_offline(agent(), recorded(), 5, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(TypeError, match="dataset: got a list"):
+    with pytest.raises(TypeError, match="dataset: got a list, .* MDPDataset.from_episodes"):
         train_agent_offline(agent(), [], 5, tmp_path / "run")
+    with pytest.raises(
+        TypeError, match="agent: got a DiscreteCQL, expected .* the agent of an estimator is its `impl`"
+    ):
+        train_agent_offline(DiscreteCQL(), recorded(), 5, tmp_path / "run")
+    with pytest.raises(TypeError, match="agent: got a str, expected something with update"):
+        train_agent_offline("DQN", recorded(), 5, tmp_path / "run")
+
+
+def test_data_that_do_not_fit_are_told_with_their_shapes(tmp_path: Path) -> None:
+    row = np.zeros((20, 3), np.float32)
+    shape = r"\(8, 3\) of float32"
+    for dataset, actions in (
+        (MDPDataset(row, row[:, :1], row[:, 0], row[:, 0]), r"\(8, 1\) of float32"),
+        (MDPDataset(row, np.zeros(20, int), row[:, 0], row[:, 0], discrete_action=True), r"\(8,\) of int64"),
+    ):
+        with pytest.raises(RuntimeError, match=f"DQN could not .* observations {shape} and actions {actions}; .*shape"):
+            train_agent_offline(agent(), dataset, 5, tmp_path / "run")
 
 
 def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:

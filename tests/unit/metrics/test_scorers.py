@@ -8,8 +8,10 @@ from pfrl_like.metrics.scorer import (
     average_value_estimation_scorer,
     continuous_action_diff_scorer,
     discounted_sum_of_advantage_scorer,
+    discrete_action_match_scorer,
     evaluate_on_environment,
     soft_opc_scorer,
+    td_error_scorer,
 )
 
 
@@ -140,6 +142,28 @@ def test_what_cannot_be_scored_is_refused() -> None:
         soft_opc_scorer(3.0)(Greedy([0.0]), data())
     with pytest.raises(ValueError, match=r"\(2, 2\)"):
         continuous_action_diff_scorer(Greedy([0.0, 0.0]), data())
+
+
+def test_actions_are_compared_with_those_of_their_own_kind() -> None:
+    discrete = MDPDataset(np.zeros((2, 1)), [0, 1], [0.0, 1.0], [0, 1], discrete_action=True)
+    with pytest.raises(TypeError, match="discrete actions, which discrete_action_match_scorer compares"):
+        continuous_action_diff_scorer(Greedy(0), discrete)
+    with pytest.raises(TypeError, match="continuous actions, which continuous_action_diff_scorer compares"):
+        discrete_action_match_scorer(Greedy([0.0]), data())
+
+
+def test_what_is_no_episode_is_not_scored() -> None:
+    with pytest.raises(TypeError, match=r"episodes\[0\] is a ndarray, expected an Episode"):
+        average_value_estimation_scorer(Greedy([0.0]), data().observations)
+
+
+def test_a_policy_without_values_is_told_by_what_has_none() -> None:
+    class Imitator(Greedy):
+        def predict_value(self, x: np.ndarray, action: np.ndarray, with_std: bool = False) -> np.ndarray:
+            raise NotImplementedError("it learns a policy only")
+
+    with pytest.raises(NotImplementedError, match="a policy only"):
+        td_error_scorer(Imitator([0.0]), data())
 
 
 def test_episodes_without_a_step_are_left_out() -> None:
