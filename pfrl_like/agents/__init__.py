@@ -1,54 +1,104 @@
 """Agents: how to act, how to learn."""
 
-from pfrl_like.agents.a2c import A2C as A2C
-from pfrl_like.agents.a3c import A3C as A3C
-from pfrl_like.agents.acer import ACER as ACER
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic as OffPolicyActorCritic
-from pfrl_like.agents.advantage_weighted import AdvantageWeightedActorCritic as AdvantageWeightedActorCritic
-from pfrl_like.agents.al import AL as AL
-from pfrl_like.agents.awac import AWAC as AWAC
-from pfrl_like.agents.awr import AWR as AWR
-from pfrl_like.agents.awr import DiscreteAWR as DiscreteAWR
-from pfrl_like.agents.bc import BC as BC
-from pfrl_like.agents.bc import DiscreteBC as DiscreteBC
-from pfrl_like.agents.bcq import BCQ as BCQ
-from pfrl_like.agents.bear import BEAR as BEAR
-from pfrl_like.agents.cal_ql import CalQL as CalQL
-from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN as CategoricalDoubleDQN
-from pfrl_like.agents.categorical_dqn import CategoricalDQN as CategoricalDQN
-from pfrl_like.agents.combo import COMBO as COMBO
-from pfrl_like.agents.cql import CQL as CQL
-from pfrl_like.agents.cql import DiscreteCQL as DiscreteCQL
-from pfrl_like.agents.crossq import CrossQ as CrossQ
-from pfrl_like.agents.crr import CRR as CRR
-from pfrl_like.agents.ddpg import DDPG as DDPG
-from pfrl_like.agents.decision_transformer import DecisionTransformer as DecisionTransformer
-from pfrl_like.agents.decision_transformer import DiscreteDecisionTransformer as DiscreteDecisionTransformer
-from pfrl_like.agents.discrete_bcq import DiscreteBCQ as DiscreteBCQ
-from pfrl_like.agents.discrete_sac import DiscreteSAC as DiscreteSAC
-from pfrl_like.agents.double_dqn import DoubleDQN as DoubleDQN
-from pfrl_like.agents.double_iqn import DoubleIQN as DoubleIQN
-from pfrl_like.agents.double_pal import DoublePAL as DoublePAL
-from pfrl_like.agents.dpp import DPP as DPP
-from pfrl_like.agents.dqn import DQN as DQN
-from pfrl_like.agents.edac import EDAC as EDAC
-from pfrl_like.agents.fqe import DiscreteFittedQEvaluation as DiscreteFittedQEvaluation
-from pfrl_like.agents.fqe import FittedQEvaluation as FittedQEvaluation
-from pfrl_like.agents.fqf import FQF as FQF
-from pfrl_like.agents.iql import IQL as IQL
-from pfrl_like.agents.iqn import IQN as IQN
-from pfrl_like.agents.off_policy_agent import OffPolicyAgent as OffPolicyAgent
-from pfrl_like.agents.offline_actor_critic import OfflineActorCritic as OfflineActorCritic
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent as OnPolicyAgent
-from pfrl_like.agents.pal import PAL as PAL
-from pfrl_like.agents.ppo import PPO as PPO
-from pfrl_like.agents.qr_dqn import QRDQN as QRDQN
-from pfrl_like.agents.rebrac import ReBRAC as ReBRAC
-from pfrl_like.agents.redq import REDQ as REDQ
-from pfrl_like.agents.reinforce import REINFORCE as REINFORCE
-from pfrl_like.agents.soft_actor_critic import SoftActorCritic as SoftActorCritic
-from pfrl_like.agents.state_q_function_actor import StateQFunctionActor as StateQFunctionActor
-from pfrl_like.agents.td3 import TD3 as TD3
-from pfrl_like.agents.td3_plus_bc import TD3PlusBC as TD3PlusBC
-from pfrl_like.agents.tqc import TQC as TQC
-from pfrl_like.agents.trpo import TRPO as TRPO
+from pfrl_like.agents.a2c import A2C
+from pfrl_like.agents.a3c import A3C
+from pfrl_like.agents.acer import ACER
+from pfrl_like.agents.actor_critic import OffPolicyActorCritic
+from pfrl_like.agents.advantage_weighted import AdvantageWeightedActorCritic
+from pfrl_like.agents.al import AL
+from pfrl_like.agents.awac import AWAC
+from pfrl_like.agents.awr import AWR, DiscreteAWR
+from pfrl_like.agents.bc import BC, DiscreteBC
+from pfrl_like.agents.bcq import BCQ
+from pfrl_like.agents.bear import BEAR
+from pfrl_like.agents.cal_ql import CalQL
+from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN
+from pfrl_like.agents.categorical_dqn import CategoricalDQN
+from pfrl_like.agents.combo import COMBO
+from pfrl_like.agents.cql import CQL, DiscreteCQL
+from pfrl_like.agents.crossq import CrossQ
+from pfrl_like.agents.crr import CRR
+from pfrl_like.agents.ddpg import DDPG
+from pfrl_like.agents.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
+from pfrl_like.agents.discrete_bcq import DiscreteBCQ
+from pfrl_like.agents.discrete_sac import DiscreteSAC
+from pfrl_like.agents.double_dqn import DoubleDQN
+from pfrl_like.agents.double_iqn import DoubleIQN
+from pfrl_like.agents.double_pal import DoublePAL
+from pfrl_like.agents.dpp import DPP
+from pfrl_like.agents.dqn import DQN
+from pfrl_like.agents.edac import EDAC
+from pfrl_like.agents.fqe import DiscreteFittedQEvaluation, FittedQEvaluation
+from pfrl_like.agents.fqf import FQF
+from pfrl_like.agents.iql import IQL
+from pfrl_like.agents.iqn import IQN
+from pfrl_like.agents.off_policy_agent import OffPolicyAgent
+from pfrl_like.agents.offline_actor_critic import OfflineActorCritic
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent
+from pfrl_like.agents.pal import PAL
+from pfrl_like.agents.ppo import PPO
+from pfrl_like.agents.qr_dqn import QRDQN
+from pfrl_like.agents.rebrac import ReBRAC
+from pfrl_like.agents.redq import REDQ
+from pfrl_like.agents.reinforce import REINFORCE
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic
+from pfrl_like.agents.state_q_function_actor import StateQFunctionActor
+from pfrl_like.agents.td3 import TD3
+from pfrl_like.agents.td3_plus_bc import TD3PlusBC
+from pfrl_like.agents.tqc import TQC
+from pfrl_like.agents.trpo import TRPO
+
+__all__ = [
+    "A2C",
+    "A3C",
+    "ACER",
+    "AL",
+    "AWAC",
+    "AWR",
+    "AdvantageWeightedActorCritic",
+    "BC",
+    "BCQ",
+    "BEAR",
+    "COMBO",
+    "CQL",
+    "CRR",
+    "CalQL",
+    "CategoricalDQN",
+    "CategoricalDoubleDQN",
+    "CrossQ",
+    "DDPG",
+    "DPP",
+    "DQN",
+    "DecisionTransformer",
+    "DiscreteAWR",
+    "DiscreteBC",
+    "DiscreteBCQ",
+    "DiscreteCQL",
+    "DiscreteDecisionTransformer",
+    "DiscreteFittedQEvaluation",
+    "DiscreteSAC",
+    "DoubleDQN",
+    "DoubleIQN",
+    "DoublePAL",
+    "EDAC",
+    "FQF",
+    "FittedQEvaluation",
+    "IQL",
+    "IQN",
+    "OffPolicyActorCritic",
+    "OffPolicyAgent",
+    "OfflineActorCritic",
+    "OnPolicyAgent",
+    "PAL",
+    "PPO",
+    "QRDQN",
+    "REDQ",
+    "REINFORCE",
+    "ReBRAC",
+    "SoftActorCritic",
+    "StateQFunctionActor",
+    "TD3",
+    "TD3PlusBC",
+    "TQC",
+    "TRPO",
+]

@@ -1,21 +1,35 @@
 """Probability distributions beside those of torch, and what agents ask of all of them."""
 
-from pfrl_like.distributions import kl as kl
-from pfrl_like.distributions.categorical import Categorical as Categorical
-from pfrl_like.distributions.categorical import MaskedCategorical as MaskedCategorical
-from pfrl_like.distributions.delta import Delta as Delta
-from pfrl_like.distributions.delta import DeltaVector as DeltaVector
-from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian as DiagonalGaussian
-from pfrl_like.distributions.masked import masked as masked
-from pfrl_like.distributions.parameters import detached as detached
-from pfrl_like.distributions.parameters import parameters_of as parameters_of
-from pfrl_like.distributions.parameters import rows_of as rows_of
-from pfrl_like.distributions.parameters import with_parameters as with_parameters
-from pfrl_like.distributions.product_of_categoricals import ProductOfCategoricals as ProductOfCategoricals
-from pfrl_like.distributions.sampling import log_prob_and_entropy as log_prob_and_entropy
-from pfrl_like.distributions.sampling import rsample_with_log_prob as rsample_with_log_prob
-from pfrl_like.distributions.squashed_gaussian import SquashedGaussian as SquashedGaussian
-from pfrl_like.utils.mode_of_distribution import mode_of_distribution as mode_of_distribution
+from pfrl_like.distributions import kl
+from pfrl_like.distributions.categorical import Categorical, MaskedCategorical
+from pfrl_like.distributions.delta import Delta, DeltaVector
+from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian
+from pfrl_like.distributions.masked import masked
+from pfrl_like.distributions.parameters import detached, parameters_of, rows_of, with_parameters
+from pfrl_like.distributions.product_of_categoricals import ProductOfCategoricals
+from pfrl_like.distributions.sampling import log_prob_and_entropy, rsample_with_log_prob
+from pfrl_like.distributions.squashed_gaussian import SquashedGaussian
+from pfrl_like.utils.mode_of_distribution import mode_of_distribution
 
 #: `pfrl_like.utils.mode_of_distribution`, under a shorter name.
 mode_of = mode_of_distribution
+
+__all__ = [
+    "Categorical",
+    "Delta",
+    "DeltaVector",
+    "DiagonalGaussian",
+    "MaskedCategorical",
+    "ProductOfCategoricals",
+    "SquashedGaussian",
+    "detached",
+    "kl",
+    "log_prob_and_entropy",
+    "masked",
+    "mode_of",
+    "mode_of_distribution",
+    "parameters_of",
+    "rows_of",
+    "rsample_with_log_prob",
+    "with_parameters",
+]

@@ -1,18 +1,34 @@
 """Scores of what was learnt: functions called as `scorer(algo, episodes)`, larger is better."""
 
-from pfrl_like.metrics.comparer import compare_continuous_action_diff as compare_continuous_action_diff
-from pfrl_like.metrics.comparer import compare_discrete_action_match as compare_discrete_action_match
-from pfrl_like.metrics.scorer import average_value_estimation_scorer as average_value_estimation_scorer
-from pfrl_like.metrics.scorer import continuous_action_diff_scorer as continuous_action_diff_scorer
-from pfrl_like.metrics.scorer import discounted_sum_of_advantage_scorer as discounted_sum_of_advantage_scorer
-from pfrl_like.metrics.scorer import discrete_action_match_scorer as discrete_action_match_scorer
+from pfrl_like.metrics.comparer import compare_continuous_action_diff, compare_discrete_action_match
 from pfrl_like.metrics.scorer import (
-    dynamics_observation_prediction_error_scorer as dynamics_observation_prediction_error_scorer,
+    average_value_estimation_scorer,
+    continuous_action_diff_scorer,
+    discounted_sum_of_advantage_scorer,
+    discrete_action_match_scorer,
+    dynamics_observation_prediction_error_scorer,
+    dynamics_prediction_variance_scorer,
+    dynamics_reward_prediction_error_scorer,
+    evaluate_on_environment,
+    initial_state_value_estimation_scorer,
+    soft_opc_scorer,
+    td_error_scorer,
+    value_estimation_std_scorer,
 )
-from pfrl_like.metrics.scorer import dynamics_prediction_variance_scorer as dynamics_prediction_variance_scorer
-from pfrl_like.metrics.scorer import dynamics_reward_prediction_error_scorer as dynamics_reward_prediction_error_scorer
-from pfrl_like.metrics.scorer import evaluate_on_environment as evaluate_on_environment
-from pfrl_like.metrics.scorer import initial_state_value_estimation_scorer as initial_state_value_estimation_scorer
-from pfrl_like.metrics.scorer import soft_opc_scorer as soft_opc_scorer
-from pfrl_like.metrics.scorer import td_error_scorer as td_error_scorer
-from pfrl_like.metrics.scorer import value_estimation_std_scorer as value_estimation_std_scorer
+
+__all__ = [
+    "average_value_estimation_scorer",
+    "compare_continuous_action_diff",
+    "compare_discrete_action_match",
+    "continuous_action_diff_scorer",
+    "discounted_sum_of_advantage_scorer",
+    "discrete_action_match_scorer",
+    "dynamics_observation_prediction_error_scorer",
+    "dynamics_prediction_variance_scorer",
+    "dynamics_reward_prediction_error_scorer",
+    "evaluate_on_environment",
+    "initial_state_value_estimation_scorer",
+    "soft_opc_scorer",
+    "td_error_scorer",
+    "value_estimation_std_scorer",
+]

@@ -1,11 +1,21 @@
 """Last layers that make networks policies."""
 
-from pfrl_like.policies.deterministic_policy import DeterministicHead as DeterministicHead
-from pfrl_like.policies.gaussian_policy import GaussianHeadWithDiagonalCovariance as GaussianHeadWithDiagonalCovariance
-from pfrl_like.policies.gaussian_policy import GaussianHeadWithFixedCovariance as GaussianHeadWithFixedCovariance
+from pfrl_like.policies.deterministic_policy import DeterministicHead
 from pfrl_like.policies.gaussian_policy import (
-    GaussianHeadWithStateIndependentCovariance as GaussianHeadWithStateIndependentCovariance,
+    GaussianHeadWithDiagonalCovariance,
+    GaussianHeadWithFixedCovariance,
+    GaussianHeadWithStateIndependentCovariance,
 )
-from pfrl_like.policies.multi_categorical_policy import MultiCategoricalHead as MultiCategoricalHead
-from pfrl_like.policies.softmax_policy import SoftmaxCategoricalHead as SoftmaxCategoricalHead
-from pfrl_like.policies.squashed_gaussian_policy import SquashedGaussianHead as SquashedGaussianHead
+from pfrl_like.policies.multi_categorical_policy import MultiCategoricalHead
+from pfrl_like.policies.softmax_policy import SoftmaxCategoricalHead
+from pfrl_like.policies.squashed_gaussian_policy import SquashedGaussianHead
+
+__all__ = [
+    "DeterministicHead",
+    "GaussianHeadWithDiagonalCovariance",
+    "GaussianHeadWithFixedCovariance",
+    "GaussianHeadWithStateIndependentCovariance",
+    "MultiCategoricalHead",
+    "SoftmaxCategoricalHead",
+    "SquashedGaussianHead",
+]

@@ -1,7 +1,19 @@
 """Importing the package changes nothing for others."""
 
+import ast
+import importlib
+import pydoc
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import pfrl_like
+
+PACKAGE = Path(pfrl_like.__file__).parent
+#: Folders whose `__init__` offers the parts of its files; the package itself and `utils` load theirs when asked.
+OFFERING = [path.parent.name for path in sorted(PACKAGE.glob("*/__init__.py")) if path.parent.name != "utils"]
 
 PROBE = """
 import random, sys, warnings
@@ -37,3 +49,16 @@ def test_import_changes_no_global_state_and_loads_nothing_optional() -> None:
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "" and done.stderr == ""
+
+
+@pytest.mark.parametrize("name", OFFERING)
+def test_what_a_folder_offers_is_in_its_all_which_help_reads(name: str) -> None:
+    tree = ast.parse((PACKAGE / name / "__init__.py").read_text())
+    ours = [node for node in tree.body if isinstance(node, ast.ImportFrom) and str(node.module).startswith("pfrl_like")]
+    offered = importlib.import_module(f"pfrl_like.{name}").__all__
+    assert {alias.asname or alias.name for node in ours for alias in node.names} <= {*offered}
+
+
+def test_help_of_the_datasets_names_them() -> None:
+    text = pydoc.render_doc(pfrl_like.datasets, renderer=pydoc.plaintext)
+    assert "get_cartpole() -> " in text and "Episodes of CartPole-v1" in text
