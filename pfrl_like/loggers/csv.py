@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+#: The columns before those of the metrics.
+_OWN = ["step", "elapsed"]
 #: Seconds between writes to the file, so that short episodes do not wait for the disk.
 FLUSH_INTERVAL = 1.0
 
@@ -21,27 +23,28 @@ class CSVLogger:
 
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False, elapsed: float = 0.0) -> None:
         new = not (append and os.path.exists(path) and os.path.getsize(path))
+        self._path, self._names = path, None if new else _columns_of(path)
         self._file = open(path, "w" if new else "a", newline="", encoding="utf-8")  # noqa: SIM115 (closed by close)
         self._writer = csv.writer(self._file)
-        self._needs_header = new
-        self._names: set[str] | None = None
         self._flushed = time.monotonic()
         self._start = self._flushed - elapsed
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write a line; the first call of a new file sets the columns.
+        """Write a line; the first one of a file sets the columns.
 
         Raises:
-            ValueError: If the metrics have other names than in the first call.
+            ValueError: If the metrics have other names than the columns.
         """
-        if self._needs_header:
-            self._writer.writerow(["step", "elapsed", *metrics])
-            self._needs_header = False
-            self._names = set(metrics)
-        elif self._names is not None and set(metrics) != self._names:
-            raise ValueError(f"metrics has {sorted(metrics)}, expected {sorted(self._names)} as in the first line")
+        if self._names is None:
+            self._names = [*metrics]
+            self._writer.writerow([*_OWN, *metrics])
+        elif metrics.keys() != set(self._names):
+            raise ValueError(
+                f"metrics has {sorted(metrics)}, expected {sorted(self._names)} as in the first line of {self._path}: "
+                "what has others needs another directory"
+            )
         now = time.monotonic()
-        self._writer.writerow([step, f"{now - self._start:.3f}", *metrics.values()])
+        self._writer.writerow([step, f"{now - self._start:.3f}", *(metrics[name] for name in self._names)])
         if now - self._flushed >= FLUSH_INTERVAL:
             self._file.flush()
             self._flushed = now
@@ -49,3 +52,9 @@ class CSVLogger:
     def close(self) -> None:
         """Write the rest and close the file."""
         self._file.close()
+
+
+def _columns_of(path: str | os.PathLike[str]) -> list[str]:
+    """The metrics that a file has columns of."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return next(csv.reader(file))[len(_OWN) :]
