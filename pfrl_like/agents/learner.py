@@ -39,6 +39,7 @@ class Pace:
         self.updates_per_step, self._counts = updates_per_step, counts
         self._steps: int | None = None  # since the first update
         self._updates = 0
+        self._ended = False
 
     def step(self) -> None:
         """A step has come."""
@@ -46,6 +47,8 @@ class Pace:
             self._steps += 1
             if self._is_behind:  # which the learner, if it does not get to run, would not say in time
                 self._counts.arrays[HOLD][0] = True
+            if self._ended:  # looked at last: the learner's thread may have ended in between
+                self._counts.arrays[HOLD][0] = False
 
     def updated(self, learnt: bool) -> None:
         """The learner has made an update, or found that it cannot."""
@@ -53,6 +56,11 @@ class Pace:
             self._steps = self._steps or 0
             self._updates += 1
         self._counts.arrays[HOLD][0] = learnt and self._is_behind
+
+    def end(self) -> None:
+        """No more updates come: nobody waits for them."""
+        self._ended = True
+        self._counts.arrays[HOLD][0] = False
 
     @property
     def _is_behind(self) -> bool:
@@ -122,7 +130,7 @@ class Learner:
         except BaseException as error:
             self.failure.fail(error)
         finally:
-            self.pace.updated(False)
+            self.pace.end()
             self.stop_event.set()
 
     def _update(self) -> bool:

@@ -16,10 +16,12 @@ import torch
 from agent_parts import make_agent, make_q_function
 
 from pfrl_like.agents import StateQFunctionActor, actor
+from pfrl_like.agents.learner import SLACK, Pace
 from pfrl_like.errors import NonFiniteError, WorkerError
 from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.explorers import ConstantEpsilonGreedy, LinearDecayEpsilonGreedy
+from pfrl_like.processes import SharedArrays
 from pfrl_like.testing import Chain
 from pfrl_like.utils.batch_states import batch_states
 
@@ -430,3 +432,21 @@ def test_numbers_out_of_range_are_refused(options, error):
 def test_there_is_no_actor_beyond_the_last():
     with Training(make_agent(), 2) as training, pytest.raises(ValueError, match="expected 0 to 1"):
         training.make_actor(2)
+
+
+def test_nobody_waits_for_a_learner_that_has_ended() -> None:
+    counts = SharedArrays((((2,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
+    hold = counts.arrays[actor.HOLD]
+    pace = Pace(1.0, counts)
+    pace.updated(True)
+    for _ in range(1 + SLACK):
+        pace.step()
+    assert not hold[0]
+    pace.step()
+    assert hold[0]  # more is owed than the slack
+    pace.end()
+    assert not hold[0]
+    pace.step()  # of an actor that has not ended yet
+    assert not hold[0]
+    counts.unlink()
+    counts.close()

@@ -40,9 +40,7 @@ def test_other_metrics_are_refused(append: bool, tmp_path: Path) -> None:
     if append:
         logger.close()
         logger = CSVLogger(tmp_path / "metrics.csv", append=True)
-    with pytest.raises(
-        ValueError, match=r"metrics has \['return'\], expected \['loss'\] as in .*metrics.csv"
-    ):
+    with pytest.raises(ValueError, match=r"metrics has \['return'\], expected \['loss'\] as in .*metrics.csv"):
         logger.log(20, {"return": 1.0})
     logger.close()
     assert len(rows_of(tmp_path / "metrics.csv")) == 1
