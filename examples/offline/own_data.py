@@ -43,8 +43,12 @@ def write_thermostat(path: Path, rng: np.random.Generator) -> None:
 def read(args: argparse.Namespace, path: Path) -> MDPDataset:
     """Columns as arrays; a pandas frame goes straight into `MDPDataset.from_dataframe`."""
     with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    column = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+        table = csv.DictReader(file)
+        rows = list(table)
+    wanted = [*args.observations, args.action, args.reward, args.terminal, args.episode]
+    if lacking := [name for name in wanted if name not in (table.fieldnames or ())]:
+        raise SystemExit(f"{path} has no column {', '.join(lacking)}, but {table.fieldnames}: name yours by the flags")
+    column = {name: np.array([float(row[name]) for row in rows]) for name in wanted}
     number, terminal = column[args.episode], column[args.terminal]
     ends = np.append(number[1:] != number[:-1], True)
     return MDPDataset.from_arrays(

@@ -12,6 +12,7 @@ from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.declared_parts import check_explorer, check_output, check_takes_state, kind_of_actions
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
+from pfrl_like.agents.recorded_data import check_kind, check_size, first_observation
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
@@ -233,6 +234,25 @@ class DQN(OffPolicyAgent):
         """What the Q-function, or each of an ensemble, holds of observations and actions, [n_members, N]."""
         value = call(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
+
+    def check_dataset(self, dataset: Any, n_frames: int = 1) -> None:
+        """Refuse a dataset whose actions are not those of the Q-function.
+
+        Args:
+            dataset: The dataset.
+            n_frames: How many images are stacked.
+
+        Raises:
+            TypeError: If actions are of another kind.
+            ValueError: If there are more than the Q-function has, or observations do not fit.
+        """
+        value = self.probe(first_observation(dataset, n_frames))
+        if isinstance(value, self.value_type):
+            n_actions = getattr(value, "n_actions", None)
+            others = "an agent with a policy" if n_actions else "a Q-function that gives a DiscreteActionValue"
+            check_kind(self, dataset, n_actions is not None, others)
+            if n_actions is not None:
+                check_size(self, dataset, n_actions)
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment whose actions the Q-function cannot choose.

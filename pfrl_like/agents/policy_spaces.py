@@ -94,10 +94,35 @@ def bounds_that_differ(bounds: Mapping[str, Bounds | None], action_space: Any) -
         return all(bool(np.all(np.equal(end, its))) for end, its in ends)
 
     differ = {what: each for what, each in bounds.items() if each is not None and not is_that_of_the_space(each)}
-    kept = ", ".join(f"{what} in [{_in_words(low)}, {_in_words(high)}]" for what, (low, high) in differ.items())
-    return f"actions are kept by {kept}, but the environment has {action_space}: {_WAY_OUT}" if differ else ""
+    return f"actions are kept by {_kept(differ)}, but the environment has {action_space}: {_WAY_OUT}" if differ else ""
 
 
+def bounds_that_are_left(bounds: Mapping[str, Bounds | None], actions: Any) -> str:
+    """What is to be told of recorded actions that lie outside some bounds; nothing if there are none.
+
+    Args:
+        bounds: As of `bounds_that_differ`.
+        actions: The actions, [n, A].
+    """
+    lowest, highest = actions.min(0), actions.max(0)
+    left = {
+        what: each
+        for what, each in bounds.items()
+        if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
+    }
+    return (
+        f"actions of the data lie in [{_in_words(lowest.min())}, {_in_words(highest.max())}], but are kept by "
+        f"{_kept(left)}: scale them, and wrap the environment in NormalizeActionSpace"
+        if left
+        else ""
+    )
+
+
+def _kept(bounds: Mapping[str, Bounds]) -> str:
+    return ", ".join(f"{what} in [{_in_words(low)}, {_in_words(high)}]" for what, (low, high) in bounds.items())
+
+
+_ROUNDING = 1e-5
 _WAY_OUT = "give these bounds, or wrap it in NormalizeActionSpace if [-1, 1] means its bounds"
 
 

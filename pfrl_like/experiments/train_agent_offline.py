@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pfrl_like.batch import described
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode
@@ -147,9 +148,10 @@ def train_agent_offline(
 
     Raises:
         NonFiniteError: On NaN or infinity in a loss or a gradient.
-        ValueError: On numbers out of range, or if `eval_env` and `eval_interval` are not given together.
-        TypeError: If the agent, or the dataset, is none.
-        RuntimeError: If observations or actions do not fit the agent.
+        ValueError: On numbers out of range, if `eval_env` and `eval_interval` are not given together, or if the agent
+            has other observations or actions than the dataset.
+        TypeError: If the agent, or the dataset, is none, or has actions of the other kind.
+        RuntimeError: If observations or actions do not fit a part of the agent.
     """
     logger = logger or _LOGGER
     check_run(steps, step_offset, checkpoint_freq=checkpoint_freq, eval_max_episode_len=eval_max_episode_len)
@@ -158,6 +160,8 @@ def train_agent_offline(
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
     source = DatasetSource(agent, dataset, minibatch_size, **sampling)
+    if hasattr(agent, "check_dataset") and isinstance(dataset, MDPDataset):
+        agent.check_dataset(dataset, sampling.get("n_frames", 1))
     evaluator = None
     if eval_interval is not None:
         evaluator = Evaluator(

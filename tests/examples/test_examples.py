@@ -313,6 +313,8 @@ def test_a_table_of_ones_own_is_learnt_from(run, tmp_path):
     (saved,) = tmp_path.glob("out/*/own.npz")
     dataset = MDPDataset.load(saved)
     assert [list(episode.rewards[1:]) for episode in dataset.episodes] == [[0.5, 0.25, 1.0], [0.0, 0.0]]
+    with pytest.raises(SystemExit, match="own.csv has no column room, outside, .* name yours by the flags"):
+        run("offline/own_data.py", "--csv", "own.csv", "--action", "push")
 
 
 @pytest.mark.slow

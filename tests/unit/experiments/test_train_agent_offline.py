@@ -7,13 +7,15 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from pfrl_like.agents import DQN
+from pfrl_like.agents import DQN, TD3
 from pfrl_like.algos import DiscreteCQL
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent, train_agent_offline
-from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.q_functions import FCStateQFunctionWithDiscreteAction
+from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
+from pfrl_like.policies import DeterministicHead
+from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction, FCStateQFunctionWithDiscreteAction
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 
 
@@ -92,15 +94,81 @@ def test_bad_arguments_are_refused_before_anything_is_written(options: dict, mes
         train_agent_offline("DQN", recorded(), 5, tmp_path / "run")
 
 
-def test_data_that_do_not_fit_are_told_with_their_shapes(tmp_path: Path) -> None:
-    row = np.zeros((20, 3), np.float32)
-    shape = r"\(8, 3\) of float32"
-    for dataset, actions in (
-        (MDPDataset(row, row[:, :1], row[:, 0], row[:, 0]), r"\(8, 1\) of float32"),
-        (MDPDataset(row, np.zeros(20, int), row[:, 0], row[:, 0], discrete_action=True), r"\(8,\) of int64"),
-    ):
-        with pytest.raises(RuntimeError, match=f"DQN could not .* observations {shape} and actions {actions}; .*shape"):
-            train_agent_offline(agent(), dataset, 5, tmp_path / "run")
+def made_of(obs_size: int, actions: np.ndarray) -> MDPDataset:
+    n = len(actions)
+    return MDPDataset.from_arrays(np.zeros((n, obs_size), np.float32), actions, np.zeros(n), np.zeros(n))
+
+
+def actor_critic(actions_of_critics: int = 2) -> TD3:
+    policy = nn.Sequential(nn.Linear(4, 2), nn.Tanh(), DeterministicHead())
+    parts = [policy, *(FCSAQFunction(4, actions_of_critics, 8, 1) for _ in range(2))]
+    return TD3(
+        *parts, *[torch.optim.SGD(part.parameters(), 0.01) for part in parts], ReplayBuffer(1000), 0.9,
+        AdditiveGaussian(0.1), minibatch_size=8, replay_start_size=8,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "make_agent, dataset, error, message",
+    [
+        (
+            agent,
+            made_of(4, np.zeros((9, 2))),
+            TypeError,
+            "DQN has discrete actions, but .* continuous ones; use an agent",
+        ),
+        (agent, made_of(4, np.arange(9) % 3), ValueError, "DQN has 2 discrete actions, but the dataset has action 2"),
+        (
+            agent,
+            made_of(3, np.zeros(9, int)),
+            ValueError,
+            r"obs does not fit q_function; it came as \(1, 3\)",
+        ),
+        (
+            actor_critic,
+            made_of(4, np.zeros(9, int)),
+            TypeError,
+            "TD3 has continuous actions, .* discrete ones; use Disc",
+        ),
+        (actor_critic, made_of(4, np.zeros((9, 3))), ValueError, "TD3 has actions of size 2, but .* of size 3"),
+        (actor_critic, made_of(3, np.zeros((9, 2))), ValueError, r"obs does not fit policy; it came as \(1, 3\)"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused_before_anything_is_written(
+    make_agent, dataset, error, message, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        train_agent_offline(make_agent(), dataset, 5, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("largest, told", [(1.0, False), (2.0, True)])
+def test_actions_that_the_policy_cannot_give_are_told(largest, told, tmp_path: Path, caplog) -> None:
+    actions = np.linspace(-largest, largest, 40).reshape(20, 2).astype(np.float32)
+    train_agent_offline(actor_critic(), made_of(4, actions), 2, tmp_path)
+    text = "actions of the data lie in [-2, 2], but are kept by policy in [-1, 1]"
+    assert (text in caplog.text) == told
+
+
+def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path: Path) -> None:
+    q_function = nn.Sequential(nn.Flatten(), nn.Linear(2 * 9, 2), DiscreteActionValueHead())
+    learner = DQN(
+        q_function, torch.optim.SGD(q_function.parameters(), 0.01), ReplayBuffer(100), 0.9,
+        ConstantEpsilonGreedy(0.1, lambda: 0), minibatch_size=4, replay_start_size=8,
+        phi=lambda image: image.astype(np.float32),
+    )  # fmt: skip
+    images = np.zeros((9, 1, 3, 3), np.uint8)
+    dataset = MDPDataset.from_arrays(images, np.zeros(9, int), np.zeros(9), np.zeros(9))
+    with pytest.raises(ValueError, match=r"obs does not fit q_function; it came as \(1, 1, 3, 3\)"):
+        train_agent_offline(learner, dataset, 2, tmp_path / "single")
+    trained, _ = train_agent_offline(learner, dataset, 2, tmp_path / "stacked", n_frames=2)
+    assert dict(trained.get_statistics())["n_updates"] == 2
+
+
+def test_an_update_that_fails_is_told_with_the_shapes_of_its_minibatch(tmp_path: Path) -> None:
+    came = r"observations \(8, 4\) of float32 and actions \(8, 2\) of float32"
+    with pytest.raises(RuntimeError, match=f"TD3 could not learn from a minibatch of {came}; .*shapes"):
+        train_agent_offline(actor_critic(3), made_of(4, np.zeros((20, 2), np.float32)), 5, tmp_path)
 
 
 def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""Whether an agent can learn from a dataset, told before a run begins."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.agents.policy_spaces import bounds_that_are_left
+
+
+class OneObservation:
+    """A space that holds one observation.
+
+    Args:
+        obs: The observation, an array.
+    """
+
+    def __init__(self, obs: Any) -> None:
+        self.low = self.high = obs
+        self.shape = obs.shape
+
+    def sample(self) -> Any:
+        """The observation."""
+        return self.low.copy()
+
+
+def first_observation(dataset: Any, n_frames: int) -> OneObservation | None:
+    """The first observation of a dataset as a space, by which networks are tried; None if it is no array."""
+    obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
+    return OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
+
+
+def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
+    """Refuse a dataset of actions of the other kind.
+
+    Args:
+        agent: The agent.
+        dataset: The dataset.
+        discrete: Whether the agent's actions are.
+        others: What is made for actions of the other kind.
+
+    Raises:
+        TypeError: If the dataset has such.
+    """
+    if dataset.is_action_discrete() != discrete:
+        ours, theirs = ("discrete", "continuous") if discrete else ("continuous", "discrete")
+        raise TypeError(f"{type(agent).__name__} has {ours} actions, but the dataset has {theirs} ones; use {others}")
+
+
+def check_size(agent: Any, dataset: Any, size: int) -> None:
+    """Refuse a dataset of more discrete actions than an agent has, or of continuous ones of another size.
+
+    Args:
+        agent: The agent, whose actions are of the kind of the dataset's.
+        dataset: The dataset.
+        size: How many discrete actions the agent has, or numbers of a continuous one.
+
+    Raises:
+        ValueError: If the dataset has such.
+    """
+    name, found = type(agent).__name__, dataset.get_action_size()
+    if dataset.is_action_discrete():
+        if found > size:
+            raise ValueError(f"{name} has {size} discrete actions, but the dataset has action {found - 1}")
+    elif found != size:
+        raise ValueError(f"{name} has actions of size {size}, but the dataset has those of size {found}")
+
+
+def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) -> None:
+    """Say that a policy of continuous actions cannot give some of the dataset's."""
+    left = bounds_that_are_left(agent.bounds_of_actions(distribution), dataset.actions)
+    if left:
+        agent.logger.warning(left)
