@@ -14,6 +14,7 @@ from pfrl_like.algos.data import actions_for, batch_for, shape_of_one
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
+from pfrl_like.algos.ranges import check_ranges
 from pfrl_like.algos.retuning import Retuning
 from pfrl_like.algos.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.saving import Saving
@@ -47,7 +48,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
         scaler: Of the observations: "pixel", "min_max", "standard", or a `Scaler`. One that is not fitted is fitted
             to the episodes of the first `fit`.
-        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
         n_augmentations: How many times each row is augmented; the loss is the mean over them.
         encoder_params: As of `pfrl_like.encoders.make_encoder`.
         dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
@@ -146,9 +147,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
             TypeError: Likewise.
         """
         shape = shape_of_one(observation_shape)
-        check_counts(
-            batch_size=self.batch_size, n_frames=self.n_frames, action_size=action_size,
-        )  # fmt: skip
+        check_counts(action_size=action_size)
+        check_ranges(self)
         self.observation_shape_, self.action_size_ = shape, int(action_size)
         if self.scaler_ is None:
             self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
@@ -170,6 +170,12 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         if self.observation_shape_ is None:
             raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
         return stacked_shape(self.observation_shape_, self.n_frames)
+
+    @property
+    def _shape_of_several(self) -> str:
+        """The shape of several observations, for messages."""
+        frames = f", {self.n_frames} frames stacked" if self.n_frames > 1 and len(self._stacked_shape) == 3 else ""
+        return f"(n, {', '.join(map(str, self._stacked_shape))}){frames}"
 
     def fit_scaler(self, episodes: Any) -> None:
         """Make the scaler, and fit it to episodes if it is not; `fit` does it before it builds the agent."""
@@ -227,6 +233,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
             NonFiniteError: If they have numbers that are not finite.
         """
         agent, obs = self._agent, self._observations(x)
+        if not len(obs) and self.action_size_ is not None:
+            return np.zeros(0, np.int64) if self.discrete_action else np.zeros((0, self.action_size_), np.float32)
         with agent.eval_mode():
             return np.asarray(agent.batch_act(obs))
 
@@ -307,7 +315,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         obs = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
         obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
         if self.observation_shape_ is not None and obs.shape[1:] != self._stacked_shape:
-            raise ValueError(f"x has shape {obs.shape}, expected (n, {', '.join(map(str, self._stacked_shape))})")
+            raise ValueError(f"x has shape {obs.shape}, expected {self._shape_of_several}")
         if obs.dtype.kind == "f" and not np.isfinite(obs).all():
             raise NonFiniteError("x", "x has NaN or infinite numbers, expected observations of finite ones")
         return obs
@@ -333,8 +341,12 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
 
         Raises:
             NotFittedError: Before the agent is built.
+            ValueError: If observations have another shape, such as another number of frames.
             NonFiniteError: If a loss is NaN or infinite.
         """
+        obs = batch.observations if isinstance(batch, TransitionMiniBatch) else batch.obs
+        if self.observation_shape_ is not None and tuple(obs.shape[1:]) != self._stacked_shape:
+            raise ValueError(f"batch has observations {tuple(obs.shape)}, expected {self._shape_of_several}")
         if isinstance(batch, TransitionMiniBatch):
             batch = batch_for(self._agent, batch, self.discrete_action)
         return [float(loss) for loss in self._learn(epoch, total_step, batch)[1].values()]

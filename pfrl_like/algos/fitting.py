@@ -72,7 +72,8 @@ class Fitting:
 
         Args:
             episodes: A dataset or a list of episodes.
-            n_epochs: Passes over all transitions, save for the rest of the last minibatch.
+            n_epochs: Passes over all transitions, save for the rest of the last minibatch. A None before it, where
+                scikit-learn hands on targets, is overlooked.
             save_metrics: Whether anything is written to disk.
             experiment_name: Name of the folder; None for that of the class.
             with_timestamp: Whether the time is appended to it.

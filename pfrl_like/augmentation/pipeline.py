@@ -48,14 +48,17 @@ class AugmentationPipeline:
     """Augmentations that are applied in turn, itself a function of (batch, rng).
 
     Args:
-        augmentations: What `make_augmentation` takes, any number of them, or another pipeline.
+        augmentations: What `make_augmentation` takes, any number of them, or another pipeline; None for none.
 
     Raises:
-        ValueError, TypeError: As `make_augmentation`.
+        ValueError: As `make_augmentation`.
+        TypeError: As `make_augmentation`.
     """
 
-    def __init__(self, augmentations: Iterable[Any] = ()) -> None:
-        if isinstance(augmentations, str | Mapping):
+    def __init__(self, augmentations: Iterable[Any] | None = ()) -> None:
+        if augmentations is None:
+            augmentations = ()
+        if isinstance(augmentations, str | Mapping) or not isinstance(augmentations, Iterable):
             augmentations = [augmentations]
         self.augmentations = tuple(make_augmentation(augmentation) for augmentation in augmentations)
 

@@ -65,7 +65,7 @@ def evaluate_offline(
         behavior: Log-probabilities (densities) of the recorded actions under the policy that acted, [n], one for each
             transition; or that policy, as of `algo`; None fits one to the data by behavioural cloning.
         deterministic: Whether the modes of the policy are evaluated, not samples; None for what the algorithm does in
-            evaluation.
+            evaluation, which a policy without densities, such as that of `TD3PlusBC`, always does.
         fqe: Fitted Q evaluation of this algorithm; None fits one.
         n_steps: Updates of what is fitted here.
         config: How an `FQE` is made here; None for an `FQEConfig` with this `gamma`.
@@ -84,7 +84,7 @@ def evaluate_offline(
     _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
     selection = Selection(dataset)
     rows = Rows.of(selection, getattr(algo, "n_frames", 1))
-    modes = evaluates_modes(algo) if deterministic is None else deterministic
+    modes = _takes_modes(algo, selection, rows.obs[:1]) if deterministic is None else deterministic
     fitted = fqe or _fitted_fqe(algo, selection, config, modes, n_steps)
     target: Array = np.zeros(len(rows.reward))
     recorded = target
@@ -100,6 +100,23 @@ def evaluate_offline(
     )  # fmt: skip
     found = {"fqe": direct_method(episodes, interval)}
     return found | {name: make(episodes, gamma, interval) for name, make in BY_WEIGHTS.items() if weighs}
+
+
+def _takes_modes(algo: Any, selection: Selection, obs: Array) -> bool:
+    """Whether an algorithm takes the modes of its policy in evaluation, or there is nothing else to take."""
+    if evaluates_modes(algo) or selection.discrete_action:
+        return evaluates_modes(algo)
+    policy = policy_of(algo, None)
+    with torch.no_grad(), evaluating_readers(policy):
+        return not getattr(policy(_features(algo, obs)), "has_density", True)
+
+
+def _features(algo: Any, obs: Array) -> Any:
+    """Observations as the policy of an agent takes them."""
+    agent = agent_of(algo)
+    device = getattr(agent, "device", "cpu")
+    features = agent.features(obs, device) if hasattr(agent, "features") else obs
+    return map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -161,8 +178,7 @@ def log_probs(policy: nn.Module, obs: Array, action: Array, agent: Any = None, *
     device = getattr(agent, "device", "cpu")
 
     def of_some(obs: Array, action: Array) -> Array:
-        features = agent.features(obs, device) if hasattr(agent, "features") else obs
-        distribution = policy(map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features))
+        distribution = policy(_features(agent, obs))
         if not getattr(distribution, "has_density", True):
             raise TypeError(f"the policy gives {type(distribution).__name__}, which has no density")
         if modes:

@@ -172,13 +172,15 @@ class _Trained:
         self._descent = DESCENTS[type(optimizer)]
         self._constants_of = _constants_getter(optimizer.param_groups[0])
         self._begun: set[Tensor] = set()  # parameters that have seen a step: an optimiser may keep no state at all
+        self._seen: tuple[Any, int, Any, int] = (None, 0, None, 0)
         self.look()
 
     def has_changed(self) -> bool:
         """Whether parameters or state are others than when they were looked at."""
-        optimizer, (state, groups, n_groups) = self.optimizer, self._seen
+        optimizer, (state, n_states, groups, n_groups) = self.optimizer, self._seen
         return (
             state is not optimizer.state  # load_state_dict puts new objects there
+            or n_states != len(state)  # it was cleared
             or groups is not optimizer.param_groups
             or n_groups != len(groups)
             or not all(map(_REQUIRES_GRAD, self._params))
@@ -188,7 +190,9 @@ class _Trained:
     def look(self) -> None:
         """Find out what there is."""
         state, groups = self.optimizer.state, self.optimizer.param_groups
-        self._seen = (state, groups, len(groups))
+        if len(state) < self._seen[1]:
+            self._begun = set()
+        self._seen = (state, len(state), groups, len(groups))
         params = [param for group in groups for param in group["params"]]
         self._params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
@@ -197,9 +201,11 @@ class _Trained:
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
     def begin(self) -> None:
-        """Take note of an ordinary step."""
+        """Take note of an ordinary step, which may have made the state."""
         self._begun |= self.new
         self.new = set()
+        state, _, *groups = self._seen
+        self._seen = (state, len(state), *groups)
 
     def refresh_learning_rates(self) -> None:
         """Read the learning rates."""

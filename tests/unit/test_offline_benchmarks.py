@@ -126,3 +126,18 @@ def test_the_sets_of_mujoco_are_made_and_are_not_made_again(
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".h5", ".h5", ".json", ".json"]
     monkeypatch.setattr(maker, "medium_agent", None)  # which is not asked for again
     maker.make("hopper", 0, 100, maker.Level(1e9, 120), tmp_path)
+
+
+def test_what_a_model_brings_is_measured_once(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measuring, results = script("model_based"), tmp_path / "results.jsonl"
+    monkeypatch.setattr(measuring, "N_TRIALS", 2)
+    few = ["--data", "medium", "--algorithms", "SAC", "--seeds", "0", "--updates", "2", "--model-updates", "2"]
+    monkeypatch.setattr("sys.argv", ["model_based.py", "--results", str(results), *few])
+    measuring.main()
+    lines = results.read_text()
+    assert [json.loads(line)["model"] for line in lines.splitlines()] == [*measuring.MODELS]
+    assert all(len(json.loads(line)["returns"]) == 2 for line in lines.splitlines())
+    measuring.main()
+    assert results.read_text() == lines and "| medium | -" in capsys.readouterr().out.splitlines()[-1]

@@ -7,9 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from pfrl_like import algos, ope
+from pfrl_like import agents, algos, ope
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.explorers import Greedy
+from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import DeterministicHead, GaussianHeadWithFixedCovariance, SoftmaxCategoricalHead
+from pfrl_like.replay_buffers import ReplayBuffer
 
 # Two steps in states that are told by their number; action 1 brings 1, action 0 nothing, and the episode ends. The
 # behaviour takes action 1 with probability 1/2, the policy with 0.8: its return is 0.8 (1 + gamma).
@@ -150,3 +153,15 @@ def test_probabilities_of_another_length_are_refused() -> None:
 def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         ope.evaluate_offline(of_probability(0.8), recorded(), gamma=GAMMA, n_steps=1, **options)
+
+
+def test_a_policy_without_densities_is_evaluated_as_it_acts() -> None:
+    env_data = recorded(discrete=False)
+    policy = nn.Sequential(nn.Linear(2, 1), DeterministicHead())
+    critics = [nn.Sequential(ConcatObsAndAction(), nn.Linear(3, 1)) for _ in range(2)]
+    optimizers = [torch.optim.Adam(part.parameters()) for part in (policy, *critics)]
+    agent = agents.TD3PlusBC(policy, *critics, *optimizers, ReplayBuffer(), GAMMA, Greedy())
+    found = ope.evaluate_offline(agent, env_data, gamma=GAMMA, n_steps=3, config=SMALL, interval=SETTINGS)
+    assert not agent.act_deterministically and tuple(found) == ("fqe",)
+    with pytest.raises(TypeError, match="which has no density"):
+        ope.evaluate_offline(agent, env_data, gamma=GAMMA, n_steps=3, config=SMALL, deterministic=False)

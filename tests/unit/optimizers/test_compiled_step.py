@@ -79,6 +79,16 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda region, **_: region)
 
 
+@pytest.mark.parametrize("optimizer", [functools.partial(Adam, lr=1e-2), functools.partial(SGD, lr=1e-2), RMSPROP])
+def test_a_state_that_was_cleared_begins_anew(uncompiled: None, optimizer: Any) -> None:
+    eager, compiled = make_twins(optimizer=optimizer)
+    assert_alike(eager, compiled, 4)
+    for agent in (eager, compiled):
+        agent.optimizer.state.clear()
+    assert_alike(eager, compiled, 4, first_seed=10)
+    assert number_of_regions(compiled) == 1
+
+
 @pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("optimizer", [functools.partial(Adam, lr=1e-2), functools.partial(SGD, lr=1e-1)], ids=str)
 class TestOtherParameters:

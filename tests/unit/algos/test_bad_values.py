@@ -1,0 +1,106 @@
+"""Hyperparameters and data that cannot be: errors that say which, what came and what was expected."""
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, vectors
+
+from pfrl_like import algos
+from pfrl_like.algos.base import ESTIMATORS, Estimator
+from pfrl_like.batch import Batch
+from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.dynamics import MOPO
+from pfrl_like.errors import CheckpointError
+
+#: Hyperparameters that are numbers of at least 0.
+RATES = {
+    "actor_learning_rate", "critic_learning_rate", "temp_learning_rate", "alpha_learning_rate", "learning_rate",
+    "imitator_learning_rate", "eps", "momentum", "actor_weight_decay", "weight_decay", "regularizing_rate", "tau",
+    "target_smoothing_sigma", "target_smoothing_clip", "target_update_interval",
+}  # fmt: skip
+COUNTS = {"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"}
+
+
+def build(name: str, **options: Any) -> Any:
+    made = make(name, **options)
+    made.create_impl((4,), 3 if made.discrete_action else 2)
+    return made
+
+
+@pytest.mark.parametrize("name", [*ALL, MOPO.__name__])
+def test_numbers_that_cannot_be_are_called_by_their_names(name: str) -> None:
+    params = ESTIMATORS[name].defaults().keys()
+    assert params & RATES
+    for param in params & (RATES | COUNTS):
+        for wrong in (-0.5, float("nan"), float("inf")) if param in RATES else (0, -1):
+            with pytest.raises(ValueError, match=rf"^{param} is {wrong}, expected"):
+                build(name, **{param: wrong})
+        for no_number in ("a", None, True):
+            with pytest.raises(TypeError, match=rf"^{param} is {no_number!r} \("):
+                build(name, **{param: no_number})
+
+
+@pytest.mark.parametrize("name", ["BCQ", "BEAR"])
+def test_the_first_epoch_of_learning_is_a_count(name: str) -> None:
+    with pytest.raises(ValueError, match="rl_start_epoch is -1, expected an integer from 0 on"):
+        build(name, rl_start_epoch=-1)
+    with pytest.raises(TypeError, match=r"rl_start_epoch is 0\.5 \(float\)"):
+        build(name, rl_start_epoch=0.5)
+    with pytest.raises(TypeError, match="rl_start_epoch is 'a'"):
+        build(name).set_params(rl_start_epoch="a")
+
+
+def test_an_update_says_how_many_frames_it_needs() -> None:
+    made = make("DQN", encoder_params=SMALL_FILTERS, n_frames=4)
+    made.create_impl((1, 16, 16), 3)
+    transitions = [transition for episode in images(True) for transition in episode][:8]
+    text = r"batch has observations \(8, 2, 16, 16\), expected \(n, 4, 16, 16\), 4 frames stacked"
+    with pytest.raises(ValueError, match=text):
+        made.update(0, 0, TransitionMiniBatch(transitions, 2))
+    assert len(made.update(0, 0, TransitionMiniBatch(transitions, 4))) == 1
+    other: Batch = vectors(True).sample_batch(8, 0.99)
+    with pytest.raises(ValueError, match=r"batch has observations \(8, 4\), expected \(n, 4, 16, 16\)"):
+        made.update(0, 0, other)
+
+
+def test_no_augmentation_may_be_said_by_none(tmp_path: Path) -> None:
+    made = algos.DQN(augmentation=None, batch_size=16).fit(vectors(True), n_epochs=1, **QUIET)
+    assert made.impl.augment is None and made.get_params()["augmentation"] is None
+    made.save_model(tmp_path / "model.pt")
+    made.load_model(tmp_path / "model.pt")
+    with pytest.raises(TypeError, match="the augmentation is 5"):
+        build("DQN", augmentation=5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_of_no_observation_there_is_no_action_and_no_value(name: str) -> None:
+    made, none = build(name), np.zeros((0, 4), np.float32)
+    actions = made.predict(none)
+    one = made.predict(np.zeros((1, 4), np.float32))
+    assert actions.shape == (0, *one.shape[1:]) and actions.dtype == one.dtype
+    if not name.endswith("BC"):
+        assert made.predict_value(none, actions).shape == (0,)
+    if name not in {"BC", "DiscreteBC", "BCQ"}:
+        assert made.sample_action(none).shape == actions.shape
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_path: Path) -> None:
+    made = make(name).fit(vectors(ESTIMATORS[name].discrete_action), n_epochs=1, **QUIET)
+    params = made._json_params()
+    path = tmp_path / "params.json"
+    path.write_text(json.dumps(params))
+    assert Estimator.from_json(path).get_params().keys() == made.get_params().keys()
+    for wrong in ("x", -3.5, [1], {"a": []}):
+        for param in sorted(params.keys() - {"use_gpu", "dynamics"}):
+            path.write_text(json.dumps(params | {param: wrong}))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                try:
+                    Estimator.from_json(path)
+                except CheckpointError as error:
+                    assert str(path) in str(error)
