@@ -116,16 +116,16 @@ TASKS: dict[str, Task] = {
 }
 
 
-def measured(task: Task, estimator: str, kind: str, n_sets: int, n_resamples: int) -> dict[str, Any]:
-    """Coverage, width and error over data sets, the same for every estimator and kind."""
+def measured(task: Task, estimator: str, kind: str, n_sets: int, n_resamples: int, seed: int) -> dict[str, Any]:
+    """Coverage, width and error over data sets, the same for every estimator and kind of a seed."""
     q, v = task.values()
     noise = np.random.default_rng(100)
     q = q + MODEL_ERROR * q.std() * noise.normal(size=q.shape)
     v = np.concatenate([(task.target * q).sum(2), v[:, -1:]], axis=1)
-    found = []
+    found, base = [], [seed] * (seed > 0)
     for i in range(n_sets):
-        episodes = task.episodes(np.random.default_rng([i, 1]), q, v)
-        settings = ope.Bootstrap(kind, n_resamples=n_resamples, rng=np.random.default_rng([i, 2]))
+        episodes = task.episodes(np.random.default_rng([i, 1, *base]), q, v)
+        settings = ope.Bootstrap(kind, n_resamples=n_resamples, rng=np.random.default_rng([i, 2, *base]))
         found.append(ESTIMATORS[estimator](episodes, task.gamma, settings))
     low, high = np.array([each.interval for each in found]).T
     values = np.array([each.value for each in found])
@@ -135,6 +135,7 @@ def measured(task: Task, estimator: str, kind: str, n_sets: int, n_resamples: in
         "below": float((high < task.truth).mean()), "above": float((low > task.truth).mean()),
         "truth": task.truth, "bias": float(values.mean() - task.truth), "deviation": float(values.std()),
         "width": float(np.median(high - low)), "effective_sample_size": float(np.median(sizes)),
+        "warned": float(np.mean([each.warning != "" for each in found])),
     }  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def cases(options: Any) -> Iterator[dict[str, Any]]:
         for estimator in options.estimators:
             for kind in options.kinds:
                 yield {"task": task, "estimator": estimator, "kind": kind, "sets": options.sets,
-                       "resamples": options.resamples}  # fmt: skip
+                       "resamples": options.resamples, "seed": options.seed}  # fmt: skip
 
 
 def table(lines: list[dict[str, Any]]) -> str:
@@ -166,23 +167,27 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--sets", type=int, default=500, help="data sets of each MDP")
     parser.add_argument("--resamples", type=int, default=1000, help="of each interval")
+    parser.add_argument("--seed", type=int, default=0, help="of the data sets and resamples")
     parser.add_argument("--table", action="store_true", help="print what has been measured, and stop")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ope.UnreliableEstimateWarning)
     lines = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
-    done = [{name: line[name] for name in ("task", "estimator", "kind", "sets", "resamples")} for line in lines]
+    names = ("task", "estimator", "kind", "sets", "resamples", "seed")
+    done = [{"seed": 0} | {name: line[name] for name in names if name in line} for line in lines]
     for case in [] if options.table else cases(options):
         if case in done:
             continue
         start = time.perf_counter()
-        found = measured(TASKS[case["task"]], case["estimator"], case["kind"], case["sets"], case["resamples"])
+        found = measured(
+            TASKS[case["task"]], case["estimator"], case["kind"], case["sets"], case["resamples"], case["seed"]
+        )
         line = {**case, **found, "seconds": round(time.perf_counter() - start, 1)}
         options.results.parent.mkdir(parents=True, exist_ok=True)
         with options.results.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(line, flush=True)
         lines.append(line)
-    print(table(lines))
+    print(table([line for line in lines if line.get("seed", 0) == options.seed]))
 
 
 if __name__ == "__main__":

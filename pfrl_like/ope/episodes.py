@@ -1,6 +1,7 @@
 """Recorded episodes as estimators see them: columns of rewards, probabilities and values, a row for each episode."""
 
 import dataclasses
+from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
@@ -92,6 +93,21 @@ class LoggedEpisodes:
         """How many episodes of the evaluated policy's own these are worth: (sum w)**2 / sum w**2 (Kish 1965)."""
         weight = scaled_weights(self.log_weight[:, -1:])[0]
         return float(weight.sum() ** 2 / np.square(weight).sum()) if weight.any() else 0.0
+
+    @property
+    def lognormal_sample_size(self) -> float:
+        """The same for lognormal weights whose logarithms vary, above their middle, as these do: E exp(-s**2).
+
+        Until the largest weights have come, the effective sample size is too large, and the larger the more of them are
+        missing. This one does not depend on them: s is the distance from the median to the 84 % quantile, which is the
+        standard deviation of what is normal.
+        """
+        known = self.log_weight[:, -1]
+        known = known[np.isfinite(known)]
+        if not len(known):
+            return 0.0
+        middle, above = np.quantile(known, [0.5, NormalDist().cdf(1.0)])
+        return float(len(known) * np.exp(-np.square(above - middle)))
 
     def model(self) -> tuple[Array, Array]:
         """The model's `q` and `v`.

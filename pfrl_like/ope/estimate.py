@@ -15,7 +15,16 @@ FEW_EPISODES = 30.0
 
 
 class UnreliableEstimateWarning(UserWarning):
-    """An estimate rests on next to nothing."""
+    """An estimate rests on too little for its interval to be trusted.
+
+    Args:
+        message: What it rests on.
+        effective_sample_size: How many episodes of the evaluated policy's own the weights leave.
+    """
+
+    def __init__(self, message: str, effective_sample_size: float = float("nan")) -> None:
+        super().__init__(message)
+        self.effective_sample_size = effective_sample_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,9 +115,9 @@ def estimate(
     resamples = bootstrap(statistic, len(episodes), settings.n_resamples, width, settings.rng)
     bounds = interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
     size = episodes.effective_sample_size if weighted else float("nan")
-    warning = weakness(size, len(episodes)) if weighted else ""
+    warning, left = weakness(episodes) if weighted else ("", size)
     if warning:
-        warnings.warn(f"{estimator}: {warning}", UnreliableEstimateWarning, stacklevel=4)
+        warnings.warn(UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=4)
     value, error, low, high = _scaled(np.array([value, error, *bounds]), log_scale)
     return Estimate(
         estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
@@ -116,14 +125,17 @@ def estimate(
     )  # fmt: skip
 
 
-def weakness(effective_sample_size: float, n_episodes: int) -> str:
-    """What is to be said against importance weights; "" if nothing is."""
-    if effective_sample_size >= FEW_EPISODES:
-        return ""
-    worth = f"the weights leave {effective_sample_size:.3g} of {n_episodes} episodes"
-    if effective_sample_size == 0:
-        return f"{worth}: the evaluated policy never acts as any of them did to its end"
-    return f"{worth}: the policies are too far apart for so few, or too many steps long"
+def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
+    """What is to be said against importance weights, "" if nothing is; and how many episodes they leave."""
+    found, expected = episodes.effective_sample_size, episodes.lognormal_sample_size
+    left = min(found, expected)
+    if left >= FEW_EPISODES:
+        return "", left
+    worth = f"the weights leave {left:.3g} of {len(episodes)} episodes"
+    if left == 0:
+        return f"{worth}: the evaluated policy never acts as any of them did to its end", left
+    later = f", once the largest have come ({found:.3g} so far)" if expected < found else ""
+    return f"{worth}{later}: the policies are too far apart for so few, or too many steps long", left
 
 
 def _scaled(numbers: Array, log_scale: float) -> list[float]:

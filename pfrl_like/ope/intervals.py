@@ -13,6 +13,8 @@ from pfrl_like.utils.random import RandomSource
 Statistic = Callable[[Array], tuple[Array, Array]]
 #: The kinds of intervals.
 KINDS = ("percentile", "bca", "studentized")
+#: Parts of a right angle, for quantiles of Student's t.
+_ANGLES = 20_000
 #: Numbers held at once.
 _AT_ONCE = 2_000_000
 
@@ -49,7 +51,8 @@ def interval(
 
     Args:
         kind: "percentile", the quantiles of the resamples' values; "bca", other quantiles of them, corrected for bias
-            and skewness; "studentized", quantiles of the resamples' distances in units of their own standard errors.
+            and skewness; "studentized", quantiles of the resamples' distances in units of their own standard errors,
+            made larger as the quantiles of Student's t are for the degrees of freedom of the error.
         confidence: How often it should hold the truth.
         value: The value.
         error: Its standard error.
@@ -62,12 +65,35 @@ def interval(
         usable = errors > 1e-9 * error
         if error > 0 and usable.any():
             distance = (values[usable] - value) / errors[usable]
-            low, high = value - error * np.quantile(distance, tails[::-1])
+            wider = student_quantile(tails[1], error_freedom(influence)) / NormalDist().inv_cdf(tails[1])
+            low, high = value - error * wider * np.quantile(distance, tails[::-1])
             return float(low), float(high)
     elif kind == "bca":
         tails = _corrected(tails, value, influence, values)
     low, high = np.quantile(values, tails)
     return float(low), float(high)
+
+
+def error_freedom(influence: Array) -> float:
+    """Degrees of freedom of a standard error, by its influence function [E]: (sum x**2)**2 / sum x**4 - 1, at least 1.
+
+    Each episode gives the variance one degree, in proportion to the square of its influence (Satterthwaite 1946,
+    doi:10.2307/3002019); one goes to the mean. Where few episodes of large weight make up the error, it is
+    little more certain than they are, however many others there are.
+    """
+    squares = np.square(influence / max(np.abs(influence).max(), 1e-300))
+    worth = squares.sum() ** 2 / max(np.square(squares).sum(), 1e-300)
+    return float(max(worth - 1.0, 1.0))
+
+
+def student_quantile(level: float, freedom: float) -> float:
+    """A quantile of Student's t, for levels from 1/2 on.
+
+    With t = sqrt(freedom) tan(u) the density of u is proportional to cos(u)**(freedom - 1), which is summed up.
+    """
+    angle = np.linspace(0.0, np.pi / 2, _ANGLES + 1)
+    below = np.append(0.0, np.cumsum(np.cos((angle[1:] + angle[:-1]) / 2) ** (freedom - 1)))
+    return float(np.sqrt(freedom) * np.tan(np.interp((2 * level - 1) * below[-1], below, angle)))
 
 
 def _corrected(tails: Array, value: float, influence: Array, values: Array) -> Array:

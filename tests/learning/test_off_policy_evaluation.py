@@ -40,12 +40,20 @@ def test_the_truth_of_a_task_is_the_mean_of_its_policys_own_returns(coverage: An
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-@pytest.mark.parametrize("task", ["short", "long", "few episodes"])
+@pytest.mark.parametrize("task", ["short", "long", "varied lengths", "few episodes"])
 def test_intervals_of_95_percent_hold_the_truth_in_92_to_98_percent_of_500_data_sets(
     coverage: Any, task: str, estimator: str
 ) -> None:
-    found = coverage.measured(coverage.TASKS[task], estimator, "studentized", 500, 1_000)
+    found = coverage.measured(coverage.TASKS[task], estimator, "studentized", 500, 1_000, 0)
     assert 0.92 <= found["coverage"] <= 0.98
+
+
+def test_policies_that_are_too_far_apart_are_warned_of(coverage: Any) -> None:
+    """Also where the largest weights are missing, so that they look well, and intervals are wrong."""
+    found = coverage.measured(coverage.TASKS["far apart"], "wis", "studentized", 40, 100, 0)
+    assert found["warned"] > 0.9
+    for task in ("short", "few episodes"):
+        assert coverage.measured(coverage.TASKS[task], "wis", "studentized", 20, 100, 0)["warned"] == 0
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pfrl_like import ope
-from pfrl_like.ope.intervals import interval
+from pfrl_like.ope.intervals import error_freedom, interval, student_quantile
 
 
 def episodes(n: int = 50, ratio: float = 1.0, **columns: Any) -> ope.LoggedEpisodes:
@@ -21,8 +21,9 @@ def test_intervals_come_from_the_quantiles_that_their_kinds_name() -> None:
     influence = np.array([-1.0, 1.0])
     resamples = np.stack([values, errors])
     assert interval("percentile", 0.9, 10.0, 1.0, influence, resamples) == pytest.approx((9.2, 12.8))
-    # Distances (value - 10) / 2 have the quantiles -0.4 and 1.4, and are turned around.
-    assert interval("studentized", 0.9, 10.0, 1.0, influence, resamples) == pytest.approx((8.6, 10.4))
+    # Distances (value - 10) / 2 have the quantiles -0.4 and 1.4, and are turned around. Two episodes of one influence
+    # leave one degree of freedom, for which Student's quantile is 6.3138 in the place of 1.6449: 3.8385 times as much.
+    assert interval("studentized", 0.9, 10.0, 1.0, influence, resamples) == pytest.approx((4.626, 11.535), abs=2e-3)
     # 25 % of the values lie below 10: bias -0.674, hence quantiles Phi(2 * -0.674 -+ 1.645) = 0.0014 and 0.617.
     assert interval("bca", 0.9, 10.0, 1.0, influence, resamples) == pytest.approx((9.0055, 11.467), abs=2e-2)
     # In the midst there is no bias, and without skewness BCa is the percentile interval.
@@ -31,6 +32,20 @@ def test_intervals_come_from_the_quantiles_that_their_kinds_name() -> None:
     assert interval("bca", 0.9, 11.0, 1.0, np.array([2.0, -1, -1]), resamples) == pytest.approx(
         (9.278, 12.871), abs=2e-3
     )
+
+
+@pytest.mark.parametrize(
+    ("level", "freedom", "expected"),
+    [(0.975, 1.0, 12.706), (0.975, 5.0, 2.571), (0.95, 30.0, 1.697), (0.995, 2.0, 9.925), (0.975, 1e6, 1.960)],
+)
+def test_quantiles_of_student_are_those_of_tables(level: float, freedom: float, expected: float) -> None:
+    assert student_quantile(level, freedom) == pytest.approx(expected, rel=1e-3)
+
+
+def test_an_error_has_as_many_degrees_of_freedom_as_episodes_make_it_up() -> None:
+    assert error_freedom(np.array([2.0, -2.0] * 20)) == pytest.approx(39)
+    assert error_freedom(np.array([2.0, -1.0, 1.0, 1.0, -1.0])) == pytest.approx(8**2 / 20 - 1)
+    assert error_freedom(np.array([1e200, *[1e-3] * 50])) == error_freedom(np.zeros(5)) == 1.0
 
 
 @pytest.mark.parametrize("kind", ["percentile", "bca", "studentized"])
@@ -71,6 +86,15 @@ def test_few_effective_episodes_are_warned_of() -> None:
     assert np.isnan([found.value, *found.interval, found.standard_error]).all()
     with pytest.warns(ope.UnreliableEstimateWarning, match="never acts as any of them did"):
         assert ope.importance_sampling(never, 1.0).value == 0.0
+
+
+def test_weights_whose_largest_are_missing_are_warned_of() -> None:
+    spread = 1.5 * np.sort(np.random.default_rng(0).normal(size=200))[:190]  # of logarithms, and the top is not there
+    logged = ope.LoggedEpisodes.from_columns(np.ones(190), spread - 2, np.full(190, -2.0), [1] * 190)
+    assert logged.effective_sample_size > 60 and 10 < logged.lognormal_sample_size < 30
+    with pytest.warns(ope.UnreliableEstimateWarning, match="once the largest have come") as told:
+        ope.importance_sampling(logged, 1.0)
+    assert told[0].message.effective_sample_size == logged.lognormal_sample_size  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
