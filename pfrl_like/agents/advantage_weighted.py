@@ -1,5 +1,6 @@
 """Actor-critics whose policy imitates recorded actions, the more the better the critics find them."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -85,7 +86,7 @@ class AdvantageWeightedActorCritic(OfflineActorCritic):
     # How an algorithm differs
 
     def weight(self, batch: Batch) -> Tensor:
-        """How much each recorded action counts, [N]."""
+        """How much each recorded action counts, [N]; asked for with the networks in evaluation mode."""
         raise NotImplementedError
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
@@ -99,7 +100,9 @@ class AdvantageWeightedActorCritic(OfflineActorCritic):
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `advantage_weighted_loss`."""
-        with torch.no_grad(), evaluating_readers(self.policy):
+        with torch.no_grad(), contextlib.ExitStack() as stack:
+            for network in (self.policy, *self.critics):
+                stack.enter_context(evaluating_readers(network))
             weight = self.weight(batch)
         loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)
         step("policy_optimizer", loss)

@@ -58,4 +58,4 @@ class TD3PlusBC(TD3):
 
     def policy_loss(self, batch: Batch) -> Tensor:
         """`td3_plus_bc_policy_loss` of the first critic."""
-        return td3_plus_bc_policy_loss(self.policy, self.q_func1, batch, self.alpha, self.batch_accumulator)
+        return td3_plus_bc_policy_loss(self.policy, self.critics[0], batch, self.alpha, self.batch_accumulator)

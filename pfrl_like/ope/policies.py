@@ -10,6 +10,7 @@ from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.distributions import Categorical
 from pfrl_like.errors import NotFittedError
+from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
@@ -109,7 +110,7 @@ def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
         n_actions: How many discrete actions there are; None of continuous ones.
 
     Raises:
-        TypeError: If it cannot act, or is recurrent.
+        TypeError: If it cannot act, or acts by more than the state.
         NotFittedError: If it is not built yet.
     """
     if isinstance(algo, nn.Module):
@@ -117,6 +118,8 @@ def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
     agent = agent_of(algo)
     if getattr(agent, "recurrent", False):
         raise TypeError(f"algo is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
+    if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
+        raise TypeError(f"algo is a {type(agent).__name__}, whose actions depend on more than the state")
     choose, model = getattr(type(agent), "select_actions", None), getattr(agent, "model", None)
     if choose is PolicyActingMixin.select_actions and isinstance(getattr(agent, "policy", None), nn.Module):
         policy: nn.Module = agent.policy

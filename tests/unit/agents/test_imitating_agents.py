@@ -227,6 +227,18 @@ def test_weights_are_made_of_the_advantage_over_drawn_actions() -> None:
         assert torch.equal(given, binary_weight(advantage))
 
 
+@pytest.mark.parametrize("kind", ["AWAC", "CRR"])
+def test_weights_are_asked_of_critics_in_evaluation_mode(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = make(kind)
+    modes: list[bool] = []
+    weight = agent.weight
+    critic = agent.q_func1
+    critic.add_module("dropout", nn.Dropout())
+    monkeypatch.setattr(agent, "weight", lambda batch: (modes.append(critic.training), weight(batch))[1])
+    agent.update(make_batch())
+    assert modes == [False] and critic.training
+
+
 def test_iqls_weights_are_those_of_q_over_v() -> None:
     agent, batch = make("IQL", expectile=0.9, beta=5.0, max_weight=3.0), make_batch()
     advantage = torch.linspace(-1, 1, 8)

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from agent_bases import of_transformers
 from agent_parts import make_agent
 from fqe_parts import (
     BOX,
@@ -271,6 +272,10 @@ def test_names_have_the_time_and_adapters_are_combined(tmp_path: Path) -> None:
 NOISE = Noise(DISCRETE)
 
 
+def make_transformer() -> agents.DecisionTransformer:
+    return agents.DecisionTransformer(**of_transformers(agents.DecisionTransformer, False))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -284,6 +289,7 @@ NOISE = Noise(DISCRETE)
         (lambda: make(algo=algos.DiscreteBC()).build_with_dataset(data()), NotFittedError, "not built yet"),
         (lambda: make(algo=object()).build_with_dataset(data()), TypeError, "something with predict"),
         (lambda: make(algo=make_agent(recurrent=True)).build_with_dataset(data()), TypeError, "recurrent"),
+        (lambda: make(False, make_transformer()).build_with_dataset(data(False)), TypeError, "more than the state"),
         (lambda: make().fit(data(), 0, **QUIET), ValueError, "n_steps"),
         (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
-from pfrl_like.agents import CQL, DDPG, DQN, TD3, DiscreteCQL, SoftActorCritic
+from pfrl_like.agents import CQL, DDPG, DQN, TD3, DiscreteCQL, SoftActorCritic, TD3PlusBC
 from pfrl_like.agents.cql import discrete_conservative_gap
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
@@ -94,7 +94,8 @@ def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> 
 
 
 @pytest.mark.parametrize("pool", ["mean", "least"])
-def test_an_ensemble_learns_what_separate_critics_learn(pool: str) -> None:
+@pytest.mark.parametrize("kind", [TD3, TD3PlusBC])
+def test_an_ensemble_learns_what_separate_critics_learn(kind: type[TD3], pool: str) -> None:
     rows = batch()
     agents = []
     for together in (True, False):
@@ -106,7 +107,7 @@ def test_an_ensemble_learns_what_separate_critics_learn(pool: str) -> None:
             given = policy, q_func, None, adam(policy), adam(q_func), None
         else:
             given = policy, *parts, adam(policy), *map(adam, parts)
-        agents.append(TD3(*given, **OPTIONS, explorer=Greedy()))
+        agents.append(kind(*given, **OPTIONS, explorer=Greedy()))
     for agent in agents:
         torch.manual_seed(1)
         for _ in range(2):  # the policy, which follows the first critic, learns in the second one
