@@ -64,12 +64,21 @@ def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
         raise ValueError(f"lam is {lam!r}, expected a number of at least 0")
 
 
-def check_sides(dataset: Any, agent: Any) -> None:
-    """Refuse an agent that cannot learn from imagined transitions, and priorities, which these have not.
+def check_sides(dataset: Any, agent: Any, model: Any) -> None:
+    """Refuse an agent that cannot learn from imagined transitions, priorities, which these have not, and no model.
 
     Raises:
         TypeError: Naming the argument.
     """
+    if not hasattr(dataset, "sample_batch"):
+        raise TypeError(
+            f"dataset is a {type(dataset).__name__}, expected something with sample_batch; MDPDataset.from_episodes "
+            "makes a dataset of a list of episodes"
+        )
+    if not hasattr(model, "sample"):
+        raise TypeError(
+            f"model is a {type(model).__name__}, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"
+        )
     needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
     if needed:
         raise TypeError(
@@ -105,7 +114,7 @@ class ModelRollouts:
 
     Raises:
         ValueError: On numbers out of range.
-        TypeError: On numbers that should be integers, and on an agent or a replay buffer of another kind.
+        TypeError: On numbers that should be integers, and on a dataset, a model or an agent of another kind.
     """
 
     def __init__(
@@ -126,7 +135,7 @@ class ModelRollouts:
         check_counts(interval=interval, kept=kept)
         if not 0 < real_ratio < 1:
             raise ValueError(f"real_ratio is {real_ratio!r}, expected a number between 0 and 1")
-        check_sides(dataset, agent)
+        check_sides(dataset, agent, model)
         self.dataset, self.model, self.agent = dataset, model, agent
         self.real_ratio, self.n_transitions, self.horizon, self.interval = real_ratio, n_transitions, horizon, interval
         self.lam, self.terminated = lam, terminated

@@ -79,6 +79,7 @@ class EpochRunner:
 
     Raises:
         ValueError: If a number is out of range, or the environment has other spaces than the algorithm is made for.
+        TypeError: If the algorithm is none that is driven in epochs.
     """
 
     def __init__(
@@ -202,6 +203,11 @@ class EpochRunner:
             state["streams"].restore()
 
     def _check_spaces(self) -> None:
+        if not hasattr(self.algorithm, "env_spec"):
+            name = type(self.algorithm).__name__
+            raise TypeError(
+                f"algorithm: got a {name}, expected an EpochAlgorithm, such as algos.EpochDQN of your parts"
+            )
         for name in ("observation_space", "action_space"):
             wanted, found = getattr(self.algorithm.env_spec, name), getattr(self.env, name, None)
             if found is not None and found != wanted:

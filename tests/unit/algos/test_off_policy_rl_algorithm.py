@@ -329,6 +329,8 @@ def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         dqn("CartPole-v1")
     with pytest.raises((TypeError, ValueError), match="Box"):
         dqn(Counting(actions=gymnasium.spaces.Box(-1, 1, (1,))))
+    with pytest.raises(TypeError, match="algorithm: got a DoubleDQN, expected an EpochAlgorithm"):
+        EpochRunner(dqn(Counting()).agent, Counting(), tmp_path)
     with pytest.raises(ValueError, match="has the action_space Discrete\\(3\\), expected Discrete\\(2\\)"):
         EpochRunner(dqn(Counting()), Counting(actions=gymnasium.spaces.Discrete(3)), tmp_path)
     with pytest.raises(TypeError, match="abstract"):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pfrl_like.agents import COMBO, DQN, CalQL, DecisionTransformer, ReBRAC
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.dynamics import DynamicsModel, ModelRollouts, ProbabilisticEnsemble
+from pfrl_like.dynamics import MOPO, DynamicsModel, ModelRollouts, ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import imagine
 from pfrl_like.experiments import train_agent_offline
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer
@@ -157,6 +157,20 @@ def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, nee
 def test_priorities_are_refused() -> None:
     with pytest.raises(TypeError, match="dataset is a PrioritizedReplayBuffer, which draws by priorities"):
         ModelRollouts(PrioritizedReplayBuffer(), counter(), agent())
+
+
+@pytest.mark.parametrize(
+    "dataset, model, message",
+    [
+        (data().episodes, counter(), "dataset is a list, .* MDPDataset.from_episodes"),
+        (counter(), data(), "dataset is a DynamicsModel, expected something with sample_batch"),
+        (data(), None, "model is a NoneType, expected a DynamicsModel"),
+        (data(), MOPO(), "model is a MOPO, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"),
+    ],
+)
+def test_what_is_no_dataset_or_model_is_refused(dataset: Any, model: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        ModelRollouts(dataset, model, agent())
 
 
 def test_more_than_there_is_is_refused() -> None:
