@@ -33,6 +33,7 @@ QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress
 #: Weight of the model's uncertainty, and steps that are imagined; None for no model.
 MODELS: dict[str, dict[str, Any] | None] = {
     "none": None,
+    "MOPO, lam=0": {"lam": 0.0, "horizon": 5},
     "MOPO, lam=0.1": {"lam": 0.1, "horizon": 5},
     "MOPO, lam=1": {"lam": 1.0, "horizon": 5},
 }
@@ -62,11 +63,12 @@ def fitted(algo: Any, episodes: Sequence[Episode], updates: int) -> Any:
 
 def measured(part: str, name: str, model: str, seed: int, updates: int, model_updates: int) -> dict[str, Any]:
     torch.set_num_threads(1)
-    set_random_seed(seed)
     episodes, options = drawn(part, seed), MODELS[model]
     dynamics = None
     if options is not None:
+        set_random_seed(seed)
         dynamics = fitted(MOPO(scaler="standard", **NETWORKS, **options), episodes, model_updates)
+    set_random_seed(seed)  # an algorithm begins with the same networks, with a model or without
     algo = fitted(getattr(algos, name)(scaler="standard", dynamics=dynamics, **NETWORKS), episodes, updates)
     returns = returns_of(algo, N_TRIALS, 1_000 * (seed + 1))
     recorded = float(np.mean([episode.compute_return() for episode in episodes]))
