@@ -33,7 +33,7 @@ class Case:
 
 
 CASES = (
-    Case("TD3PlusBC", 1.8, "TD3+BC, 256x256, batch 256"),
+    Case("TD3PlusBC", 1.8, "TD3+BC, 256x256, batch 256", {"standard_scaler": False}),
     Case("IQL", 1.8, "IQL, 256x256, batch 256"),
     Case("BC", 2.5, "BC, 256x256, batch 256"),
     Case("DiscreteCQL", 2.2, "discrete CQL, 256x256, batch 256"),

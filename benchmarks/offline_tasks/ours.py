@@ -25,6 +25,25 @@ _OPTIONS = (
 )
 
 
+#: What d3rlpy adds to standard deviations.
+_EPSILON = 1e-3
+
+
+class Standard(nn.Module):
+    """Observations, alone or beside actions, with mean 0 and standard deviation 1 in the data."""
+
+    def __init__(self, observations: np.ndarray) -> None:
+        super().__init__()
+        moments = observations.mean(0), observations.std(0) + _EPSILON
+        for name, moment in zip(("mean", "width"), moments, strict=True):
+            self.register_buffer(name, torch.as_tensor(moment, dtype=torch.float32))
+
+    def forward(self, x: Any) -> Any:
+        if isinstance(x, tuple):
+            return self(x[0]), *x[1:]
+        return (x - self.mean) / self.width
+
+
 def mlp(n_inputs: int, n_outputs: int, hidden: tuple[int, ...], *head: nn.Module) -> nn.Sequential:
     sizes = (n_inputs, *hidden)
     layers = [layer for size in zip(sizes, hidden, strict=False) for layer in (nn.Linear(*size), nn.ReLU())]
@@ -44,8 +63,10 @@ def make_policy(algorithm: str, n_obs: int, n_actions: int, hidden: tuple[int, .
     return mlp(n_obs, n_actions, hidden, nn.Tanh(), policies.DeterministicHead())
 
 
-def make_agent(algorithm: str, n_obs: int, n_actions: int, settings: dict[str, Any]) -> Any:
-    """An agent, of the parts that its algorithm has."""
+def make_agent(
+    algorithm: str, n_obs: int, n_actions: int, settings: dict[str, Any], scaler: nn.Module | None = None
+) -> Any:
+    """An agent, of the parts that its algorithm has; `scaler` stands before policy and critics."""
     hidden, buffer = settings["hidden"], replay_buffers.ReplayBuffer(None)
     size = {"minibatch_size": settings["batch_size"], "replay_start_size": settings["batch_size"]}
     if algorithm == "DiscreteBC":
@@ -64,7 +85,7 @@ def make_agent(algorithm: str, n_obs: int, n_actions: int, settings: dict[str, A
     policy = make_policy(algorithm, n_obs, n_actions, hidden)
     if algorithm == "BC":
         return agents.BC(policy, torch.optim.Adam(policy.parameters(), settings["actor_lr"]), buffer, **size)
-    return _actor_critic(algorithm, policy, buffer, n_obs, n_actions, settings)
+    return _actor_critic(algorithm, policy, buffer, n_obs, n_actions, settings, scaler)
 
 
 def _discrete(
@@ -87,7 +108,13 @@ def _discrete(
 
 
 def _actor_critic(
-    algorithm: str, policy: nn.Module, buffer: Any, n_obs: int, n_actions: int, settings: dict[str, Any]
+    algorithm: str,
+    policy: nn.Module,
+    buffer: Any,
+    n_obs: int,
+    n_actions: int,
+    settings: dict[str, Any],
+    scaler: nn.Module | None,
 ) -> Any:
     hidden = settings["hidden"]
 
@@ -110,8 +137,11 @@ def _actor_critic(
     if algorithm == "IQL":
         options["v_func"] = mlp(n_obs, 1, hidden)
         options["v_func_optimizer"] = adam(options["v_func"])
+    optimizers = adam(policy, "actor_lr"), *map(adam, critics)
+    if scaler is not None:
+        policy, *critics = (nn.Sequential(scaler, network) for network in (policy, *critics))
     return getattr(agents, algorithm)(
-        policy, *critics, adam(policy, "actor_lr"), *map(adam, critics), buffer, settings["gamma"],
+        policy, *critics, *optimizers, buffer, settings["gamma"],
         minibatch_size=settings["batch_size"], soft_update_tau=settings["tau"], **options,
     )  # fmt: skip
 
@@ -124,7 +154,9 @@ def available(algorithm: str) -> bool:
 def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tuple[Any, MDPDataset]:
     utils.set_random_seed(seed)
     dataset = MDPDataset.load(data)
-    return make_agent(algorithm, dataset.get_observation_shape()[0], dataset.get_action_size(), settings), dataset
+    scaler = Standard(np.asarray(dataset.observations)) if settings["standard_scaler"] else None
+    sizes = dataset.get_observation_shape()[0], dataset.get_action_size()
+    return make_agent(algorithm, *sizes, settings, scaler), dataset
 
 
 def train(algorithm: str, settings: dict[str, Any], data: str, seed: int, policy: str) -> int:

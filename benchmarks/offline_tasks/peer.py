@@ -7,6 +7,7 @@ import d3rlpy
 import numpy as np
 from d3rlpy import algos
 from d3rlpy.logging import NoopAdapterFactory
+from d3rlpy.preprocessing import StandardObservationScaler
 
 #: Our names of hyperparameters, and d3rlpy's.
 _NAMES = {
@@ -45,6 +46,7 @@ def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tup
     encoder = d3rlpy.models.encoders.VectorEncoderFactory(hidden_units=list(settings["hidden"]))
     fields = kind.__dataclass_fields__
     given |= {name: encoder for name in fields if name.endswith("encoder_factory")}
+    given["observation_scaler"] = StandardObservationScaler() if settings["standard_scaler"] else None
     config = kind(**{name: value for name, value in given.items() if name in fields})
     with np.load(data) as arrays:
         discrete = bool(arrays["discrete_action"])
