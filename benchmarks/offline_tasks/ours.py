@@ -154,7 +154,7 @@ def available(algorithm: str) -> bool:
 def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tuple[Any, MDPDataset]:
     utils.set_random_seed(seed)
     dataset = MDPDataset.load(data)
-    scaler = Standard(np.asarray(dataset.observations)) if settings["standard_scaler"] else None
+    scaler = Standard(np.asarray(dataset.observations)) if settings.get("standard_scaler") else None
     sizes = dataset.get_observation_shape()[0], dataset.get_action_size()
     return make_agent(algorithm, *sizes, settings, scaler), dataset
 

@@ -46,7 +46,7 @@ def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tup
     encoder = d3rlpy.models.encoders.VectorEncoderFactory(hidden_units=list(settings["hidden"]))
     fields = kind.__dataclass_fields__
     given |= {name: encoder for name in fields if name.endswith("encoder_factory")}
-    given["observation_scaler"] = StandardObservationScaler() if settings["standard_scaler"] else None
+    given["observation_scaler"] = StandardObservationScaler() if settings.get("standard_scaler") else None
     config = kind(**{name: value for name, value in given.items() if name in fields})
     with np.load(data) as arrays:
         discrete = bool(arrays["discrete_action"])

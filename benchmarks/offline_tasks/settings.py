@@ -13,7 +13,6 @@ COMMON: dict[str, Any] = {
     "actor_lr": 3e-4,
     "critic_lr": 3e-4,
     "tau": 0.005,
-    "standard_scaler": False,  # whether observations come with mean 0 and standard deviation 1, as in TD3+BC's paper
     "updates": 10_000,
 }
 _FEW = {"updates": 3_000}  # of algorithms that draw many actions for each row
@@ -30,6 +29,7 @@ _CQL = {
 
 CONTINUOUS: dict[str, dict[str, Any]] = {
     "BC": {"actor_lr": 1e-3},
+    # As in its paper, observations have mean 0 and standard deviation 1.
     "TD3PlusBC": {"alpha": 2.5, "policy_update_delay": 2, "standard_scaler": True},
     "ReBRAC": {"actor_beta": 0.01, "critic_beta": 0.01, "policy_update_delay": 2, "actor_lr": 1e-3, "critic_lr": 1e-3},
     "IQL": {"expectile": 0.7, "beta": 3.0, "max_weight": 100.0},
