@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pfrl_like.columns import Columns, Indices
-from pfrl_like.dataset.conventions import assembled
+from pfrl_like.dataset.conventions import assembled, numbers_of
 from pfrl_like.dataset.table import Table, joined
 
 
@@ -44,7 +44,11 @@ def table_from_buffer(buffer: Buffer) -> tuple[Table, bool]:
     extended = told | terminal
     # A state that was not told is, as elsewhere, shown as the one before.
     end_obs = following[ends][extended]
-    table = assembled(columns.obs, chosen, columns.reward[rows], terminal, ends, extended, obs_row=at, end_obs=end_obs)
+    held = columns.further(rows).get("log_prob")
+    table = assembled(
+        columns.obs, chosen, columns.reward[rows], terminal, ends, extended, obs_row=at, end_obs=end_obs,
+        log_prob=None if held is None else numbers_of("log_prob", held, len(rows)),
+    )  # fmt: skip
     return joined([table.with_end_obs_unknown(~told & terminal)]), discrete
 
 

@@ -26,6 +26,7 @@ def table_from_arrays(
     discrete_action: bool,
     reward_convention: str,
     next_observations: Any = None,
+    log_probs: Any = None,
 ) -> Table:
     """The episodes in arrays of n rows each.
 
@@ -42,6 +43,7 @@ def table_from_arrays(
         discrete_action: Whether actions are indices.
         reward_convention: `NEXT_ROW` or `SAME_ROW`.
         next_observations: With `SAME_ROW`, the observations after the steps.
+        log_probs: Log-probabilities of the actions in their own rows, shape [n]; None if not recorded.
 
     Raises:
         ValueError: If lengths, shapes or values cannot be right; the text names the row.
@@ -60,6 +62,7 @@ def table_from_arrays(
             f"terminals and timeouts: both are set in row {row}, expected one of them: a step that is both has "
             "ended in a terminal state, so give `timeouts & ~terminals`"
         )
+    log_prob = None if log_probs is None else numbers_of("log_probs", log_probs, n)
     last = terminal | timeout
     last[-1] = True
     ends = np.flatnonzero(last)
@@ -68,16 +71,18 @@ def table_from_arrays(
             raise ValueError(f"next_observations: cannot be used with reward_convention={NEXT_ROW!r}")
         lead = reward[np.concatenate([[0], ends[:-1] + 1])]
         paid = np.append(reward[1:], 0.0)
-        return assembled(field, action, paid, terminal[ends], ends, np.zeros(len(ends), np.bool_), lead=lead)
+        none = np.zeros(len(ends), np.bool_)
+        return assembled(field, action, paid, terminal[ends], ends, none, lead=lead, log_prob=log_prob)
     if next_observations is None:
-        return assembled(field, action, reward, terminal[ends], ends, terminal[ends])
+        return assembled(field, action, reward, terminal[ends], ends, terminal[ends], log_prob=log_prob)
     following, n_following = field_of(next_observations)
     if following.spec() != field.spec() or n_following != n:
         raise ValueError("next_observations: expected the same length, shape and dtype as observations")
     check_finite("next_observations", following, n)
     _check_continuity(field, following, last)
     whole, end_obs = _with_ends(observations, next_observations, ends)
-    return assembled(whole, action, reward, terminal[ends], ends, np.ones(len(ends), np.bool_), end_obs=end_obs)
+    extended = np.ones(len(ends), np.bool_)
+    return assembled(whole, action, reward, terminal[ends], ends, extended, end_obs=end_obs, log_prob=log_prob)
 
 
 def assembled(
@@ -91,6 +96,7 @@ def assembled(
     lead: NDArray[np.float64] | None = None,
     obs_row: Indices | None = None,
     end_obs: Indices | None = None,
+    log_prob: NDArray[np.float64] | None = None,
 ) -> Table:
     """A table of rows that pay for their own actions.
 
@@ -104,6 +110,7 @@ def assembled(
         lead: Rewards before the first action, shape [E]; None if not told.
         obs_row: Where in `obs` the rows' observations are, shape [n]; None is row by row.
         end_obs: For each extended episode where its last observation is, shape [extended.sum()]; None if not told.
+        log_prob: Log-probabilities of the actions, shape [n]; None if not recorded.
     """
     n, rows_in = len(action), np.diff(ends, prepend=-1)
     obs_row = np.arange(n) if obs_row is None else obs_row
@@ -129,7 +136,8 @@ def assembled(
     paid = spread(reward)
     paid[last_rows] = 0.0
     lead = np.zeros(len(ends)) if lead is None else lead
-    return Table(obs, whole_obs_row, spread(action), paid, terminated, lengths, lead, made_up)
+    recorded = None if log_prob is None else spread(log_prob)
+    return Table(obs, whole_obs_row, spread(action), paid, terminated, lengths, lead, made_up, recorded)
 
 
 def _with_ends(observations: Any, next_observations: Any, ends: Indices) -> tuple[Field, Indices]:

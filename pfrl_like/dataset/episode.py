@@ -23,6 +23,7 @@ class Episode(Sequence[Transition]):
         rewards: Shape [n]; the first one came with the first observation, before any action.
         terminals: Flags [n], of which only the last may be set: the episode ended in a terminal state. None means that
             it did.
+        log_probs: As of `MDPDataset`.
 
     Raises:
         ValueError: If the arrays do not fit each other or the shapes.
@@ -36,13 +37,16 @@ class Episode(Sequence[Transition]):
         actions: Any,
         rewards: Any,
         terminals: Any = None,
+        *,
+        log_probs: Any = None,
     ) -> None:
         n = len(observations)
         flags = np.arange(n) == n - 1 if terminals is None else terminals
         discrete = np.ndim(actions) == 1
         table = table_from_arrays(
-            observations, actions, rewards, flags, discrete_action=discrete, reward_convention=NEXT_ROW
-        )
+            observations, actions, rewards, flags, discrete_action=discrete, reward_convention=NEXT_ROW,
+            log_probs=log_probs,
+        )  # fmt: skip
         if len(table.lengths) != 1:
             raise ValueError(f"terminals: flag {table.lengths[0]} is set, expected none before the last")
         if table.obs_shape != tuple(observation_shape):
@@ -122,6 +126,12 @@ class Episode(Sequence[Transition]):
     def rewards(self) -> NDArray[np.float64]:
         """Rewards, [n]; that of row t + 1 is for the action of row t."""
         return self._table.shown_reward[self._own]
+
+    @property
+    def log_probs(self) -> NDArray[np.float64] | None:
+        """Recorded log-probabilities (densities) of the actions, [n]; None if there are none."""
+        recorded = self._table.log_prob
+        return None if recorded is None else recorded[self._own]
 
     @property
     def terminals(self) -> NDArray[np.bool_]:

@@ -13,7 +13,7 @@ FORMAT = "pfrl_like dataset"
 #: The arrays that every file has.
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 #: Those that it may have.
-OPTIONAL = ("timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action")
+OPTIONAL = ("timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "log_probs")
 
 
 class Flat(NamedTuple):
@@ -63,6 +63,8 @@ def flat_of(table: Table, discrete: bool, convention: str) -> Flat:
         "timeouts": (last & ~terminal)[rows],
         "episode_terminals": last[rows],
     }
+    if table.log_prob is not None:
+        arrays["log_probs"] = table.log_prob[rows - 1]
     if convention == NEXT_ROW:
         arrays["made_up"] = table.made_up
     return Flat(arrays, convention, discrete)
@@ -95,6 +97,7 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
         arrays["observations"], arrays["actions"], arrays["rewards"], arrays["terminals"], _timeouts(arrays),
         discrete_action=discrete, reward_convention=convention,
         next_observations=arrays.get("next_observations") if convention == SAME_ROW else None,
+        log_probs=arrays.get("log_probs"),
     )  # fmt: skip
     if "made_up" in arrays:
         table = table.with_made_up(arrays["made_up"])

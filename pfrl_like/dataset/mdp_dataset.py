@@ -36,6 +36,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         terminals: Flags, shape [n]: the state of the row is terminal.
         discrete_action: Whether actions are indices.
         timeouts: Flags, shape [n]: the episode was cut off in the state of the row. None for none.
+        log_probs: Log-probabilities (densities) of the actions under the policy that took them, shape [n], finite in
+            last rows, too, where they do not count. None if they were not recorded.
 
     Raises:
         ValueError: If lengths, shapes or values cannot be right; the text names the row.
@@ -51,16 +53,24 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         discrete_action: bool = False,
         *,
         timeouts: Any = None,
+        log_probs: Any = None,
     ) -> None:
-        self._use(self._checked(observations, actions, rewards, terminals, timeouts, discrete_action), discrete_action)
+        table = self._checked(observations, actions, rewards, terminals, timeouts, log_probs, discrete_action)
+        self._use(table, discrete_action)
 
     @staticmethod
     def _checked(
-        observations: Any, actions: Any, rewards: Any, terminals: Any, timeouts: Any, discrete_action: bool
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminals: Any,
+        timeouts: Any,
+        log_probs: Any,
+        discrete_action: bool,
     ) -> Table:
         return table_from_arrays(
             observations, actions, rewards, terminals, timeouts,
-            discrete_action=bool(discrete_action), reward_convention=NEXT_ROW,
+            discrete_action=bool(discrete_action), reward_convention=NEXT_ROW, log_probs=log_probs,
         )  # fmt: skip
 
     @classmethod
@@ -153,6 +163,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Flags, [n]: the episode was cut off in the state of the row."""
         return self._end_flags(~self.table.terminated)
 
+    @property
+    def log_probs(self) -> NDArray[np.float64] | None:
+        """Recorded log-probabilities (densities) of the actions, [n]; None if there are none."""
+        return self.table.log_prob
+
     def _end_flags(self, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
         flags = np.zeros(self.table.n_rows, np.bool_)
         flags[self.table.ends[which] - 1] = True
@@ -162,11 +177,12 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Arrays of one row for each transition, whose reward is for the action of the same row.
 
         They are what `from_arrays` takes, by name: observations, actions, rewards, terminals, timeouts,
-        next_observations (which repeats the observation where a terminal state was not told).
+        next_observations (which repeats the observation where a terminal state was not told); log_probs, if recorded.
         """
         table, steps = self.table, self.table.steps
         last = table.columns.successor[steps] == 0
-        return {
+        recorded = {} if table.log_prob is None else {"log_probs": table.log_prob[steps - 1]}
+        return recorded | {
             "observations": table.observations(steps),
             "actions": table.action[steps - 1],
             "rewards": table.reward[steps - 1],
@@ -191,19 +207,30 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     # Changes; episodes handed out before keep what they show
 
-    def append(self, observations: Any, actions: Any, rewards: Any, terminals: Any, timeouts: Any = None) -> None:
+    def append(
+        self,
+        observations: Any,
+        actions: Any,
+        rewards: Any,
+        terminals: Any,
+        timeouts: Any = None,
+        *,
+        log_probs: Any = None,
+    ) -> None:
         """Add episodes from arrays like those of the constructor.
 
         Raises:
             ValueError: If they do not fit those that are there, or each other; nothing is added.
         """
-        self._extend(self._checked(observations, actions, rewards, terminals, timeouts, self.discrete_action))
+        self._extend(
+            self._checked(observations, actions, rewards, terminals, timeouts, log_probs, self.discrete_action)
+        )
 
     def extend(self, dataset: "MDPDataset") -> None:
         """Add the episodes of another dataset.
 
         Raises:
-            ValueError: If observations or actions are of another kind.
+            ValueError: If observations or actions are of another kind, or one of them alone has `log_probs`.
         """
         if dataset.discrete_action != self.discrete_action:
             kinds = {True: "discrete", False: "continuous"}

@@ -20,6 +20,7 @@ from pfrl_like.dataset.table import Table, field_of
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_path, atomic_write, dump_json, read_json
 
+_LOG_PROB = "log_prob"  # an info; as all of them it has a row for the reset, before those of the steps
 _DATA, _META = "main_data.hdf5", "metadata.json"
 #: Bytes of metadata; bounds of spaces of images are written out.
 LARGEST_META = 1 << 26
@@ -64,22 +65,30 @@ def read_minari(directory: Path) -> tuple[Table, bool]:
 
 def _read_episode(group: Any, image: tuple[int, ...] | None) -> dict[str, Any]:
     names = ("actions", "rewards", "terminations", "truncations")
-    parts = {name: read_nested(group, name) for name in names}
+    parts = {name: read_nested(group, name) for name in names} | _log_probs_of(group)
     node = member(group, "observations")
     encoded = image is not None and not hasattr(node, "keys") and node.shape[1:] != image
     parts["observations"] = _decoded(node, image) if encoded and image else read_nested(group, "observations")
     steps = len(parts["rewards"])
-    lengths = {name: len(first_leaf(parts[name])) - (name == "observations") for name in parts}
+    lengths = {name: len(first_leaf(parts[name])) - (name in ("observations", _LOG_PROB)) for name in parts}
     if any(length != steps for length in lengths.values()) or not steps:
         raise ValueError(f"{group.name} has arrays of steps {lengths}, expected {steps} each, and at least 1")
+    if _LOG_PROB in parts:
+        parts[_LOG_PROB] = parts[_LOG_PROB][1:]
     return parts
+
+
+def _log_probs_of(group: Any) -> dict[str, Any]:
+    infos = member(group, "infos") if "infos" in group else {}
+    return {_LOG_PROB: read_nested(infos, _LOG_PROB)} if _LOG_PROB in infos else {}
 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
     lengths = np.array([len(episode["rewards"]) for episode in episodes])
     obs, n_obs = field_of(concatenated([episode["observations"] for episode in episodes]))
     check_finite("observations", obs, n_obs)
-    arrays = {name: concatenated([episode[name] for episode in episodes]) for name in episodes[0]}
+    told = [name for name in episodes[0] if all(name in episode for episode in episodes)]
+    arrays = {name: concatenated([episode[name] for episode in episodes]) for name in told}
     n = int(lengths.sum())
     discrete = looks_discrete(np.asarray(arrays["actions"]))
     actions, rewards = actions_of(arrays["actions"], n, discrete), numbers_of("rewards", arrays["rewards"], n)
@@ -88,8 +97,11 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
     if early := np.setdiff1d(np.flatnonzero(terminal), ends).tolist():
         raise ValueError(f"terminations: set in step {early[0]}, which is not the last of its episode")
     at = np.arange(n) + np.repeat(np.arange(len(episodes)), lengths)
-    extended = np.ones(len(episodes), np.bool_)
-    return assembled(obs, actions, rewards, terminal[ends], ends, extended, obs_row=at, end_obs=at[ends] + 1), discrete
+    log_prob = numbers_of(_LOG_PROB, arrays[_LOG_PROB], n) if _LOG_PROB in arrays else None
+    return assembled(
+        obs, actions, rewards, terminal[ends], ends, np.ones(len(episodes), np.bool_), obs_row=at,
+        end_obs=at[ends] + 1, log_prob=log_prob,
+    ), discrete  # fmt: skip
 
 
 def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
@@ -163,6 +175,8 @@ def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:
     yield "rewards", table.reward[own]
     yield "terminations", last & table.terminated[number]
     yield "truncations", last & ~table.terminated[number]
+    if table.log_prob is not None:
+        yield "infos", {_LOG_PROB: np.append(0.0, table.log_prob[own])}
 
 
 def _action_space(table: Table, discrete: bool) -> dict[str, Any]:

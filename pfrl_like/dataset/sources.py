@@ -66,6 +66,8 @@ class DatasetSources(ABC):
         timeouts: Any = None,
         next_observations: Any = None,
         discrete_action: bool | None = None,
+        *,
+        log_probs: Any = None,
     ) -> Self:
         """A dataset of arrays whose reward is for the action of the same row, as in gymnasium, D4RL and `to_arrays`.
 
@@ -81,6 +83,7 @@ class DatasetSources(ABC):
             timeouts: Flags, shape [n]: the episode was cut off after the step. None for none.
             next_observations: Shape [n, ...].
             discrete_action: Whether actions are indices; None if they are integers, one in a row.
+            log_probs: As of the constructor.
 
         Raises:
             ValueError: If lengths, shapes or values cannot be right; the text names the row.
@@ -90,6 +93,7 @@ class DatasetSources(ABC):
         table = table_from_arrays(
             observations, actions, rewards, terminals, timeouts,
             discrete_action=discrete, reward_convention=SAME_ROW, next_observations=next_observations,
+            log_probs=log_probs,
         )  # fmt: skip
         return cls.of_table(table, discrete)
 
@@ -105,6 +109,7 @@ class DatasetSources(ABC):
         episode: str | None = None,
         *,
         reward_convention: str = SAME_ROW,
+        log_prob: str | None = None,
     ) -> Self:
         """A dataset of a pandas frame with a row for each time step.
 
@@ -117,6 +122,7 @@ class DatasetSources(ABC):
             timeout: Column of flags of episodes that were cut off; None for none.
             episode: Column that changes where another episode begins; None for none.
             reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor.
+            log_prob: Column of the `log_probs` of the constructor; None if there is none.
 
         Raises:
             ValueError: If the data cannot be right.
@@ -135,13 +141,15 @@ class DatasetSources(ABC):
         table = table_from_arrays(
             frame[list(observations)].to_numpy(), frame[actions if discrete else list(actions)].to_numpy(),
             frame[reward].to_numpy(), ended, cut, discrete_action=discrete, reward_convention=reward_convention,
+            log_probs=None if log_prob is None else frame[log_prob].to_numpy(),
         )  # fmt: skip
         return cls.of_table(table, discrete)
 
     def to_dataframe(self) -> Any:
         """A pandas frame with the rows of the attributes: rewards as in the constructor, and numbers of episodes.
 
-        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout and episode.
+        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode, and, if
+        recorded, log_prob.
 
         Raises:
             MissingDependencyError: If pandas is not installed.
@@ -159,7 +167,8 @@ class DatasetSources(ABC):
             columns["action"] = arrays["actions"]
         else:
             columns |= {f"action_{i}": column for i, column in enumerate(arrays["actions"].T)}
-        columns |= {name.removesuffix("s"): arrays[name] for name in ("rewards", "terminals", "timeouts")}
+        names = ("rewards", "terminals", "timeouts", "log_probs")
+        columns |= {name.removesuffix("s"): arrays[name] for name in names if name in arrays}
         return pandas.DataFrame(columns | {"episode": self.table.episode[1:]})
 
     # Files
@@ -244,7 +253,9 @@ class DatasetSources(ABC):
 
     @classmethod
     def from_buffer(cls, buffer: Buffer) -> Self:
-        """A dataset of a copy of a replay buffer's steps; further columns, action masks for instance, stay behind.
+        """A dataset of a copy of a replay buffer's steps, with the column "log_prob" if all have one.
+
+        Other further columns, action masks for instance, stay behind.
 
         Episodes that still run are cut off. An episode is also cut where a step's next observation is not the one that
         the step after it began with.

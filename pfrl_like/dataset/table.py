@@ -34,6 +34,8 @@ class Table:
         lengths: Their steps, shape [E]; 0 is possible.
         lead: The reward that came with the first observation, before any action, shape [E].
         made_up: What of them was not told, shape [E], bits.
+        log_prob: Log-probabilities (densities) of the actions under the policy that took them, shape [n]; of no meaning
+            in last rows. None if they were not recorded.
     """
 
     obs: Field
@@ -44,6 +46,7 @@ class Table:
     lengths: Indices
     lead: NDArray[np.float64]
     made_up: NDArray[np.int64]
+    log_prob: NDArray[np.float64] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -167,8 +170,12 @@ class Table:
         """The same in the dtypes of another table.
 
         Raises:
-            ValueError: If observations or actions are of another structure or shape, or would lose their kind.
+            ValueError: If observations or actions are of another structure or shape, or would lose their kind, or
+                log-probabilities are in one table alone.
         """
+        if (self.log_prob is None) != (other.log_prob is None):
+            have = ("none", "some") if self.log_prob is None else ("some", "none")
+            raise ValueError(f"log_probs: got {have[0]}, expected {have[1]} as in the dataset")
         table = self
         ours, theirs = self.obs.plain, other.obs.plain
         if ours is not None and theirs is not None and ours.shape[1:] == theirs.shape[1:]:
@@ -189,7 +196,8 @@ class Table:
     def of_episodes(self, numbers: Indices) -> "Table":
         """Some of the episodes, in this order; the observations stay where they are."""
         rows = np.concatenate([np.arange(self.starts[number], self.ends[number] + 1) for number in numbers]) - 1
-        parts = {name: getattr(self, name)[rows] for name in ("obs_row", "action", "reward")}
+        of_rows = ["obs_row", "action", "reward"] + ["log_prob"] * (self.log_prob is not None)
+        parts = {name: getattr(self, name)[rows] for name in of_rows}
         parts |= {name: getattr(self, name)[numbers] for name in ("terminated", "lengths", "lead", "made_up")}
         return dataclasses.replace(self, **parts)
 
@@ -229,7 +237,7 @@ class Table:
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """The episodes of several tables alike in one, one table after the other."""
+    """The episodes of several tables alike in one, one table after the other; what only some have is left out."""
     first = tables[0]
     kept = [distinct(table.obs_row) for table in tables]
     if first.obs.plain is not None:
@@ -241,7 +249,8 @@ def joined(tables: Sequence[Table]) -> Table:
     for own, place in kept:
         parts["obs_row"].append(place + begin)
         begin += len(own)
-    for name in ("action", "reward", "terminated", "lengths", "lead", "made_up"):
+    names = ["action", "reward", "terminated", "lengths", "lead", "made_up"]
+    for name in names + ["log_prob"] * all(table.log_prob is not None for table in tables):
         parts[name] = [getattr(table, name) for table in tables]
     return Table(obs, **{name: np.concatenate(values) for name, values in parts.items()})
 

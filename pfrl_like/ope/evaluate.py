@@ -63,7 +63,8 @@ def evaluate_offline(
         dataset: An `MDPDataset`, or a list of episodes.
         gamma: Discount factor per step.
         behavior: Log-probabilities (densities) of the recorded actions under the policy that acted, [n], one for each
-            transition; or that policy, as of `algo`; None fits one to the data by behavioural cloning.
+            transition; or that policy, as of `algo`; None for the `log_probs` of the data, or, where there are none,
+            for a policy that is fitted to them by behavioural cloning.
         deterministic: Whether the modes of the policy are evaluated, not samples; None for what the algorithm does in
             evaluation, which a policy without densities, such as that of `TD3PlusBC`, always does.
         fqe: Fitted Q evaluation of this algorithm; None fits one.
@@ -130,6 +131,7 @@ class Rows:
         lengths: Transitions of each episode, [E].
         truncated: Whether each was cut off, [E].
         last_obs: Their last observations, [E, ...].
+        log_prob: Recorded log-probabilities of the actions, [n]; None if not all episodes have them.
     """
 
     obs: Array
@@ -138,12 +140,14 @@ class Rows:
     lengths: Array
     truncated: Array
     last_obs: Array
+    log_prob: Array | None
 
     @classmethod
     def of(cls, selection: Selection, n_frames: int) -> "Rows":
         """Those of a selection, with so many frames stacked; episodes without a transition are left out."""
         episodes: Sequence[Any] = [episode for episode in selection.episodes if len(episode)]
         seen = [_seen(episode, n_frames) for episode in episodes]
+        told = [episode.log_probs for episode in episodes if episode.log_probs is not None]
         return cls(
             np.concatenate([obs[:-1] for obs in seen]),
             np.concatenate([episode.actions[:-1] for episode in episodes]),
@@ -151,6 +155,7 @@ class Rows:
             np.array([len(episode) for episode in episodes]),
             np.array([not episode.terminated for episode in episodes]),
             np.stack([obs[-1] for obs in seen]),
+            np.concatenate([each[:-1] for each in told]) if len(told) == len(episodes) else None,
         )
 
 
@@ -242,6 +247,8 @@ def _fitted_fqe(algo: Any, selection: Selection, config: FQEConfig, modes: bool,
 
 def _recorded(behavior: Any, selection: Selection, rows: Rows, fqe: FQE, n_steps: int) -> Array:
     n_actions = fqe.action_size
+    if behavior is None:
+        behavior = rows.log_prob
     if behavior is None:
         behavior = fitted_behavior(selection, n_steps, n_actions, n_frames=fqe.n_frames)
     if isinstance(behavior, np.ndarray | Sequence | Tensor):

@@ -61,6 +61,18 @@ def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> Non
     assert np.isnan(found["fqe"].effective_sample_size) and found["is"].effective_sample_size > 100
 
 
+def test_recorded_probabilities_take_the_place_of_a_behaviour_policy() -> None:
+    policy, data, chance = of_probability(0.8), recorded(), np.full(2 * N, np.log(0.5))
+    told = MDPDataset.from_arrays(**data.to_arrays(), log_probs=chance)
+    options: Any = {"gamma": GAMMA, "deterministic": False, "n_steps": 1, "config": SMALL, "interval": SETTINGS}
+    for_all = [
+        ope.evaluate_offline(policy, told, **options),
+        ope.evaluate_offline(policy, data, behavior=chance, **options),
+    ]
+    assert len({each["wis"].value for each in for_all}) == 1
+    assert ope.evaluate_offline(policy, told, behavior=chance * 2, **options)["is"].value != for_all[0]["is"].value
+
+
 def test_modes_of_a_discrete_policy_are_probabilities_too() -> None:
     torch.manual_seed(0)
     algo = algos.DiscreteBC()
