@@ -32,12 +32,14 @@ class NonFiniteError(PfrlLikeError, ValueError):
         name: What held the number, for instance "reward" or "loss".
         message: What came and what was expected.
         batch: The minibatch of a refused update, for the report of the run; None elsewhere.
+        skipped: Of how many updates before this one a GPU tells only now that it has skipped them.
     """
 
-    def __init__(self, name: str, message: str, batch: object = None) -> None:
+    def __init__(self, name: str, message: str, batch: object = None, skipped: int = 0) -> None:
         self.name = name
         self.message = message
         self.batch = batch
+        self.skipped = skipped
         super().__init__(name, message)
 
     def __str__(self) -> str:

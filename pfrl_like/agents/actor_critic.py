@@ -198,7 +198,10 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         """What `improve` gives, which is compiled if the agent is; called with what it takes beside the step."""
         if self._compiled is not None:
             return self._compiled(batch, *choice)
-        return self.improve(batch, StepsOfUpdate(self.gradient_steps), *choice)
+        steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
+        td_error, stats = self.improve(batch, steps, *choice)
+        self.put_back_moments()
+        return td_error, stats
 
     def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """All descents of one update, in order; returns the TD errors [N] and statistics.

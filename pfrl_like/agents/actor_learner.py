@@ -30,7 +30,7 @@ from pfrl_like.utils.fair_lock import FairLock
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 #: What an acting copy does without, beside modules that do not act and optimisers.
-_LEFT_BEHIND = ("gradient_steps", "_with_moments", "_compiled", "_compiled_greedy", "batch_last_obs")
+_LEFT_BEHIND = ("gradient_steps", "last_steps", "_moments", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
 class ActorLearnerMixin:

@@ -16,21 +16,22 @@ from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.actor_learner import ActorLearnerMixin
 from pfrl_like.agents.memory import RecurrentMemory
+from pfrl_like.agents.moments import Moments
 from pfrl_like.agents.observing import check_observed
 from pfrl_like.agents.progress import ProgressMixin
 from pfrl_like.agents.replay_arguments import check_arguments, check_parts
+from pfrl_like.agents.settling import SettlingMixin
 from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
-from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.burn_in import burn_in
-from pfrl_like.utils.contexts import reads_training
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
@@ -41,7 +42,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
-class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSavingMixin, BatchAgent):
+class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, SettlingMixin, AttributeSavingMixin, BatchAgent):
     """Base of agents with a replay buffer and target networks.
 
     An algorithm adds its modules and optimisers as attributes, `loss(batch)` (or `learn(batch)`, where one loss and
@@ -154,7 +155,9 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         self._compiled = CompiledStep(self.improve, optimizers, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
-        self._with_moments = [module for module in modules.values() if _has_moments(module)]
+        self._moments = Moments.of(modules.values())
+        #: What says on a GPU whether the last update was skipped there.
+        self.last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
@@ -299,8 +302,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             ValueError: If rewards, discounts or weights are not one number for each row.
             NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
                 Learning goes on as if it had never come; only steps on losses before the bad one stay, such as those
-                of critics before their policy's, and the error names them. On a GPU it comes up to 100 updates later
-                and without the minibatch; the updates that were skipped have been counted.
+                of critics before their policy's, and the error names them. A GPU skips the update, and the error
+                comes up to 100 updates later, or with `settle`, and without the minibatch.
         """
         order = None
         if not isinstance(batch, Batch):
@@ -314,9 +317,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
         if self.augment is not None:
             ready = self.augment(ready)
-        moments: list[tuple[Tensor, Tensor]] = []
-        for module in self._with_moments:
-            moments += [(buffer, buffer.clone()) for buffer in module.buffers()]
+        if self._moments is not None:
+            self._moments.keep()
         try:
             if self.learn is not None:
                 td_error, stats = self.learn(ready)
@@ -325,10 +327,13 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
             else:
                 loss, td_error, stats = self.loss(ready)
                 self.gradient_steps["optimizer"](loss)
+                self.put_back_moments()
         except NonFiniteError as error:
-            for buffer, moment in moments:
-                buffer.copy_(moment)  # the forward pass has brought the bad values into the running moments
-            if self.device.type == "cpu":  # on a GPU it is not the batch that was bad, but one of the last hundred
+            if self._moments is not None:
+                self._moments.put_back()
+            if error.skipped:  # it is not the batch that was bad, but one of the last hundred
+                self.take_back(error.skipped)
+            else:
                 error.batch = batch
             self.logger.error("update %d was refused: %s", self.optim_t + 1, error)
             raise
@@ -374,8 +379,20 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         """Move the target networks to, or towards, the online networks."""
         for name in self.target_attributes:
             online, target = getattr(self, name), getattr(self, f"target_{name}")
-            synchronize_parameters(online, target, self.target_update_method, self.soft_update_tau)
+            synchronize_parameters(
+                online, target, self.target_update_method, self.soft_update_tau, self.last_steps.refused
+            )
         self._updates_left = self._updates_per_move()
+
+    def put_back_moments(self) -> None:
+        """Let running moments be as before the update where a GPU has skipped it, for which nobody waits."""
+        if self._moments is not None and self.last_steps.refused is not None:
+            self._moments.put_back_if(self.last_steps.refused)
+
+    def take_back(self, updates: int) -> None:
+        """Let the counters be as if so many of the last updates had never come, which a GPU has skipped."""
+        self.optim_t -= updates
+        self._updates_left = min(self._updates_left + updates, self._updates_per_move())
 
     def _updates_per_move(self) -> int:
         if self.target_update_interval is None:
@@ -401,11 +418,6 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSav
         """
         self.load(dirname)
         self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
-
-
-def _has_moments(module: torch.nn.Module) -> bool:
-    """Whether forward passes in training change the module's buffers."""
-    return reads_training(module) or any(isinstance(part, EmpiricalNormalization) for part in module.modules())
 
 
 def _not_in_rows(batch: Batch) -> ValueError:

@@ -22,6 +22,7 @@ from pfrl_like.agents.on_policy_progress import OnPolicyProgressMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.agents.policy_spaces import check_policy_fits
 from pfrl_like.agents.rollout import Episodes, Rollout, Rows
+from pfrl_like.agents.settling import SettlingMixin
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
@@ -35,7 +36,7 @@ from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import one_step_forward
 
 
-class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMixin, BatchAgent):
+class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, SettlingMixin, AttributeSavingMixin, BatchAgent):
     """Base of agents that learn from their own last steps alone.
 
     An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution
@@ -302,6 +303,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
         try:
             error, stats = self.learn(episodes)
         except NonFiniteError as failure:
+            self.take_back(failure.skipped)
             failure.batch = episodes.steps if batch is None else batch
             self.logger.error("update %d was refused: %s", self.n_updates + 1, failure)
             raise
@@ -309,6 +311,10 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
             if name in stats:
                 getattr(self, f"{name}_record").extend(stats[name])
         return error, stats
+
+    def take_back(self, updates: int) -> None:
+        """Let the counter be as if so many of the last updates had never come, which a GPU has skipped."""
+        self.n_updates -= updates
 
     def evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
         """The steps with log-probability, value, advantage and return of each, as the model gives them now.

@@ -206,6 +206,9 @@ class TRPO(OnPolicyAgent):
         self.explained_variance = float(explained_variance(value, returns))
         return advantage, stats
 
+    def take_back(self, updates: int) -> None:
+        """Leave the counter, which counts the policy's steps: those that a GPU skips are of the values."""
+
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:
         """Move the policy as far as `max_kl` allows, and give "kl" and "policy_step_size"."""
         params = [param for param in self.policy.parameters() if param.requires_grad]

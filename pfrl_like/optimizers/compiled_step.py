@@ -97,6 +97,12 @@ class CompiledStep:
         self._look_again(self._trained.values())
         steps = StepsOfUpdate(self._eager)
         td_error, stats = self.learn(batch, steps, *choice)
+        for step in self._eager.values():
+            try:
+                step.settle()
+            except NonFiniteError as error:
+                error.skipped = 0  # it was this update
+                raise
         self._made[choice] = steps.made
         used = self._used[choice] = [self._trained[name] for name in dict.fromkeys(steps.made)]
         for trained in used:

@@ -46,7 +46,8 @@ class GradientStep:
 
     Raises:
         NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
-            state stay as they were. On a GPU it is raised up to 100 calls later, the bad updates having been skipped.
+            state stay as they were. On a GPU it is raised up to 100 calls later, or by `settle`, the bad updates having
+            been skipped.
     """
 
     def __init__(
@@ -73,7 +74,16 @@ class GradientStep:
     def __setstate__(self, state: dict[str, Any]) -> None:
         GradientStep.__init__(self, **state)
 
-    def __call__(self, loss: Tensor) -> None:
+    def __call__(self, loss: Tensor, refused: Tensor | None = None) -> None:
+        """Descend on a loss.
+
+        Args:
+            loss: The loss, a scalar.
+            refused: On a GPU what the step before in the same update is told by (the property `refused`): where that
+                one was skipped, this one is, and is not counted again.
+        """
+        if self._calls == CHECK_INTERVAL:
+            self.settle()
         optimizer = self.optimizer
         state, n_states, groups, n_groups = self._cached_for
         if (
@@ -97,7 +107,7 @@ class GradientStep:
         _run_backward((loss,), (self.one,), False, False, self._inputs, allow_unreachable=True, accumulate_grad=True)
         grads = [leaf.grad for leaf in leaves]
         if self.on_gpu:
-            self._step_on_gpu(loss, grads)
+            self._step_on_gpu(loss, grads, refused)
             return
         present = [grad for grad in grads if grad is not None]
         excess = 0.0
@@ -123,11 +133,32 @@ class GradientStep:
         finally:
             torch.set_flush_denormal(self._flushes)
 
-    def _step_on_gpu(self, loss: Tensor, grads: Sequence[Tensor | None]) -> None:
+    @property
+    def refused(self) -> Tensor | None:
+        """On a GPU 1 if the last step was skipped there and else 0, for which nobody has to wait; None on a CPU."""
+        return self.found_inf if self.on_gpu else None
+
+    def settle(self) -> None:
+        """Wait until a GPU says how many steps it has skipped since it was asked last; nothing on a CPU.
+
+        Raises:
+            NonFiniteError: If there are some; `skipped` of the error is their number.
+        """
+        calls, self._calls = self._calls, 0
+        if calls and (count := int(self.skipped.item())):
+            self.skipped.zero_()
+            message = f"{count} of {calls} steps were not finite and were skipped"
+            raise NonFiniteError("gradient", message, skipped=count)
+
+    def _step_on_gpu(self, loss: Tensor, grads: Sequence[Tensor | None], refused: Tensor | None) -> None:
         present = [grad for grad in grads if grad is not None]
         if self.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.leaves, self.max_grad_norm)
-        self.found_inf.copy_((~torch.isfinite(loss.detach())).float())
+        bad = (~torch.isfinite(loss.detach())).float()
+        if refused is not None:
+            self.skipped.sub_(refused)
+            bad = torch.maximum(bad, refused)
+        self.found_inf.copy_(bad)
         torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
         self.skipped.add_(self.found_inf)
         if self.kernel is not None and len(present) == len(grads):
@@ -135,10 +166,6 @@ class GradientStep:
         elif self.found_inf.item() == 0:
             self._slow_step()
         self._calls += 1
-        if self._calls % CHECK_INTERVAL == 0 and self.skipped.item():
-            count = int(self.skipped.item())
-            self.skipped.zero_()
-            raise NonFiniteError("gradient", f"{count} of {CHECK_INTERVAL} steps were not finite and were skipped")
 
     def _norm(self, grads: list[Tensor]) -> float:
         """L2 norm of all of them together."""

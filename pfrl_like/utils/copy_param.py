@@ -17,7 +17,9 @@ def frozen_copy(module: nn.Module) -> nn.Module:
     return frozen
 
 
-def synchronize_parameters(src: nn.Module, dst: nn.Module, method: str, tau: float | None = None) -> None:
+def synchronize_parameters(
+    src: nn.Module, dst: nn.Module, method: str, tau: float | None = None, unless: Tensor | None = None
+) -> None:
     """Bring one module's parameters and buffers to, or towards, those of another of the same form.
 
     Args:
@@ -26,6 +28,7 @@ def synchronize_parameters(src: nn.Module, dst: nn.Module, method: str, tau: flo
         method: "hard" copies everything. "soft" moves floating-point values by `tau` of the way and copies the rest,
             such as counters.
         tau: How far a soft update goes, from 0 to 1.
+        unless: A scalar on the modules' device, for which nobody waits: a soft update stays where it is 1, not 0.
 
     Raises:
         ValueError: On another `method` or `tau`, or if the modules differ in names, shapes or dtypes.
@@ -35,7 +38,7 @@ def synchronize_parameters(src: nn.Module, dst: nn.Module, method: str, tau: flo
     elif method == "soft":
         if tau is None:
             raise ValueError("tau is None, expected a number from 0 to 1 for a soft update")
-        soft_copy_param(dst, src, tau)
+        soft_copy_param(dst, src, tau, unless)
     else:
         raise ValueError(f"method is {method!r}, expected 'hard' or 'soft'")
 
@@ -50,8 +53,14 @@ def copy_param(target_link: nn.Module, source_link: nn.Module) -> None:
         torch._foreach_copy_([*pairs.dst, *pairs.discrete_dst], [*pairs.src, *pairs.discrete_src])
 
 
-def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float) -> None:
+def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, unless: Tensor | None = None) -> None:
     """Move `target_link` by `tau` of the way towards `source_link` (Lillicrap et al. 2015, arXiv:1509.02971).
+
+    Args:
+        target_link: What moves.
+        source_link: Where to.
+        tau: How far, from 0 to 1.
+        unless: A scalar on their device, for which nobody waits: nothing moves where it is 1, not 0.
 
     Raises:
         ValueError: If `tau` is not from 0 to 1, or the modules differ in form.
@@ -62,7 +71,12 @@ def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float) 
     if pairs is None:
         raise ValueError(f"{type(target_link).__name__} keeps state that is no tensor, which cannot be moved softly")
     with torch.no_grad():
-        torch._foreach_lerp_(pairs.dst, pairs.src, tau)
+        if unless is None:
+            torch._foreach_lerp_(pairs.dst, pairs.src, tau)
+        else:
+            ways = torch._foreach_sub(pairs.src, pairs.dst)
+            torch._foreach_mul_(ways, tau * (1 - unless))
+            torch._foreach_add_(pairs.dst, ways)
         if pairs.discrete_dst:
             torch._foreach_copy_(pairs.discrete_dst, pairs.discrete_src)
 

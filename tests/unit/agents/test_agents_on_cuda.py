@@ -131,6 +131,7 @@ def test_bad_updates_are_skipped_and_reported_in_time(name: str) -> None:
                 other.zero_grad()
                 loss_of(expected, i).backward()  # type: ignore[no-untyped-call]
                 other.step()
+        step.settle()
     torch.testing.assert_close(model.state_dict(), expected.state_dict(), rtol=1e-4, atol=1e-5)
     for mine, its in zip(optimizer.state.values(), other.state.values(), strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from as_on_gpu import AsOnGPU
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RMSprop
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers import GradientStep, gradient_step
 from pfrl_like.optimizers.gradient_step import CHECK_INTERVAL
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 
 STEPS = 20
 MakeOptimizer = Callable[[nn.Module], Optimizer]
@@ -328,15 +330,6 @@ def test_an_optimizer_of_nothing_is_refused() -> None:
         GradientStep(Adam(model.parameters()))
 
 
-class AsOnGPU(GradientStep):
-    """Takes the path of a GPU, which does not wait for the device to say whether the numbers are finite."""
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self.on_gpu = True
-        self.kernel = self._fused_kernel()
-
-
 class TestWithoutWaiting:
     """On a GPU bad updates are skipped by the kernel and reported later."""
 
@@ -361,9 +354,34 @@ class TestWithoutWaiting:
                 step(losses_of[i]() * (torch.nan if bad else 1.0))
                 if not bad:
                     plain(others[i]())
+            step(losses_of[0]())  # told before this one is made
         torch.testing.assert_close(model.state_dict(), expected.state_dict(), rtol=1e-4, atol=1e-5)
         for mine, its in zip(optimizer.state.values(), other.state.values(), strict=True):
             torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
+
+    def test_who_asks_is_told_at_once_and_once(self) -> None:
+        model = make_model()
+        step = AsOnGPU(Adam(model.parameters()))
+        for i, loss in enumerate(losses(model)):
+            step(loss() * (torch.nan if i in (3, 4, 19) else 1.0))
+        with pytest.raises(NonFiniteError, match="3 of 20 steps were not finite and were skipped") as info:
+            step.settle()
+        assert info.value.skipped == 3
+        step.settle()
+
+    def test_a_step_after_a_skipped_one_of_the_same_update_is_skipped_and_not_counted(self) -> None:
+        first, second = make_model(), make_model()
+        steps = {"first": AsOnGPU(Adam(first.parameters())), "second": AsOnGPU(Adam(second.parameters()))}
+        before = copy.deepcopy(second.state_dict())
+        for factor in (torch.nan, 1.0):
+            update = StepsOfUpdate(steps)
+            update("first", losses(first)[0]() * factor)
+            update("second", losses(second)[0]())
+            assert update.refused is not None and update.refused.item() == (factor != 1.0)
+            assert torch.equal(second[0].weight, before["0.weight"]) == (factor != 1.0)
+        steps["second"].settle()
+        with pytest.raises(NonFiniteError, match="1 of 2 steps"):
+            steps["first"].settle()
 
 
 @pytest.mark.parametrize("before", [False, True])

@@ -36,6 +36,13 @@ def test_soft_update_goes_tau_of_the_way_each_time() -> None:
     assert numbers(dst) == {1.75}  # 1 + 0.25 * (4 - 1)
 
 
+@pytest.mark.parametrize(("unless", "expected"), [(0.0, {1.0}), (1.0, {0.0})])
+def test_soft_update_may_depend_on_a_number_on_the_device(unless: float, expected: set[float]) -> None:
+    src, dst = filled(4.0), filled(0.0)
+    synchronize_parameters(src, dst, "soft", 0.25, torch.tensor(unless))
+    assert numbers(dst) == expected
+
+
 @pytest.mark.parametrize(("tau", "expected"), [(0.0, 0.0), (1.0, 4.0)])
 def test_soft_update_reaches_both_ends(tau: float, expected: float) -> None:
     dst = filled(0.0)
