@@ -20,7 +20,7 @@ from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.storage import atomic_write, dump_json, read_json
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.isolated_rng import isolated_rng
-from pfrl_like.utils.random_streams import GlobalStreams, restore_states, states_of
+from pfrl_like.utils.random_streams import GlobalStreams, Streams
 
 _LOGGER = logging.getLogger(__name__)
 _RECORD = "epoch.json"
@@ -197,7 +197,7 @@ class EpochRunner:
                     "the environment did not come to where its episode was: a new one begins, and numbers will differ "
                     "from those of a run that was not stopped"
                 )
-            restore_states(self.env, state["env"])
+            Streams.of(self.env, with_global=False).restore(state["env"])
             if self._evaluator is not None and state["evaluator"] is not None:
                 self._evaluator.restore_state(state["evaluator"])
             state["streams"].restore()
@@ -246,7 +246,7 @@ class EpochRunner:
         """What numbers depend on beside agent and buffer."""
         return {
             "streams": GlobalStreams.now().to_plain(),
-            "env": states_of(self.env),
+            "env": Streams.of(self.env, with_global=False).to_plain(),
             "evaluator": None if self._evaluator is None else self._evaluator.saved_state(),
             "episode": self._recorder.running_episode(),
             "algorithm": getattr(self.algorithm, "saved_state", dict)(),

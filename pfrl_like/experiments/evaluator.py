@@ -23,7 +23,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
-from pfrl_like.utils.random_streams import restore_states, states_of
+from pfrl_like.utils.random_streams import Streams
 
 _LOGGER = logging.getLogger(__name__)
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
@@ -313,7 +313,7 @@ class Evaluator:
 
     def saved_state(self) -> dict[str, Any]:
         """What later scores depend on beside the agent."""
-        return {"seed": self._seed, "streams": states_of(self.env)}
+        return {"seed": self._seed, "streams": Streams.of(self.env, with_global=False).to_plain()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `saved_state` gave.
@@ -322,7 +322,7 @@ class Evaluator:
             ValueError: If it comes from another environment.
         """
         self._seed = int(state["seed"])
-        restore_states(self.env, state["streams"])
+        Streams.of(self.env, with_global=False).restore(state["streams"])
 
     def close(self) -> None:
         """Close the files of TensorBoard; the environment is left to its owner."""

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from pfrl_like.utils.env_values import first_values
-from pfrl_like.utils.random_streams import GlobalStreams, restore_states, states_of
+from pfrl_like.utils.random_streams import GlobalStreams, Streams
 
 
 class WatchedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -29,11 +29,13 @@ class WatchedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.remembers = False
         self.actions: list[Any] = []
-        self._begun: tuple[GlobalStreams, list[Any]] | None = None
+        self._begun: tuple[GlobalStreams, dict[str, Any]] | None = None
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
-        self._begun = (GlobalStreams.now(), states_of(self.env)) if self.remembers else None
+        self._begun = (
+            (GlobalStreams.now(), Streams.of(self.env, with_global=False).to_plain()) if self.remembers else None
+        )
         self.actions = []
         obs, self.info = first_values(super().reset(**options))
         return obs, self.info
@@ -56,7 +58,7 @@ class WatchedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     def rewind(self, episode: Mapping[str, Any]) -> "Repeating":
         """Let the random streams be as they were before an episode; what takes its actions again."""
         GlobalStreams.from_plain(episode["streams"]).restore()
-        restore_states(self.env, episode["env"])
+        Streams.of(self.env, with_global=False).restore(episode["env"])
         self.remembers = True
         kind = getattr(self.action_space, "dtype", None)
         return Repeating([np.asarray(action, kind)[()] for action in episode["actions"]])

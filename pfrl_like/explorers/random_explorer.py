@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.explorer import Explorer
 from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.random_streams import plain_state
 from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
 
 
@@ -27,7 +28,7 @@ class RandomExplorer(Explorer):
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the explorer's own generator, if it has one."""
-        return {} if self.rng is None else {"rng": _plain(get_rng_state(self.rng))}
+        return {} if self.rng is None else {"rng": plain_state(get_rng_state(self.rng))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take up what `state_dict` gave.
@@ -59,10 +60,3 @@ def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
             "ones: for discrete actions use one of the epsilon-greedy explorers or Boltzmann"
         )
     return actions
-
-
-def _plain(state: Any) -> Any:
-    """Dicts, lists and integers for the arrays and NumPy integers of a generator's state."""
-    if isinstance(state, dict):
-        return {key: _plain(value) for key, value in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state

@@ -1,12 +1,19 @@
-"""The states of random streams: of the global ones, and of those that belong to environments and spaces."""
+"""The states of random streams: of the global ones, and of those that belong to environments, spaces and functions."""
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from pfrl_like.utils.reachable_streams import Reachable
+from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
+
+_GLOBAL = "global"
+_MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)
 
 
 class GlobalStreams(NamedTuple):
@@ -32,17 +39,23 @@ class GlobalStreams(NamedTuple):
         return cls(random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state(), cuda)
 
     def restore(self) -> None:
-        """Make them be so again, those of GPUs where there are as many."""
+        """Make them be so again.
+
+        Raises:
+            ValueError: If there are fewer GPUs; what is not theirs has been restored then.
+        """
         random.setstate(self.python)
         np.random.set_state(self.numpy)
         torch.set_rng_state(self.torch)
-        if self.cuda is not None and torch.cuda.device_count() >= len(self.cuda):
+        if self.cuda is not None:
+            if torch.cuda.device_count() < len(self.cuda):
+                raise ValueError(f"there are {torch.cuda.device_count()} GPUs, expected {len(self.cuda)} as there were")
             torch.cuda.set_rng_state_all(self.cuda)
 
     def to_plain(self) -> dict[str, Any]:
         """As numbers, text, lists and dicts."""
         cuda = None if self.cuda is None else [_hex(state) for state in self.cuda]
-        return {"python": self.python, "numpy": self.numpy, "torch": _hex(self.torch), "cuda": cuda}
+        return {"python": self.python, "numpy": plain_state(self.numpy), "torch": _hex(self.torch), "cuda": cuda}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
@@ -58,8 +71,96 @@ class GlobalStreams(NamedTuple):
         return cls((version, tuple(numbers), gauss), dict(plain["numpy"]), _from_hex(plain["torch"]), cuda)
 
 
+class Streams:
+    """The random streams that can be reached from some objects, each with a name, and the global ones.
+
+    Attributes:
+        unknown: Names of what may draw, and cannot be saved.
+    """
+
+    def __init__(self, found: Mapping[str, Any], unknown: list[str], with_global: bool) -> None:
+        self._found, self.unknown, self._with_global = found, unknown, with_global
+
+    @classmethod
+    def of(cls, *owners: Any, with_global: bool = True) -> Self:
+        """Those of environments, spaces, agents, functions and whatever else holds some; see `Reachable`.
+
+        Args:
+            *owners: The objects; None is ignored. In another process they have to be given in the same order.
+            with_global: Whether the global streams of `random`, NumPy and torch belong to them.
+        """
+        reached, names = Reachable(), Counter[str]()
+        for owner in owners:
+            name = getattr(owner, "__qualname__", type(owner).__name__)
+            names[name] += 1
+            reached.visit(owner, name if names[name] == 1 else f"{name}-{names[name]}")
+        return cls(reached.found, reached.unknown, with_global)
+
+    def now(self) -> dict[str, Any]:
+        """The states as they are, by name, as the libraries give them, which is fast."""
+        states = {name: _state_of(generator) for name, generator in self._found.items()}
+        return {_GLOBAL: GlobalStreams.now(), **states} if self._with_global else states
+
+    def to_plain(self) -> dict[str, Any]:
+        """The states as they are, by name, as numbers, text, lists and dicts."""
+        return {name: plain_state(state) for name, state in self.now().items()}
+
+    def restore(self, plain: Mapping[str, Any]) -> None:
+        """Let the streams be as `to_plain` told, also after it was written as JSON.
+
+        Raises:
+            ValueError: If there are others, or a state is none; what fits has been restored then.
+        """
+        if not isinstance(plain, Mapping):
+            raise ValueError(f"random streams are a {type(plain).__name__}, expected a dict")
+        found = {**self._found, **({_GLOBAL: None} if self._with_global else {})}
+        wrong = [f"{name} is not there" for name in plain if name not in found]
+        wrong += [f"nothing is known of {name}" for name in found if name not in plain]
+        for name in found.keys() & plain.keys():
+            try:
+                if name == _GLOBAL:
+                    GlobalStreams.from_plain(plain[name]).restore()
+                else:
+                    _set_state(found[name], plain[name])
+            except _MISFITS as error:
+                wrong.append(f"{name}: {error!r:.200}")
+        if wrong:
+            raise ValueError(f"random streams do not fit: {'; '.join(sorted(wrong))}")
+
+
+def plain_state(state: Any) -> Any:
+    """Dicts, lists, text and integers for what a generator's state, or those of all global ones, is made of."""
+    if isinstance(state, GlobalStreams):
+        return state.to_plain()
+    if isinstance(state, Tensor):
+        return _hex(state)
+    if isinstance(state, dict):
+        return {key: plain_state(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    return generator.state if isinstance(generator, np.random.BitGenerator) else get_rng_state(generator)
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        version, numbers, gauss = state
+        generator.setstate((version, tuple(numbers), gauss))
+    elif isinstance(generator, torch.Generator):
+        generator.set_state(_from_hex(state))
+    elif isinstance(generator, np.random.BitGenerator):
+        generator.state = state
+    else:
+        set_rng_state(generator, state)
+
+
 def _hex(state: Tensor) -> str:
-    return bytes(state.tolist()).hex()
+    return bytes(state.numpy()).hex()
 
 
 def _from_hex(text: str) -> Tensor:
@@ -93,29 +194,3 @@ def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
     generator = getattr(source, "np_random" if parts is None else "_np_random", None)
     if bits_of(generator) is not None:
         yield source, generator
-
-
-def streams_of(env: Any) -> list[Any]:
-    """What holds the states of an environment's own streams, and those of its action spaces, wrappers included."""
-    found = [bits_of(getattr(getattr(env, "unwrapped", env), "np_random", None))]
-    layer = env
-    while layer is not None:
-        found += [bits_of(generator) for _, generator in spaces_with_streams(layer)]
-        layer = getattr(layer, "env", None)
-    return list({id(bits): bits for bits in found if bits is not None}.values())
-
-
-def states_of(env: Any) -> list[Any]:
-    """The states of `streams_of`."""
-    return [bits.state for bits in streams_of(env)]
-
-
-def restore_states(env: Any, states: Sequence[Any]) -> None:
-    """Let the streams of an environment be as `states_of` gave them.
-
-    Raises:
-        ValueError: If it has other streams.
-        TypeError: Likewise.
-    """
-    for bits, state in zip(streams_of(env), states, strict=True):
-        bits.state = state

@@ -1,0 +1,140 @@
+"""Random streams are found wherever they are, told by name, and go on where they were."""
+
+import functools
+import itertools
+import json
+import random
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.utils.random_streams import GlobalStreams, Streams
+from pfrl_like.wrappers import RandomizeAction
+
+MODULE_RNG = np.random.default_rng(0)
+LEGACY_RNG = np.random.RandomState(0)
+
+
+def cart_pole() -> Any:
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=0)
+    return env
+
+
+class Holder:
+    def __init__(self, rng: Any) -> None:
+        self.rng = rng
+
+
+class Tossing(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """An environment with a generator in a list and one in an object."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.coins = [np.random.RandomState(1), random.Random(2)]
+        self.part = Holder(torch.Generator())
+
+
+def drawn(found: Any) -> list[float]:
+    numbers = []
+    for stream in found.values():
+        if isinstance(stream, torch.Generator):
+            numbers.append(torch.rand((), generator=stream).item())
+        elif isinstance(stream, np.random.BitGenerator):
+            numbers.append(float(stream.random_raw()))
+        else:
+            numbers.append(stream.gauss(0, 1) if isinstance(stream, random.Random) else stream.normal())
+    return [*numbers, random.random(), np.random.random(), torch.rand(()).item()]
+
+
+@pytest.mark.parametrize(
+    ("owner", "ends"),
+    [
+        (cart_pole(), {"action_space._np_random", "env._np_random"}),
+        (Tossing(cart_pole()), {"coins[0]", "coins[1]", "part.rng"}),
+        (SerialVectorEnv([cart_pole(), cart_pole()]), {"envs[1].env.env.env._np_random"}),
+        (gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"), {"envs[1].env.env.env._np_random"}),
+        (cart_pole().action_space.sample, {"__self__._np_random"}),
+        (lambda: MODULE_RNG.integers(2), {"MODULE_RNG"}),
+        (functools.partial(random.Random(3).choice, [0, 1]), {"func.__self__"}),
+        ((lambda space: lambda: space.sample())(cart_pole().action_space), {"space._np_random"}),
+        (lambda rng=LEGACY_RNG: rng.rand(), {"__defaults__[0]"}),
+        (Holder(np.random.PCG64(3)), {"Holder.rng"}),
+        (gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3)]), {"spaces[0]._np_random"}),
+    ],
+)
+def test_streams_go_on_where_they_were_also_by_way_of_json(owner: Any, ends: set[str]) -> None:
+    streams = Streams.of(owner)
+    assert streams.unknown == []
+    assert all(any(name.endswith(end) for name in streams._found) for end in ends)
+    drawn(streams._found)  # so that second normal numbers are kept
+    text = json.dumps(streams.to_plain())
+    expected = drawn(streams._found)
+    Streams.of(owner).restore(json.loads(text))
+    assert drawn(streams._found) == expected
+
+
+@pytest.mark.parametrize("function", [random.random, np.random.randint, torch.rand, lambda: np.random.rand(), max])
+def test_the_global_streams_have_one_name(function: Any) -> None:
+    streams = Streams.of(function)
+    assert list(streams.to_plain()) == ["global"] and streams.unknown == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "end"),
+    [
+        (itertools.count().__next__, "__next__.__self__"),
+        ((lambda numbers: lambda: next(numbers))(iter([1, 2])), "numbers"),
+        (random.SystemRandom().random, "random.__self__"),
+        (Holder(random.SystemRandom()), "Holder.rng"),
+    ],
+)
+def test_what_cannot_be_saved_is_named(owner: Any, end: str) -> None:
+    [name] = Streams.of(owner).unknown
+    assert name.endswith(end)
+
+
+def test_owners_of_one_class_are_told_apart() -> None:
+    streams = Streams.of(Holder(random.Random(0)), None, Holder(random.Random(1)), with_global=False)
+    assert list(streams.to_plain()) == ["Holder.rng", "Holder-2.rng"]
+
+
+def test_what_does_not_fit_is_named_and_what_fits_is_restored() -> None:
+    one = np.random.default_rng(0)
+    plain = Streams.of([one, random.Random(0)], with_global=False).to_plain()
+    expected = one.random()
+    other = np.random.default_rng(1)
+    for parts, reason in (
+        ([other], r"list\[1\] is not there"),
+        ([other, random.Random(0), random.Random(0)], r"nothing is known of list\[2\]"),
+        ([other, np.random.default_rng(0)], r"list\[1\]: ValueError"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            Streams.of(parts, with_global=False).restore(plain)
+        assert other.random() == expected
+    with pytest.raises(ValueError, match="random streams are a list"):
+        Streams.of(parts).restore([])  # type: ignore[arg-type]
+
+
+def test_a_generator_that_a_wrapper_gets_later_is_found() -> None:
+    env = RandomizeAction(cart_pole(), 0.5)
+    env.reset(seed=3)
+    assert any(name.endswith("RandomizeAction._rng") for name in Streams.of(env).to_plain())
+
+
+def test_streams_of_missing_gpus_are_told_of_and_all_others_restored() -> None:
+    now = GlobalStreams.now()
+    expected = torch.rand(3).tolist()
+    gone = now._replace(cuda=[now.torch] * (torch.cuda.device_count() + 1))
+    with pytest.raises(ValueError, match="GPUs, expected"):
+        gone.restore()
+    assert torch.rand(3).tolist() == expected
+
+
+def test_data_is_not_searched() -> None:
+    data = [random.Random(i) for i in range(1000)]
+    assert Streams.of(Holder(data), torch.nn.Linear(1, 1), np.zeros(3), with_global=False).to_plain() == {}
