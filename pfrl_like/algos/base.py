@@ -298,6 +298,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
             y: Not looked at.
             options: As of `evaluate_offline`.
         """
+        options = {"show_progress": False, **options, "estimators": ["fqe"]}
         return float(self.evaluate_offline(episodes, **options)["fqe"].value)
 
     @property

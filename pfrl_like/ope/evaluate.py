@@ -1,6 +1,7 @@
 """All estimates of what a trained algorithm would bring, from recorded episodes alone."""
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,16 +11,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pfrl_like import agents
+from pfrl_like.agents.recorded_data import OneObservation
+from pfrl_like.algos.epochs import shown
 from pfrl_like.algos.networks import adam, categorical_policy
 from pfrl_like.batch import map_nested
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import is_image, stacked_shape
 from pfrl_like.distributions import mode_of
 from pfrl_like.encoders import make_encoder
+from pfrl_like.experiments.loop import Clock, run
+from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, weighted_doubly_robust
 from pfrl_like.ope.episodes import LoggedEpisodes
-from pfrl_like.ope.estimate import Bootstrap, Estimate
+from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, weakness
 from pfrl_like.ope.fqe import FQE, DiscreteFQE
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.importance_sampling import (
@@ -55,8 +60,12 @@ def evaluate_offline(
     n_steps: int = 20_000,
     config: FQEConfig | None = None,
     interval: Bootstrap | None = None,
+    estimators: Sequence[str] | None = None,
+    show_progress: bool = True,
 ) -> dict[str, Estimate]:
     """The discounted return of a trained algorithm, by every estimator that the data allow.
+
+    An `UnreliableEstimateWarning` says of all of them at once if importance weights leave too few episodes.
 
     Args:
         algo: An agent, a built estimator, or a module from observations to distributions of actions.
@@ -71,36 +80,58 @@ def evaluate_offline(
         n_steps: Updates of what is fitted here.
         config: How an `FQE` is made here; None for an `FQEConfig` with this `gamma`.
         interval: How intervals are made; None for a `Bootstrap` as it is by default.
+        estimators: Names of the estimates that are wanted; None for all. "fqe" alone needs no `behavior`.
+        show_progress: Whether the progress of what is fitted here is shown.
 
     Returns:
         Estimates by name: "fqe", and "is", "wis", "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose
         modes are evaluated has no probabilities, and "fqe" alone.
 
     Raises:
-        ValueError: If the data or a number cannot be, `behavior` has another length, or `fqe` or `config` another
-            `gamma`, or a `reward_scaler`, whose values are not those of the rewards.
+        ValueError: If the data or a number cannot be, `behavior` has another length or holds no log-probabilities,
+            there is no estimator of a name, or `fqe` or `config` has another `gamma`, or a `reward_scaler`, whose
+            values are not those of the rewards.
         TypeError: If the algorithm has other actions, or a policy has no densities.
     """
+    wanted = _wanted(estimators)
     config = FQEConfig(gamma=gamma) if config is None else config
     _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
     selection = Selection(dataset)
     rows = Rows.of(selection, getattr(algo, "n_frames", 1))
+    probe = getattr(agent_of(algo), "probe", None)
+    if probe is not None:  # which refuses observations that do not fit
+        probe(OneObservation(rows.obs[0]))
     modes = _takes_modes(algo, selection, rows.obs[:1]) if deterministic is None else deterministic
-    fitted = fqe or _fitted_fqe(algo, selection, config, modes, n_steps)
+    fitted = fqe or _fitted_fqe(algo, selection, config, modes, n_steps, show_progress)
     target: Array = np.zeros(len(rows.reward))
     recorded = target
-    weighs = selection.discrete_action or not modes
-    if weighs:
+    weights = [name for name in wanted if name != "fqe" and (selection.discrete_action or not modes)]
+    if weights:
         policy = policy_of(algo, fitted.action_size if selection.discrete_action else None)
         target = log_probs(policy, rows.obs, rows.action, agent_of(algo), modes=modes)
-        recorded = _recorded(behavior, selection, rows, fitted, n_steps)
+        recorded = _recorded(behavior, selection, rows, fitted, n_steps, show_progress)
     episodes = LoggedEpisodes.from_columns(
         rows.reward, target, recorded, rows.lengths, rows.truncated,
         q=in_parts(fitted.predict_value, rows.obs, rows.action), v=in_parts(fitted.predict_state_value, rows.obs),
         last_v=in_parts(fitted.predict_state_value, rows.last_obs),
     )  # fmt: skip
-    found = {"fqe": direct_method(episodes, interval)}
-    return found | {name: make(episodes, gamma, interval) for name, make in BY_WEIGHTS.items() if weighs}
+    found = {"fqe": direct_method(episodes, interval)} if "fqe" in wanted else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableEstimateWarning)
+        found |= {name: BY_WEIGHTS[name](episodes, gamma, interval) for name in weights}
+    said, left = weakness(episodes) if weights else ("", 0.0)
+    if said:
+        warnings.warn(UnreliableEstimateWarning(f"{', '.join(weights)}: {said}", left), stacklevel=2)
+    return found
+
+
+def _wanted(estimators: Sequence[str] | None) -> Sequence[str]:
+    """Names of estimates."""
+    known = ["fqe", *BY_WEIGHTS]
+    unknown = [name for name in estimators or () if name not in known]
+    if isinstance(estimators, str) or unknown:
+        raise ValueError(f"estimators is {estimators!r}, expected some of {', '.join(known)} in a list")
+    return known if estimators is None else [name for name in known if name in estimators]
 
 
 def _takes_modes(algo: Any, selection: Selection, obs: Array) -> bool:
@@ -201,7 +232,14 @@ def in_parts(function: Callable[..., Array], *columns: Array) -> Array:
     return np.concatenate([function(*(column[start : start + _ROWS] for column in columns)) for start in starts])
 
 
-def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None = None, *, n_frames: int = 1) -> Any:
+def fitted_behavior(
+    dataset: Any,
+    n_steps: int = 20_000,
+    n_actions: int | None = None,
+    *,
+    n_frames: int = 1,
+    show_progress: bool = False,
+) -> Any:
     """An agent that imitates recorded actions, whose policy tells how probable they were.
 
     It is a `DiscreteBC` without penalty, or a `BC` of Gaussians with one covariance for all states.
@@ -211,6 +249,7 @@ def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None =
         n_steps: Updates.
         n_actions: How many discrete actions there are; None for those that occur.
         n_frames: How many images are stacked.
+        show_progress: Whether progress is shown.
     """
     selection = Selection(dataset)
     encoder = make_encoder(stacked_shape(selection.observation_shape, n_frames))
@@ -224,8 +263,9 @@ def fitted_behavior(dataset: Any, n_steps: int = 20_000, n_actions: int | None =
         policy = nn.Sequential(encoder, nn.Linear(encoder.feature_size, selection.action_size), head)
         make = agents.BC
     agent = make(policy, adam(policy, 1e-3, 1e-8), ReplayBuffer(None), **options)
-    for _ in range(n_steps):
-        agent.update(selection.sample_batch(agent.minibatch_size, 1.0, agent.device, n_frames=n_frames))
+    clock = Clock(n_steps)
+    with shown(clock, show_progress) as callbacks:
+        run(DatasetSource(agent, selection, n_frames=n_frames), clock, callbacks)
     return agent
 
 
@@ -237,21 +277,30 @@ def _check_config(name: str, config: FQEConfig, gamma: float) -> None:
         raise ValueError(f"{name} has the reward_scaler {config.reward_scaler!r:.80}, expected None: values in rewards")
 
 
-def _fitted_fqe(algo: Any, selection: Selection, config: FQEConfig, modes: bool, n_steps: int) -> FQE:
+def _fitted_fqe(
+    algo: Any, selection: Selection, config: FQEConfig, modes: bool, n_steps: int, show_progress: bool
+) -> FQE:
     fqe = (DiscreteFQE if selection.discrete_action else FQE)(algo, config)
     fqe.build_with_dataset(selection)
     fqe.agent.act_deterministically = modes
-    fqe.fit(selection, n_steps, n_steps_per_epoch=n_steps, logger_adapter=NoopAdapterFactory(), show_progress=False)
+    fqe.fit(
+        selection, n_steps, n_steps_per_epoch=n_steps, logger_adapter=NoopAdapterFactory(), show_progress=show_progress
+    )
     return fqe
 
 
-def _recorded(behavior: Any, selection: Selection, rows: Rows, fqe: FQE, n_steps: int) -> Array:
+def _recorded(behavior: Any, selection: Selection, rows: Rows, fqe: FQE, n_steps: int, show_progress: bool) -> Array:
     n_actions = fqe.action_size
     if behavior is None:
         behavior = rows.log_prob
     if behavior is None:
-        behavior = fitted_behavior(selection, n_steps, n_actions, n_frames=fqe.n_frames)
+        behavior = fitted_behavior(selection, n_steps, n_actions, n_frames=fqe.n_frames, show_progress=show_progress)
+    if isinstance(behavior, str):
+        raise TypeError("behavior: got a str, expected log-probabilities, a policy, or None")
     if isinstance(behavior, np.ndarray | Sequence | Tensor):
-        return np.asarray(behavior, np.float64)
+        recorded = np.asarray(behavior, np.float64)
+        if selection.discrete_action and recorded.size and recorded.max() > 0:
+            raise ValueError(f"behavior has numbers up to {recorded.max():.6g}, expected logarithms of probabilities")
+        return recorded
     policy = policy_of(behavior, n_actions if selection.discrete_action else None)
     return log_probs(policy, rows.obs, rows.action, agent_of(behavior))

@@ -155,6 +155,45 @@ def test_probabilities_of_another_length_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"behavior": np.full(2 * N, 0.5)}, ValueError, "behavior has numbers up to 0.5, expected logarithms"),
+        ({"behavior": "uniform"}, TypeError, "got a str, expected log-probabilities"),
+        ({"estimators": ["mean"]}, ValueError, r"estimators is \['mean'\], expected some of fqe, is, wis"),
+        ({"estimators": "fqe"}, ValueError, "in a list"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        ope.evaluate_offline(of_probability(0.8), recorded(), n_steps=1, gamma=GAMMA, config=SMALL, **options)
+
+
+def test_observations_that_an_agent_cannot_take_are_refused() -> None:
+    bc = algos.DiscreteBC()
+    bc.create_impl((3,), 2)
+    with pytest.raises(ValueError, match="obs does not fit policy"):
+        ope.evaluate_offline(bc, recorded(), n_steps=1, gamma=GAMMA, config=SMALL)
+
+
+def test_only_the_estimates_that_are_wanted_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: Any = {"n_steps": 1, "gamma": GAMMA, "config": SMALL, "interval": SETTINGS, "show_progress": False}
+    policy, data = of_probability(0.8), recorded()
+    found = ope.evaluate_offline(policy, data, behavior=policy, estimators=["wis", "fqe"], **options)
+    assert tuple(found) == ("fqe", "wis")
+    monkeypatch.setattr("pfrl_like.ope.evaluate.fitted_behavior", lambda *_, **__: pytest.fail("nobody asked for it"))
+    assert tuple(ope.evaluate_offline(policy, data, estimators=["fqe"], **options)) == ("fqe",)
+
+
+def test_one_warning_speaks_of_all_estimates() -> None:
+    options: Any = {"n_steps": 1, "gamma": GAMMA, "config": SMALL, "interval": SETTINGS}
+    rare = np.full(2 * N, np.log(0.5))
+    rare[:2] = -12.0  # so that the first episode outweighs all others
+    with pytest.warns(ope.UnreliableEstimateWarning, match="is, wis, pdis, wpdis, dr, wdr, magic: ") as told:
+        found = ope.evaluate_offline(of_probability(0.8), recorded(), behavior=rare, **options)
+    assert len(told) == 1 and found["wis"].warning
+
+
+@pytest.mark.parametrize(
     ("options", "text"),
     [
         ({"config": ope.FQEConfig(gamma=0.9)}, "gamma is 0.5, but config has 0.9"),
