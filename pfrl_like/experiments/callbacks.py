@@ -90,7 +90,8 @@ class Evaluation:
         self.history: list[dict[str, Any]] = []
 
     def __call__(self, clock: Clock) -> None:
-        if not (self.during_episode or clock.ended or clock.done):
+        is_last = clock.done and clock.interrupted is None
+        if not (self.during_episode or clock.ended or is_last):
             return
         score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
         if score is not None:

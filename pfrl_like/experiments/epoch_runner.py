@@ -13,6 +13,7 @@ from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Source
+from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.paths import Actor, PathRecorder
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.training import train
@@ -127,7 +128,7 @@ class EpochRunner:
             self._go_on()
             average.append(algorithm.train(self))
 
-        with ExitStack() as stack:
+        with owned(self.outdir), ExitStack() as stack:
             self._evaluator = self._make_evaluator(stack) if self.eval_n_episodes else None
             train(
                 algorithm.agent, self.env, self._recorder.source, None, self.outdir, drive=drive,

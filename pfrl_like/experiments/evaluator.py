@@ -15,6 +15,7 @@ import numpy as np
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Callback, Clock, run
+from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.report import two_columns
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import SerialSource, VectorSource
@@ -252,15 +253,15 @@ class Evaluator:
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
-        os.makedirs(self.outdir, exist_ok=True)
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
-        set_aside(self.outdir, step_offset, self.logger, training=False)
-        self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
-        earlier = self._earlier_scores()
-        self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
-        last = int(max(earlier, default=step_offset))
-        self.prev_eval_t = last - last % eval_interval  # so that one that waited for an episode's end is made up for
-        self._write_header()
+        with owned(self.outdir):
+            set_aside(self.outdir, step_offset, self.logger, training=False)
+            self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
+            earlier = self._earlier_scores()
+            self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
+            last = int(max(earlier, default=step_offset))
+            self.prev_eval_t = last - last % eval_interval  # one that waited for an episode's end is made up for
+            self._write_header()
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
         if env_choice.startswith("fresh"):

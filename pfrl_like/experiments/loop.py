@@ -1,8 +1,11 @@
 """The one training loop: a source advances training, callbacks look at the clock."""
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
+
+from pfrl_like.experiments.interruption import error_of
 
 
 class Episode(NamedTuple):
@@ -30,6 +33,7 @@ class Clock:
         episodes: Episodes finished so far.
         ended: Episodes that ended in the last tick.
         stopped: Whether `stop` ended training; `reason` is why, in words.
+        interrupted: The signal that ended training; None for none.
         between_episodes: Whether no episode is running, so that even a shared environment may be used otherwise.
     """
 
@@ -40,6 +44,7 @@ class Clock:
         self.ended: Sequence[Episode] = ()
         self.between_episodes = False
         self.stopped, self.reason = False, ""
+        self.interrupted: int | None = None
 
     @property
     def done(self) -> bool:
@@ -49,6 +54,11 @@ class Clock:
     def stop(self, reason: str = "") -> None:
         """End training after this tick."""
         self.stopped, self.reason = True, reason
+
+    def interrupt(self, signum: int) -> None:
+        """End training after this tick because of a signal, which takes its effect then."""
+        self.interrupted = signum
+        self.stop(signal.Signals(signum).name)
 
 
 class Source(Protocol):
@@ -62,7 +72,12 @@ Callback = Callable[[Clock], None]
 
 
 def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
-    """Let a source tick until the clock says that training is over; call every callback, in order, after each tick."""
+    """Let a source tick until the clock says that training is over; call every callback, in order, after each tick.
+
+    Raises:
+        KeyboardInterrupt: If SIGINT ended it before the last step.
+        Terminated: If SIGTERM did.
+    """
     while not clock.done:
         clock.previous_t = clock.t
         clock.ended = source.tick(clock)
@@ -70,3 +85,5 @@ def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
             clock.episodes += len(clock.ended)
         for callback in callbacks:
             callback(clock)
+    if clock.interrupted is not None and clock.t < clock.steps:
+        raise error_of(clock.interrupted)

@@ -19,6 +19,7 @@ from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.evaluator import check_extent
 from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import check_run, train, warn_of_other_step
@@ -131,73 +132,75 @@ def train_agent_async(
     if eval_interval is not None:
         check_extent(eval_n_steps, eval_n_episodes)
     seeds = seeds_of_processes(random_seeds, processes)
-    os.makedirs(outdir, exist_ok=True)
-    if agent is None and make_agent is not None:
-        agent = getattr(make_agent, "representative", None)
-        if agent is None and use_shared_memory:
-            agent = make_agent(0)
-    represented = hasattr(agent, "starting")  # by a learner of its own, here
-    if use_shared_memory and not represented:
-        check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
-    alone = not use_shared_memory and not represented
-    if alone and checkpoint_freq is not None:
-        raise ValueError(
-            f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints are made of what "
-            "the processes share: expected None"
-        )
-    outcome = os.path.join(outdir, ".process-0") if alone else ""
-    if alone:
-        shutil.rmtree(outcome, ignore_errors=True)  # of a run that was killed
-    evaluator: dict[str, Any] = {
-        "n_steps": eval_n_steps, "n_episodes": eval_n_episodes, "eval_interval": eval_interval, "outdir": outdir,
-        "max_episode_len": max_episode_len, "step_offset": step_offset, "evaluation_hooks": evaluation_hooks,
-        "save_best_so_far_agent": save_best_so_far_agent, "use_tensorboard": use_tensorboard,
-        "success_threshold": eval_success_threshold,
-    }  # fmt: skip
-    job = Job(
-        make_env=_sendable(make_env, "make_env", start_method),
-        make_agent=None if make_agent is None else _sendable(make_agent, "make_agent", start_method),
-        agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
-        steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
-        global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
-        evaluator=None if eval_interval is None else _sendable(lambda: evaluator, "evaluation_hooks", start_method),
-        successful_score=successful_score, profile=outdir if profile else None, outcome=outcome,
-    )  # fmt: skip
-    ensure_tracker()
-    context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
-    set_aside(outdir, step_offset, logger)  # before processes write
-    totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
-    counters = Counters(totals, context.RawValue("b", 0), context.RawValue("q", 0))
-    learner = getattr(agent, "agent", agent)
-    if hasattr(learner, "t"):
-        warn_of_other_step(learner.t, step_offset, logger)
-        if not represented:
-            learner.t = step_offset
-    try:
-        with getattr(agent, "starting", nullcontext)(step_offset):
-            source = AsyncWorkers(job, counters, processes, stop_event, exception_event, logger, start_method, grace)
-    except (AttributeError, pickle.PicklingError) as error:
-        raise TypeError(
-            f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
-            'start_method="fork", which needs no sending'
-        ) from error
-    seen: Any = agent if represented else SharedAgent(agent, source)
-    if alone:
-        seen = AgentOfProcess0(agent, source, outcome, logger)
-    with closing(source):
+    with owned(outdir):
+        if agent is None and make_agent is not None:
+            agent = getattr(make_agent, "representative", None)
+            if agent is None and use_shared_memory:
+                agent = make_agent(0)
+        represented = hasattr(agent, "starting")  # by a learner of its own, here
+        if use_shared_memory and not represented:
+            check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
+        alone = not use_shared_memory and not represented
+        if alone and checkpoint_freq is not None:
+            raise ValueError(
+                f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints are made of "
+                "what the processes share: expected None"
+            )
+        outcome = os.path.join(outdir, ".process-0") if alone else ""
+        if alone:
+            shutil.rmtree(outcome, ignore_errors=True)  # of a run that was killed
+        evaluator: dict[str, Any] = {
+            "n_steps": eval_n_steps, "n_episodes": eval_n_episodes, "eval_interval": eval_interval, "outdir": outdir,
+            "max_episode_len": max_episode_len, "step_offset": step_offset, "evaluation_hooks": evaluation_hooks,
+            "save_best_so_far_agent": save_best_so_far_agent, "use_tensorboard": use_tensorboard,
+            "success_threshold": eval_success_threshold,
+        }  # fmt: skip
+        job = Job(
+            make_env=_sendable(make_env, "make_env", start_method),
+            make_agent=None if make_agent is None else _sendable(make_agent, "make_agent", start_method),
+            agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
+            steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
+            global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
+            evaluator=None if eval_interval is None else _sendable(lambda: evaluator, "evaluation_hooks", start_method),
+            successful_score=successful_score, profile=outdir if profile else None, outcome=outcome,
+        )  # fmt: skip
+        ensure_tracker()
+        context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
+        set_aside(outdir, step_offset, logger)  # before processes write
+        totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
+        counters = Counters(totals, context.RawValue("b", 0), context.RawValue("q", 0))
+        learner = getattr(agent, "agent", agent)
+        if hasattr(learner, "t"):
+            warn_of_other_step(learner.t, step_offset, logger)
+            if not represented:
+                learner.t = step_offset
         try:
-            train(
-                seen, None, source, steps, outdir,
-                make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
-                checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
-                step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
-                loggers=loggers, on_error=source.close, clears=False,
-            )  # fmt: skip
-        finally:
-            if stop_event is not None:
-                stop_event.set()
-            if alone:
-                shutil.rmtree(outcome, ignore_errors=True)
+            with getattr(agent, "starting", nullcontext)(step_offset):
+                source = AsyncWorkers(
+                    job, counters, processes, stop_event, exception_event, logger, start_method, grace
+                )
+        except (AttributeError, pickle.PicklingError) as error:
+            raise TypeError(
+                f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
+                'start_method="fork", which needs no sending'
+            ) from error
+        seen: Any = agent if represented else SharedAgent(agent, source)
+        if alone:
+            seen = AgentOfProcess0(agent, source, outcome, logger)
+        with closing(source):
+            try:
+                train(
+                    seen, None, source, steps, outdir,
+                    make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
+                    checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
+                    step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
+                    loggers=loggers, on_error=source.close, clears=False,
+                )  # fmt: skip
+            finally:
+                if stop_event is not None:
+                    stop_event.set()
+                if alone:
+                    shutil.rmtree(outcome, ignore_errors=True)
     return learner
 
 

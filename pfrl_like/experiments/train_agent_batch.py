@@ -7,8 +7,9 @@ from typing import Any
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
-from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.evaluator import Evaluator, check_extent
 from pfrl_like.experiments.loop import Callback
+from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
@@ -130,12 +131,13 @@ def train_agent_batch_with_evaluation(
     check_run(
         steps, step_offset, checkpoint_freq=checkpoint_freq, log_interval=log_interval,
         max_episode_len=max_episode_len, eval_max_episode_len=eval_max_episode_len,
-        return_window_size=return_window_size,
+        return_window_size=return_window_size, eval_interval=eval_interval,
     )  # fmt: skip
+    check_extent(eval_n_steps, eval_n_episodes)
     check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
     own_env, choice = choose_eval_env(env, eval_env, vector=True)
     eval_limit = max_episode_len if eval_max_episode_len is None else eval_max_episode_len
-    with own_env as chosen:
+    with owned(check_directory(outdir)), own_env as chosen:
         evaluator = Evaluator(
             agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
             outdir=outdir, max_episode_len=eval_limit,

@@ -10,6 +10,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode
+from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import check_run, train
@@ -162,19 +163,22 @@ def train_agent_offline(
     source = DatasetSource(agent, dataset, minibatch_size, **sampling)
     if hasattr(agent, "check_dataset") and isinstance(dataset, MDPDataset):
         agent.check_dataset(dataset, sampling.get("n_frames", 1))
-    evaluator = None
-    if eval_interval is not None:
-        evaluator = Evaluator(
-            agent=agent, env=eval_env, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
-            outdir=check_directory(outdir), max_episode_len=eval_max_episode_len, step_offset=step_offset,
-            evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
-            use_tensorboard=use_tensorboard, logger=logger,
+    directory = check_directory(outdir)
+    with owned(directory):
+        evaluator = None
+        if eval_interval is not None:
+            evaluator = Evaluator(
+                agent=agent, env=eval_env, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
+                eval_interval=eval_interval, outdir=directory, max_episode_len=eval_max_episode_len,
+                step_offset=step_offset, evaluation_hooks=evaluation_hooks,
+                save_best_so_far_agent=save_best_so_far_agent,
+                use_tensorboard=use_tensorboard, logger=logger,
+            )  # fmt: skip
+        history = train(
+            agent, eval_env, source, steps, outdir,
+            make_logs=lambda sinks: [UpdateLog(agent, sinks, log_interval)],
+            checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
+            successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True,
+            logger=logger, progress=progress, hooks=hooks, loggers=loggers,
         )  # fmt: skip
-    history = train(
-        agent, eval_env, source, steps, outdir,
-        make_logs=lambda sinks: [UpdateLog(agent, sinks, log_interval)],
-        checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
-        successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True,
-        logger=logger, progress=progress, hooks=hooks, loggers=loggers,
-    )  # fmt: skip
     return agent, history

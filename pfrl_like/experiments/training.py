@@ -15,8 +15,10 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, save_agent
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
+from pfrl_like.experiments.interruption import Interruption
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
 from pfrl_like.experiments.no_update import UpdateCount
+from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
@@ -61,42 +63,43 @@ def train(
     """
     check_run(step_offset if steps is None else steps, step_offset, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
-    os.makedirs(outdir, exist_ok=True)
-    if clears:
-        set_aside(outdir, step_offset, logger, evaluation=evaluator is None)  # an evaluator does it with its own files
-    if hasattr(agent, "t"):
-        warn_of_other_step(agent.t, step_offset, logger)
-        agent.t = step_offset
-    if steps is not None:
-        _warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
     clock = Clock(steps, step_offset)
-    clock.episodes, seconds = progress_of(outdir, step_offset)
-    csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0, elapsed=seconds)
-    evaluation, updates = None, UpdateCount(agent)
-    callbacks: list[Callback] = [StepHooks(step_hooks, env, agent)] if step_hooks else []
-    callbacks += make_logs([csv, *loggers])
-    if steps is not None and wants_progress(progress):
-        callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint))
-    if evaluator is not None:
-        evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
-        callbacks.append(evaluation)
-    if checkpoint_freq is not None:
-        at_end = isinstance(source, VectorSource)  # as PFRL: a serial run ends with `<t>_finish` alone
-        callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger, at_end=at_end))
-    callbacks += hooks
-    record = RunRecord(outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator)
-    with (
-        _reported(outdir, logger),
-        log_file(outdir, logger, append=step_offset > 0),
-        _closing([csv, *loggers, *callbacks], logger),
-        _saved_on_error(agent, clock, outdir, logger, record, on_error),
-    ):
-        drive(source, clock, callbacks)
-        if clock.t > step_offset and (complaint := updates.complaint()):
-            logger.warning(complaint)
-        save_agent(agent, clock.t, outdir, logger, suffix="_finish")
-        record.finish(": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished", clock)
-    return evaluation.history if evaluation is not None else []
+    with owned(outdir), Interruption(clock) as interruption:
+        if clears:  # an evaluator does it with its own files
+            set_aside(outdir, step_offset, logger, evaluation=evaluator is None)
+        if hasattr(agent, "t"):
+            warn_of_other_step(agent.t, step_offset, logger)
+            agent.t = step_offset
+        if steps is not None:
+            _warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
+        clock.episodes, seconds = progress_of(outdir, step_offset)
+        csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0, elapsed=seconds)
+        evaluation, updates = None, UpdateCount(agent)
+        callbacks: list[Callback] = [StepHooks(step_hooks, env, agent)] if step_hooks else []
+        callbacks += make_logs([csv, *loggers])
+        if steps is not None and wants_progress(progress):
+            callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint))
+        if evaluator is not None:
+            evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
+            callbacks.append(evaluation)
+        if checkpoint_freq is not None:
+            at_end = isinstance(source, VectorSource)  # as PFRL: a serial run ends with `<t>_finish` alone
+            callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger, at_end=at_end))
+        callbacks += hooks
+        record = RunRecord(outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator)
+        with (
+            _reported(outdir, logger),
+            log_file(outdir, logger, append=step_offset > 0),
+            _closing([csv, *loggers, *callbacks], logger),
+            _saved_on_error(agent, clock, outdir, logger, record, on_error),
+        ):
+            with interruption.of_loop():
+                drive(source, clock, callbacks)
+            if clock.t > step_offset and (complaint := updates.complaint()):
+                logger.warning(complaint)
+            save_agent(agent, clock.t, outdir, logger, suffix="_finish")
+            record.finish(": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished", clock)
+        return evaluation.history if evaluation is not None else []
 
 
 def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
@@ -170,7 +173,7 @@ def _saved_on_error(
     """Save the agent as `<t>_except` before an error goes on; nothing that fails meanwhile hides the error."""
     try:
         yield
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
         for act in (

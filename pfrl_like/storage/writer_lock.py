@@ -1,5 +1,6 @@
 """A directory with one writer."""
 
+import contextlib
 import datetime
 import os
 import socket
@@ -30,11 +31,11 @@ class WriterLock:
 
     def __init__(self, directory: str) -> None:
         self._lock = filelock.FileLock(os.path.join(directory, LOCK_FILES[0]), timeout=0, thread_local=False)
-        owner = os.path.join(directory, LOCK_FILES[1])
+        self._owner = owner = os.path.join(directory, LOCK_FILES[1])
         try:
             self._lock.acquire()
         except (filelock.Timeout, RuntimeError):
-            raise CheckpointError(directory, f"is being written by {_owner(owner)}; it has one writer") from None
+            raise CheckpointError(directory, f"is being written by {_told(_read(owner))}; it has one writer") from None
         except (OSError, NotImplementedError) as error:
             raise CheckpointError(
                 directory, f"cannot be locked: {getattr(error, 'strerror', None) or error}"
@@ -49,12 +50,25 @@ class WriterLock:
 
     def release(self) -> None:
         """Let others write; may be called again."""
+        if self._lock.is_locked:
+            with contextlib.suppress(OSError):
+                os.remove(self._owner)
         self._lock.release()
 
 
-def _owner(path: str) -> str:
+def owner_of(directory: str) -> int | None:
+    """The process of this machine that writes into a directory, as it says itself; None if there is none."""
+    owner = _read(os.path.join(directory, LOCK_FILES[1]))
+    return owner.get("pid") if owner.get("host") == socket.gethostname() else None
+
+
+def _read(path: str) -> dict[str, Any]:
     try:
         owner: dict[str, Any] = read_json(path, _MAX_BYTES)
-    except CheckpointError:  # it has the lock and has not said yet who it is
-        return "another process"
-    return f"process {owner.get('pid')} on {owner.get('host')} since {owner.get('since')}"
+    except CheckpointError:  # nobody's, or whoever has the lock has not said yet who it is
+        return {}
+    return owner
+
+
+def _told(owner: dict[str, Any]) -> str:
+    return "process {pid} on {host} since {since}".format(**owner) if owner else "another process"

@@ -143,7 +143,7 @@ def test_a_refused_ancestor_leaves_no_files(tmp_path):
         fill(old, 5)
     with pytest.raises(CheckpointError, match="has kind 'episodic replay buffer', expected 'replay buffer'"):
         PersistentReplayBuffer(tmp_path / "new", 20, ancestor=tmp_path / "old")
-    assert {path.name for path in (tmp_path / "new").iterdir()} == {"LOCK", "owner.json"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"LOCK"}
     PersistentReplayBuffer(tmp_path / "new", 20).close()
 
 

@@ -1,0 +1,249 @@
+"""SIGINT and SIGTERM end a run with its agent saved, the status that a shell expects, and no process left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import cloudpickle
+import pytest
+from experiment_fakes import Counting, Recorder
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments import train_agent, train_agent_with_evaluation
+from pfrl_like.experiments.interruption import Terminated
+from pfrl_like.experiments.ownership import owned
+from pfrl_like.processes import Portable, Workers
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+
+SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+BY_SIGNAL = pytest.mark.parametrize("signum, error", SIGNALS)
+
+
+def handlers():
+    return [signal.getsignal(signum) for signum, _ in SIGNALS]
+
+
+def raise_at(t, signum):
+    """A hook that sends a signal to this process at a step."""
+    return lambda env, agent, now: now == t and signal.raise_signal(signum)
+
+
+@BY_SIGNAL
+def test_the_tick_is_finished_and_the_agent_saved_once(agent, tmp_path, signum, error):
+    before = handlers()
+    seen = []
+    with pytest.raises(error):
+        train_agent(
+            agent, Counting(), 100, tmp_path,
+            step_hooks=[raise_at(5, signum)], hooks=[lambda clock: seen.append(clock.t)],
+        )  # fmt: skip
+    assert seen == [1, 2, 3, 4, 5]
+    assert len(agent.observed) == 5
+    assert agent.saved == [str(tmp_path / "5_except")]
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert (record["t"], record["outcome"].partition(":")[0]) == (5, error.__name__)
+    assert handlers() == before
+
+
+def test_sigterm_ends_the_process_with_143():
+    assert Terminated(signal.SIGTERM).code == 143
+    assert str(Terminated(signal.SIGTERM)) == "SIGTERM"
+
+
+@BY_SIGNAL
+def test_a_tick_that_does_not_end_is_broken_off(agent, tmp_path, signum, error):
+    def hang(env, agent, t):
+        signal.raise_signal(signum)
+        time.sleep(60)
+
+    start = time.monotonic()
+    with pytest.raises(error):
+        train_agent(agent, Counting(), 100, tmp_path, step_hooks=[hang])
+    assert time.monotonic() - start < 30
+    assert agent.saved == [str(tmp_path / "1_except")]
+
+
+def test_a_signal_that_comes_twice_at_once_counts_once(agent, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_agent(agent, Counting(), 100, tmp_path, step_hooks=[raise_at(2, signal.SIGINT)] * 2)
+    assert agent.saved == [str(tmp_path / "2_except")]
+
+
+def test_an_interruption_brings_no_evaluation_before_its_time(agent, tmp_path):
+    with pytest.raises(Terminated):
+        train_agent_with_evaluation(
+            agent, Counting(length=10), 100, None, 1, 5, tmp_path, eval_env=Counting(),
+            step_hooks=[raise_at(7, signal.SIGTERM)],
+        )  # fmt: skip
+    assert len((tmp_path / "scores.txt").read_text().splitlines()) == 1
+
+
+def test_a_signal_in_the_last_step_does_not_undo_the_end(agent, tmp_path):
+    with pytest.raises(Terminated):
+        train_agent(agent, Counting(), 6, tmp_path, step_hooks=[raise_at(6, signal.SIGTERM)])
+    assert agent.saved == [str(tmp_path / "6_finish")]
+
+
+def test_a_signal_while_the_agent_is_saved_waits(tmp_path):
+    class Slow(Recorder):
+        def save(self, dirname):
+            signal.raise_signal(signal.SIGTERM)
+            super().save(dirname)
+
+    agent = Slow()
+    with pytest.raises(Terminated):
+        train_agent(agent, Counting(), 6, tmp_path)
+    assert agent.saved == [str(tmp_path / "6_finish")]
+
+
+def test_what_fails_because_of_a_signal_is_told_as_its_cause(agent, tmp_path):
+    def fail(env, agent, t):
+        signal.raise_signal(signal.SIGTERM)
+        raise BrokenPipeError("a worker of another library has got the signal, too")
+
+    with pytest.raises(Terminated) as caught:
+        train_agent(agent, Counting(), 6, tmp_path, step_hooks=[fail])
+    assert isinstance(caught.value.__cause__, BrokenPipeError)
+    assert agent.saved == [str(tmp_path / "1_except")]
+
+
+def test_handlers_of_the_user_stay(agent, tmp_path):
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda *_: came.append(len(agent.observed)))
+    try:
+        train_agent(agent, Counting(), 6, tmp_path, step_hooks=[raise_at(3, signal.SIGTERM)])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert came == [3]
+    assert agent.saved == [str(tmp_path / "6_finish")]
+
+
+def test_training_in_a_thread_leaves_the_handlers_alone(agent, tmp_path):
+    during = []
+    arguments = (agent, Counting(), 6, tmp_path)
+    options = {"step_hooks": [lambda env, agent, t: during.append(handlers())]}
+    thread = threading.Thread(target=train_agent, args=arguments, kwargs=options)
+    thread.start()
+    thread.join()
+    assert during == [handlers()] * 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_copy_dies_of_sigterm(agent, tmp_path):
+    statuses = []
+
+    def fork(env, agent, t):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        os.kill(pid, signal.SIGTERM)
+        statuses.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    train_agent(agent, Counting(), 1, tmp_path, step_hooks=[fork])
+    assert statuses == [-signal.SIGTERM]
+
+
+SCRIPT = """
+import sys, time
+from experiment_fakes import Counting, Recorder
+from pfrl_like.envs import MultiprocessVectorEnv
+from pfrl_like.experiments import train_agent_batch
+
+def tell(env, agent, t):
+    if t == 10:
+        print(*(process.pid for process in env._workers.processes), flush=True)
+    time.sleep(0.01)
+
+if __name__ == "__main__":
+    env = MultiprocessVectorEnv([Counting, Counting], "fork")
+    train_agent_batch(Recorder(), env, 10**6, sys.argv[1], step_hooks=[tell])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
+@pytest.mark.parametrize("to_group", [False, True])
+@pytest.mark.parametrize("signum, status", [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_path, signum, status, to_group):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    paths = os.pathsep.join([os.path.dirname(sys.modules["experiment_fakes"].__file__), *filter(None, sys.path)])
+    (tmp_path / "experiment_fakes.py").symlink_to(sys.modules["experiment_fakes"].__file__)
+    run = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": paths}, start_new_session=True,
+    )  # fmt: skip
+    workers = [int(pid) for pid in run.stdout.readline().split()]
+    (os.killpg if to_group else os.kill)(run.pid, signum)
+    _, errors = run.communicate(timeout=60)
+    assert run.returncode == status, errors
+    assert len(workers) == 2
+    for pid in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    outcome = json.loads((tmp_path / "run/run.json").read_text())["outcome"]
+    assert outcome.partition(":")[0] == ("KeyboardInterrupt" if signum == signal.SIGINT else "Terminated")
+
+
+class TestOneWriter:
+    def in_another_process(self, outdir, code):
+        command = f"import sys, time; from pfrl_like.experiments.ownership import owned\n{code}"
+        return subprocess.Popen([sys.executable, "-c", command, outdir], stdout=subprocess.PIPE, text=True)
+
+    def test_another_process_is_named(self, agent, tmp_path):
+        (tmp_path / "scores.txt").write_text("of the run that goes on")
+        code = "with owned(sys.argv[1]):\n print('held', flush=True)\n time.sleep(60)"
+        other = self.in_another_process(tmp_path, code)
+        try:
+            assert other.stdout.readline() == "held\n"
+            for call in (
+                lambda: train_agent(agent, Counting(), 6, tmp_path),
+                lambda: train_agent_with_evaluation(agent, Counting(), 6, None, 1, 3, tmp_path, eval_env=Counting()),
+            ):
+                with pytest.raises(CheckpointError, match=f"is being written by process {other.pid} on .* since 20"):
+                    call()
+        finally:
+            other.kill()
+            other.communicate()
+        assert (tmp_path / "scores.txt").read_text() == "of the run that goes on"
+        train_agent(agent, Counting(), 6, tmp_path)  # the lock died with its owner
+        assert not (tmp_path / "owner.json").exists()
+
+    def test_another_thread_is_refused_and_the_same_is_not(self, agent, tmp_path):
+        refused = []
+
+        def again(env, agent, t):
+            def train_there():
+                try:
+                    train_agent(Recorder(), Counting(), 1, tmp_path)
+                except CheckpointError as error:
+                    refused.append(str(error))
+
+            thread = threading.Thread(target=train_there)
+            thread.start()
+            thread.join()
+
+        train_agent_with_evaluation(agent, Counting(), 1, None, 1, 1, tmp_path, eval_env=Counting(), step_hooks=[again])
+        (text,) = refused
+        assert f"process {os.getpid()}" in text
+
+    def test_a_child_writes_for_its_parent(self, tmp_path):
+        def own_again(channel, index):
+            with owned(str(tmp_path)):
+                channel.send("held")
+
+        with owned(str(tmp_path)):
+            workers = Workers(Portable(own_again), [()], start_method="spawn")
+            assert workers.receive() == ["held"]
+            workers.close()
+
+    def test_a_file_system_without_locks_is_warned_of(self, agent, tmp_path, caplog):
+        (tmp_path / "LOCK").mkdir()  # which cannot be opened for writing
+        train_agent(agent, Counting(), 3, tmp_path)
+        assert "cannot be locked" in caplog.text
+        assert agent.saved == [str(tmp_path / "3_finish")]
