@@ -90,7 +90,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._evict()
 
     def save(self, filename: str, *, allow_pickle: bool = False) -> None:
-        """Write the content to one file, atomically.
+        """Write the content and the state of `rng` to one file, atomically.
 
         Args:
             filename: The file; an old one of this name is replaced.
@@ -100,10 +100,10 @@ class SavedBuffer(AbstractReplayBuffer):
             CheckpointError: If it cannot be written, for instance because it needs `allow_pickle`.
         """
         state = self.state_dict()
-        write_arrays(filename, state["header"], state["arrays"], allow_pickle=allow_pickle)
+        write_arrays(filename, {**state["header"], "rng": state["rng"]}, state["arrays"], allow_pickle=allow_pickle)
 
     def load(self, filename: str, *, allow_pickle: bool = False) -> None:
-        """Replace the content by that of a file.
+        """Replace the content by that of a file, and the state of `rng` if the saved buffer had one of its kind.
 
         Args:
             filename: What `save` wrote or, with `allow_pickle`, what PFRL wrote.
@@ -115,7 +115,9 @@ class SavedBuffer(AbstractReplayBuffer):
         try:
             if is_array_file(filename):
                 header, arrays = read_arrays(filename, allow_pickle=allow_pickle)
-                self.load_state_dict({"header": header, "arrays": arrays})
+                rng = header.get("rng")
+                fits = _kind_of_rng(rng) == _kind_of_rng(get_rng_state(self._rng))
+                self.load_state_dict({"header": header, "arrays": arrays, "rng": rng if fits else None})
             else:
                 self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
         except CheckpointError:
@@ -201,6 +203,11 @@ class SavedBuffer(AbstractReplayBuffer):
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
+
+
+def _kind_of_rng(state: Any) -> Any:
+    """Which generators have such a state; None for the global stream."""
+    return None if state is None else (state["bit_generator"], set(state))
 
 
 def sequence_number(header: Mapping[str, Any], name: str) -> int:

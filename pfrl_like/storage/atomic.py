@@ -87,6 +87,23 @@ def _replacing(target: str) -> Iterator[str]:
             raise
 
 
+def make_directory(directory: str) -> None:
+    """Make a directory, and those above it, so that they survive a power cut; nothing if it is there.
+
+    Raises:
+        CheckpointError: If it cannot be made.
+    """
+    new, above = [], os.path.abspath(directory)
+    while not os.path.isdir(above) and above != os.path.dirname(above):
+        above, name = os.path.split(above)
+        new.append(name)
+    with _named_errors(directory, "made"):
+        os.makedirs(directory, exist_ok=True)
+    for name in reversed(new):
+        sync_directory(above)
+        above = os.path.join(above, name)
+
+
 def sync_directory(directory: str) -> None:
     """Make the names in a directory survive a power cut.
 

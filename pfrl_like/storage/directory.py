@@ -22,6 +22,7 @@ from pfrl_like.storage.atomic import (
     Writer,
     atomic_write,
     directory_lock,
+    make_directory,
     open_regular,
     read_bounded,
     sync_directory,
@@ -170,13 +171,7 @@ def _make_directory(directory: str, aliases: Mapping[str, str]) -> None:
     for folder in folders:
         if folder != directory and os.path.islink(folder):
             raise CheckpointError(folder, "is a symbolic link, through which nothing is written")
-        try:
-            existed = os.path.isdir(folder)
-            os.makedirs(folder, exist_ok=True)
-        except OSError as error:
-            raise CheckpointError(folder, f"cannot be made: {error.strerror}") from error
-        if not existed:
-            sync_directory(os.path.dirname(os.path.abspath(folder)))
+        make_directory(folder)
 
 
 def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:

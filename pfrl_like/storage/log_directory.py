@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.arrays import read_arrays, write_arrays
-from pfrl_like.storage.atomic import atomic_write, sync_directory
+from pfrl_like.storage.atomic import atomic_write, make_directory, sync_directory
 from pfrl_like.storage.journal import SYNCED, Journal, read_journal
 from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.mapped_file import MappedFile
@@ -91,8 +91,8 @@ class LogDirectory:
         self._journal: Journal | None = None
         self._generation = 0
         self._files: ColumnFiles | None = None
+        make_directory(path)
         try:
-            os.makedirs(path, exist_ok=True)
             strange = strange_names(path)
         except OSError as error:
             raise CheckpointError(path, f"cannot be used as a directory: {error.strerror or error}") from error

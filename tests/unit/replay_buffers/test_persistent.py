@@ -357,7 +357,7 @@ def test_arguments_out_of_range_are_refused(tmp_path, options):
 
 def test_a_directory_that_is_something_else_is_refused(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="cannot be used as a directory"):
+    with pytest.raises(CheckpointError, match="cannot be made"):
         PersistentReplayBuffer(tmp_path / "file", 20)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("x")

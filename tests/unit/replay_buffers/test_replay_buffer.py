@@ -1,3 +1,4 @@
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +290,26 @@ def test_state_dict_restores_the_own_source_of_randomness():
         saved, other = filled(50, rng=make(1)), filled(0, rng=make(2))
         other.load_state_dict(saved.state_dict())
         assert other.sample_batch(10).index.tolist() == saved.sample_batch(10).index.tolist()
+
+
+@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
+def test_a_file_restores_the_own_source_of_randomness(make, tmp_path):
+    saved, other = filled(50, rng=make(1)), filled(0, rng=make(2))
+    saved.sample_batch(10)
+    saved.save(str(tmp_path / "buffer"))
+    other.load(str(tmp_path / "buffer"))
+    for _ in range(3):
+        assert other.sample_batch(10).index.tolist() == saved.sample_batch(10).index.tolist()
+
+
+@pytest.mark.parametrize("mine", [None, np.random.RandomState(0), np.random.Generator(np.random.MT19937(0))])
+def test_a_file_of_a_buffer_with_another_kind_of_randomness_leaves_the_own(mine, tmp_path):
+    filled(5, rng=np.random.default_rng(0)).save(str(tmp_path / "buffer"))
+    buffer = filled(3, rng=mine)
+    before = copy.deepcopy(mine)
+    buffer.load(str(tmp_path / "buffer"))
+    assert len(buffer) == 5
+    assert mine is None or mine.uniform() == before.uniform()
 
 
 @pytest.mark.parametrize("name", ["first", "n_items", "columns n_obs"])

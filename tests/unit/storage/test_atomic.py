@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pytest
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import atomic_write, directory_lock, open_regular, read_bounded
+from pfrl_like.storage.atomic import atomic_write, directory_lock, make_directory, open_regular, read_bounded
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
 
@@ -102,6 +102,17 @@ def test_data_is_synced_before_the_rename_and_the_directory_after(
     calls.clear()
     atomic_write(tmp_path / "a.txt", b"newer", durable=False)
     assert calls == ["replace"]
+
+
+@posix
+def test_each_new_directory_is_synced_into_the_one_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    make_directory(str(tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").is_dir()
+    assert synced == [path.stat().st_ino for path in (tmp_path, tmp_path / "a")]
+    make_directory(str(tmp_path / "a" / "b"))
+    assert len(synced) == 2
 
 
 @posix
