@@ -1,13 +1,17 @@
 """The interface of replay buffers: what an agent may ask of one. Below it, PFRL's helpers for lists of transitions."""
 
+import os
+import secrets
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from pfrl_like.batch import Batch, map_nested
+from pfrl_like.errors import CheckpointError
 from pfrl_like.utils.batch_states import Phi, batch_states
 from pfrl_like.utils.experiences import (
     Experience,
@@ -163,6 +167,39 @@ class AbstractReplayBuffer(ABC):
             CheckpointError: If the file is damaged or is not a saved buffer; the old content stays.
         """
 
+    def save_increment(self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Write what is new since another save into a folder that many saves share; here everything, by `save`.
+
+        Args:
+            folder: Where the files of all saves are; made if it does not exist.
+            last: What this method returned for that save.
+
+        Returns:
+            A reference for `load_increment`, in JSON.
+        """
+        os.makedirs(folder, exist_ok=True)
+        name = f"table-{secrets.token_hex(8)}.bin"
+        path = os.path.join(folder, name)
+        self.save(path)
+        table = {"name": name, "size": os.path.getsize(path), "crc32": _checksum(path)}
+        return {"kind": type(self).__name__, "segments": [], "table": table, "rng": None}
+
+    def load_increment(self, folder: str | os.PathLike[str], reference: Mapping[str, Any]) -> None:
+        """Replace the content by that of a save.
+
+        Raises:
+            CheckpointError: If a file is missing or damaged, or does not fit; the old content stays.
+        """
+        table = reference["table"]
+        path = os.path.join(folder, os.path.basename(table["name"]))
+        try:
+            intact = os.path.getsize(path) == table["size"] and _checksum(path) == table["crc32"]
+        except OSError as error:
+            raise CheckpointError(path, f"cannot be read: {error.strerror or error}") from error
+        if not intact:
+            raise CheckpointError(path, "is damaged, or another file than the one that belongs here")
+        self.load(path)
+
     def update_priorities(self, index: Any, td_error: Any) -> None:
         """Write back the errors of sampled items; items overwritten meanwhile are skipped.
 
@@ -203,6 +240,14 @@ class AbstractEpisodicReplayBuffer(AbstractReplayBuffer):
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as a `Batch` of sequences (`Batch.lengths`)."""
         return batch_of_experiences(self.sample_episodes(n, max_len), gamma, sequences=True).to(device)
+
+
+def _checksum(path: str) -> int:
+    checksum = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 24):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
 
 
 def random_subseq(seq: Sequence[Any], subseq_len: int) -> Sequence[Any]:

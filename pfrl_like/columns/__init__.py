@@ -6,6 +6,7 @@ from pfrl_like.columns.following import packed
 from pfrl_like.columns.leaves import as_array
 from pfrl_like.columns.places import dump_places, restore_places, settle
 from pfrl_like.columns.recorded import RecordedColumns
+from pfrl_like.columns.segments import dump_segment, dump_table, join
 from pfrl_like.columns.shared import SharedRows, shared_field
 from pfrl_like.columns.state import dump, restore
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
@@ -22,6 +23,9 @@ __all__ = [
     "as_array",
     "dump",
     "dump_places",
+    "dump_segment",
+    "dump_table",
+    "join",
     "packed",
     "restore",
     "restore_places",

@@ -99,7 +99,7 @@ class Extra:
         Raises:
             ValueError: If an array is missing or does not fit.
         """
-        index = expect(dict(arrays), f"{prefix}/index", (len(at),), np.int64)
+        index = expect(arrays, f"{prefix}/index", (len(at),), np.int64)
         count = int((index != 0).sum())
         if not np.array_equal(index[index != 0], np.arange(1, count + 1)) or (count and not header["field"]):
             raise ValueError(f"the array '{prefix}/index' does not fit")
@@ -107,6 +107,22 @@ class Extra:
         self.index[at] = rows[index]
         if header["field"]:
             self.set_field(Field.restore(self.rows, header["field"], arrays, prefix, rows[1:]))
+
+    def add(
+        self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64], at: NDArray[np.int64]
+    ) -> None:
+        """Fill the steps `at` with the values of some of those that `dump` was asked for.
+
+        Raises:
+            ValueError: If an array is missing or does not fit.
+        """
+        index = expect(arrays, f"{prefix}/index", (len(arrays[f"{prefix}/index"]),), np.int64)[which]
+        held = index[index != 0]
+        if len(held) and self.field is None:
+            raise ValueError(f"{self.name} has values, but nothing says of what form")
+        self.index[at] = 0
+        if self.field is not None:
+            self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
 
     def set_field(self, field: Field) -> None:
         """Say what the values are made of."""

@@ -170,14 +170,29 @@ class Field:
         """
         field = cls.from_spec(rows, header)
         for i, leaf in enumerate(field.leaves):
-            start = f"{prefix}/{i}/"
-            leaf.restore(at, {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)})
+            leaf.restore(at, _under(arrays, f"{prefix}/{i}/"))
         return field
+
+    def add(self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Store some of the values that `dump` gave, of such a field; returns their rows.
+
+        Raises:
+            ValueError: If an array is missing or does not fit.
+        """
+        chosen = [leaf.select(_under(arrays, f"{prefix}/{i}/"), which) for i, leaf in enumerate(self.leaves)]
+        rows = self.rows.take(len(which))
+        for leaf, own in zip(self.leaves, chosen, strict=True):
+            leaf.restore(rows, own)
+        return rows
 
     @property
     def nbytes(self) -> int:
         """Bytes held beside the arrays of `rows`."""
         return sum(leaf.nbytes for leaf in self.leaves)
+
+
+def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _is_sequence_of(values: Any, nest: type, count: int) -> bool:

@@ -1,5 +1,6 @@
 """A column of stacked frames that stores every frame once."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -198,7 +199,14 @@ class FrameLeaf(ArrayLeaf):
         used, index = np.unique(self.index.take(rows, 0), return_inverse=True)
         return {"frames": self.data.take(used, 0), "index": index.reshape(len(rows), self.depth).astype(np.int64)}
 
-    def restore(self, rows: NDArray[np.int64], arrays: dict[str, NDArray[Any]]) -> None:
+    def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """What `dump` would have given for some of its rows alone: no frame that no other row shows."""
+        frames = expect(arrays, "frames", (len(arrays["frames"]), *self.frame_shape), self.dtype)
+        index = expect(arrays, "index", (len(arrays["index"]), self.depth), np.int64).take(which, 0)
+        used, index = np.unique(index, return_inverse=True)
+        return {"frames": frames.take(used, 0), "index": index.reshape(len(which), self.depth).astype(np.int64)}
+
+    def restore(self, rows: NDArray[np.int64], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Fill rows from what `dump` gave."""
         index = expect(arrays, "index", (len(rows), self.depth), np.int64)
         count = len(arrays["frames"]) if "frames" in arrays else 0

@@ -2,7 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -186,7 +186,15 @@ class ArrayLeaf:
         """The values of some rows, as arrays to be saved."""
         return {"data": self.data.take(rows, 0)}
 
-    def restore(self, rows: NDArray[np.int64], arrays: dict[str, NDArray[Any]]) -> None:
+    def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        """What `dump` would have given for some of its rows alone.
+
+        Raises:
+            ValueError: If the arrays do not fit.
+        """
+        return {"data": expect(arrays, "data", (len(arrays["data"]), *self.shape), self.dtype).take(which, 0)}
+
+    def restore(self, rows: NDArray[np.int64], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Fill rows from what `dump` gave.
 
         Raises:
@@ -242,7 +250,7 @@ class ObjectLeaf(ArrayLeaf):
         return {"kind": "object"}
 
 
-def expect(arrays: dict[str, NDArray[Any]], name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
     """The array of this name, if it has this shape and dtype.
 
     Raises:

@@ -1,6 +1,6 @@
 """The content of a store as a JSON header and named arrays, and back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,11 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
         columns: The store.
         rows: All its steps, in the order in which they are to be numbered (from 1) in the copy.
     """
-    used = used_observations(columns, rows)
+    return dump_part(columns, rows, used_observations(columns, rows))
+
+
+def dump_part(columns: Columns, rows: Indices, used: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """As `dump`, for some of the steps; `used` are the rows of the observations to go with them, in ascending order."""
     new_obs = np.zeros(columns.obs_rows.size, np.int64)
     new_obs[used] = np.arange(1, len(used) + 1)
     header, arrays = dump_steps(columns, rows, new_obs)
@@ -36,9 +40,9 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
     return header, arrays
 
 
-def used_observations(columns: Columns, rows: Indices) -> Indices:
-    """The rows of the observations of these steps, which are all there are, in ascending order."""
-    pending = [run.pending for run in columns.running.values() if run.pending]
+def used_observations(columns: Columns, rows: Indices, running: Iterable[Running] | None = None) -> Indices:
+    """The rows of the observations of these steps and of those that running episodes wait for, in ascending order."""
+    pending = [run.pending for run in (columns.running.values() if running is None else running) if run.pending]
     used: Indices = np.unique(
         np.concatenate([columns.obs_row[rows], columns.next_row[rows], np.array(pending, np.int64)])
     )
@@ -108,17 +112,33 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns
     return columns
 
 
-def restore_steps(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns: Columns, n_obs: int) -> Indices:
+def restore_steps(
+    header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns, n_obs: int
+) -> Indices:
     """Take up what `dump_steps` gave, for observations in rows 1 to `n_obs`; returns the rows of the steps.
 
     Raises:
         ValueError: If an array is missing or does not fit.
     """
     n_steps = int(header["n_steps"])
+    expect(arrays, "reward", (n_steps,), np.float64)  # before there is room for so many
+    steps = columns.steps.take(n_steps)
+    link_steps(header, arrays, columns, steps, n_obs)
+    return steps
+
+
+def link_steps(
+    header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns, steps: Indices, n_obs: int
+) -> None:
+    """As `restore_steps`, for steps 1, 2, ... that have these rows already.
+
+    Raises:
+        ValueError: If an array is missing or does not fit.
+    """
+    n_steps = len(steps)
     obs_row = _numbers(arrays, "obs_row", n_steps, 1, n_obs)
     next_row = _numbers(arrays, "next_row", n_steps, 1, n_obs)
     successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)
-    steps = columns.steps.take(n_steps)
     columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
     columns.terminal[steps] = expect(arrays, "terminal", (n_steps,), np.bool_)
     columns.lookahead[steps] = ~columns.terminal[steps]
@@ -132,10 +152,9 @@ def restore_steps(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], co
     for run in columns.running.values():
         if not 0 <= run.pending <= n_obs or not all(1 <= row <= n_steps for row in run.waiting):
             raise ValueError("a running episode names a row that is not there")
-    return steps
 
 
-def _numbers(arrays: dict[str, NDArray[Any]], name: str, count: int, low: int, high: int) -> Indices:
+def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, count: int, low: int, high: int) -> Indices:
     array = expect(arrays, name, (count,), np.int64)
     if count and not (low <= array.min() and array.max() <= high):
         raise ValueError(f"the array {name!r} holds row numbers out of range")
@@ -168,4 +187,4 @@ def id_from_json(value: Any) -> Any:
 def _env_ids(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> list[Any]:
     if "env_ids" in header:
         return [id_from_json(value) for value in header["env_ids"]]
-    return list(expect(dict(arrays), "env_ids", (len(header["running"]),), object))
+    return list(expect(arrays, "env_ids", (len(header["running"]),), object))

@@ -2,6 +2,7 @@
 
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.hindsight import HindsightReplayBuffer
+from pfrl_like.replay_buffers.increments import prune
 from pfrl_like.replay_buffers.persistent import PersistentEpisodicReplayBuffer, PersistentReplayBuffer
 from pfrl_like.replay_buffers.prioritized import PrioritizedReplayBuffer, PriorityWeightError
 from pfrl_like.replay_buffers.prioritized_episodic import PrioritizedEpisodicReplayBuffer
@@ -16,4 +17,5 @@ __all__ = [
     "PrioritizedReplayBuffer",
     "PriorityWeightError",
     "ReplayBuffer",
+    "prune",
 ]

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch
-from pfrl_like.columns import ENDED, Indices, rows_of
+from pfrl_like.columns import ENDED, Columns, Indices, rows_of
 from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
@@ -246,8 +246,8 @@ class HindsightReplayBuffer(ReplayBuffer):
 
     # State
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
+    def _load_state(self, state: Mapping[str, Any], restore: Callable[[Any, Any], Columns]) -> None:
+        super()._load_state(state, restore)
         self._find_episodes()
 
     def _load_order(

@@ -301,6 +301,15 @@ class PersistentBuffer(ReplayBuffer):
             self._refusal = f"cannot store any more since {error!r}"
             raise
 
+    def load_increment(
+        self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
+    ) -> None:
+        """Replace the content, in memory and in the directory, by that of a save."""
+        other = self._in_memory()
+        other._rng = self._rng
+        other.load_increment(folder, reference, allow_pickle=allow_pickle)
+        self.load_state_dict(other.state_dict())
+
     def _load_pfrl(self, content: Any) -> None:
         other = self._in_memory()
         other._load_pfrl(content)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch
 from pfrl_like.columns import ENDED, Columns, Indices, rows_of
-from pfrl_like.replay_buffers.saved import SavedBuffer
+from pfrl_like.replay_buffers.increments import IncrementalBuffer
 from pfrl_like.utils.random import RandomSource, sample_n_k
 
 Item = list[dict[str, Any]]
@@ -24,7 +24,7 @@ class Recorded(Protocol):
         """A store of its own for the caller, and the rows of its steps, episode by episode."""
 
 
-class ReplayBuffer(SavedBuffer):
+class ReplayBuffer(IncrementalBuffer):
     """The last `capacity` transitions, drawn uniformly.
 
     An item is a transition with up to `num_steps` - 1 transitions after it; it can be sampled as soon as they are there
@@ -58,6 +58,7 @@ class ReplayBuffer(SavedBuffer):
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
         self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
+        self._increments: set[str] = set()
 
     @classmethod
     def from_dataset(cls, dataset: Recorded, *args: Any, **kwargs: Any) -> Self:

@@ -1,8 +1,9 @@
 """The state of a replay buffer, and its file."""
 
+import contextlib
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ class SavedBuffer(AbstractReplayBuffer):
     _first: int
     _next: int
     _resumed: set[Any]
+    _increments: set[str]  # tables of the increments that this content goes on from
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
@@ -85,6 +87,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._ring = np.zeros(n + 1024, np.int64)
         self._ring[np.arange(first, first + n) % len(self._ring)] = np.arange(1, n + 1)
         self._resumed = set(columns.running)
+        self._increments = set()
         if rng_state is not None:
             set_rng_state(self._rng, rng_state)
         self._evict()
@@ -112,7 +115,7 @@ class SavedBuffer(AbstractReplayBuffer):
         Raises:
             CheckpointError: If the file is damaged or holds no buffer that fits; the old content stays.
         """
-        try:
+        with refusing_misfits(filename):
             if is_array_file(filename):
                 header, arrays = read_arrays(filename, allow_pickle=allow_pickle)
                 rng = header.get("rng")
@@ -120,10 +123,6 @@ class SavedBuffer(AbstractReplayBuffer):
                 self.load_state_dict({"header": header, "arrays": arrays, "rng": rng if fits else None})
             else:
                 self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
-        except CheckpointError:
-            raise
-        except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-            raise CheckpointError(filename, f"holds no buffer that fits this one: {error}") from error
 
     def _load_pfrl(self, content: Any) -> None:
         """Replace the content by that of PFRL's pickle: a queue of items, or a prioritised one."""
@@ -203,6 +202,17 @@ class SavedBuffer(AbstractReplayBuffer):
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
+
+
+@contextlib.contextmanager
+def refusing_misfits(path: str) -> Iterator[None]:
+    """Turn what goes wrong with a saved state into a `CheckpointError` that names its file or folder."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        raise CheckpointError(path, f"holds no buffer that fits this one: {error}") from error
 
 
 def _kind_of_rng(state: Any) -> Any:

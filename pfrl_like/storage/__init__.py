@@ -1,10 +1,10 @@
 """Files and directories that are whole or absent, and reading them without trusting them."""
 
 from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
-from pfrl_like.storage.atomic import atomic_path, atomic_write, open_regular
+from pfrl_like.storage.atomic import atomic_path, atomic_write, make_directory, open_regular
 from pfrl_like.storage.checks import check_like
 from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory, save_directory
-from pfrl_like.storage.json_file import dump_json, read_json
+from pfrl_like.storage.json_file import dump_json, plain_json, read_json
 from pfrl_like.storage.pickles import read_pickle
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
@@ -19,7 +19,9 @@ __all__ = [
     "is_array_file",
     "load_directory",
     "load_tensors",
+    "make_directory",
     "open_regular",
+    "plain_json",
     "read_arrays",
     "read_json",
     "read_pickle",

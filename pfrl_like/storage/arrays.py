@@ -52,7 +52,7 @@ def write_arrays(
     *,
     allow_pickle: bool = False,
     durable: bool = True,
-) -> None:
+) -> tuple[int, int]:
     """Replace a file by a header and arrays, atomically.
 
     Args:
@@ -61,6 +61,9 @@ def write_arrays(
         arrays: Arrays by name, of numbers, bools, text or times; objects only with `allow_pickle`.
         allow_pickle: Pickle the object arrays, whose items may then be NumPy arrays and plain containers.
         durable: As in `atomic_write`.
+
+    Returns:
+        The size of the file, and its checksum, which `read_arrays` takes.
 
     Raises:
         CheckpointError: If something cannot be written; an old file of this name is still in place.
@@ -82,18 +85,21 @@ def write_arrays(
     if len(head) > _MAX_HEADER or len(columns) > _MAX_COLUMNS:
         raise CheckpointError(target, f"cannot have a header of {len(head)} bytes and {len(columns)} columns")
 
+    size = checksum = 0
+
     def write(file: BinaryIO) -> None:
-        checksum = 0
+        nonlocal size, checksum
         for part in _parts(head, arrays, pickled):
             checksum = zlib.crc32(part, checksum)
-            file.write(part)
-        file.write(struct.pack("<I", checksum) + _END)
+            size += file.write(part)
+        size += file.write(struct.pack("<I", checksum) + _END)
 
     atomic_write(target, write, durable=durable)
+    return size, checksum
 
 
 def read_arrays(
-    path: str | os.PathLike[str], *, allow_pickle: bool = False
+    path: str | os.PathLike[str], *, allow_pickle: bool = False, checksum: int | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the arrays of a file that `write_arrays` wrote.
 
@@ -101,6 +107,7 @@ def read_arrays(
         path: The file.
         allow_pickle: Read object arrays. Their pickles can run no code here, but a crafted one can take any amount of
             memory, so say it only of files whose origin is known.
+        checksum: What `write_arrays` gave, if it has to be that very file.
 
     Returns:
         The caller's header, and writable arrays by name.
@@ -111,7 +118,7 @@ def read_arrays(
     source = os.fspath(path)
     with open_regular(source) as file:
         try:
-            return _read(file, source, allow_pickle)
+            return _read(file, source, allow_pickle, checksum)
         except CheckpointError:
             raise
         except (OSError, MemoryError, ValueError, TypeError, OverflowError) as error:
@@ -141,7 +148,9 @@ def _parts(head: bytes, arrays: Mapping[str, NDArray[Any]], pickled: Mapping[str
         yield bytes(-len(content) % _ALIGNMENT)
 
 
-def _read(file: BinaryIO, path: str, allow_pickle: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _read(
+    file: BinaryIO, path: str, allow_pickle: bool, expected_checksum: int | None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     size = os.fstat(file.fileno()).st_size
     start = file.read(len(MAGIC) + 8)
     if len(start) < len(MAGIC) + 8 or not start.startswith(MAGIC):
@@ -166,6 +175,8 @@ def _read(file: BinaryIO, path: str, allow_pickle: bool) -> tuple[dict[str, Any]
         raw.append(content)
     if file.read(8) != struct.pack("<I", checksum) + _END:
         raise CheckpointError(path, "is damaged: its checksum does not fit")
+    if expected_checksum not in (None, checksum):
+        raise CheckpointError(path, "is another file than the one that belongs here: its checksum is another")
     header = fields.get("header")
     if type(header) is not dict:
         raise CheckpointError(path, "is damaged: its header is no dict")

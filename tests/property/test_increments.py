@@ -1,0 +1,131 @@
+"""Buffers that are saved by increments and restored at any moment, against one that goes on without."""
+
+import copy
+import json
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import test_hindsight
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_replay_buffers import CAPACITY, OBSERVATIONS, STEPS, equal, feed, release_everything, transitions
+
+from pfrl_like.replay_buffers import (
+    EpisodicReplayBuffer,
+    HindsightReplayBuffer,
+    PrioritizedEpisodicReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+    prune,
+)
+
+QUICK = settings(max_examples=40, deadline=None)
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "uniform": ReplayBuffer,
+    "n-step": lambda capacity, rng: ReplayBuffer(capacity, 3, rng=rng),
+    "prioritised": PrioritizedReplayBuffer,
+    "prioritised n-step": lambda capacity, rng: PrioritizedReplayBuffer(capacity, num_steps=3, rng=rng),
+    "episodic": EpisodicReplayBuffer,
+    "episodic by length": lambda capacity, rng: EpisodicReplayBuffer(capacity, by_length=True, rng=rng),
+    "prioritised episodic": PrioritizedEpisodicReplayBuffer,
+}
+
+#: What happens: so many steps, a draw, a save, going on from the save so many before, or forgetting old saves.
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("steps"), st.integers(1, 9)),
+        st.tuples(st.just("draw"), st.integers(1, 4)),
+        st.tuples(st.just("save"), st.just(0)),
+        st.tuples(st.just("restore"), st.integers(0, 3)),
+        st.tuples(st.just("prune"), st.integers(1, 2)),
+    ),
+    min_size=4,
+    max_size=25,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_segments_and_no_waiting_for_the_disk():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        patch.setattr("pfrl_like.replay_buffers.increments._LARGEST", 4)
+        yield
+
+
+def draw(buffer: Any, n: int) -> Any:
+    """What a draw gives, whose errors are written back where it takes them."""
+    if not len(buffer):
+        return None
+    if isinstance(buffer, PrioritizedEpisodicReplayBuffer):
+        drawn = buffer.sample_episodes(min(n, buffer.n_episodes), 2)
+        buffer.update_errors([1.0 + i for i in range(len(drawn[0]))])
+        return drawn
+    if isinstance(buffer, EpisodicReplayBuffer):
+        return buffer.sample_episodes(min(n, buffer.n_episodes), 2)
+    drawn = buffer.sample(min(n, len(buffer)))
+    if buffer.prioritized:
+        buffer.update_errors([0.1 * i for i in range(len(drawn))])
+    return drawn
+
+
+def same(buffer: Any, other: Any) -> None:
+    assert equal(list(buffer.memory), list(other.memory))
+    running = [{env_id: len(run.waiting) for env_id, run in each._columns.running.items()} for each in (buffer, other)]
+    assert running[0] == running[1]
+
+
+def check(make: Callable[[], Any], made: list[Any], events: list[Any]) -> Any:
+    """Let all this happen to a buffer that is restored from its saves, and to one that is not; compare them."""
+    original, buffer, at = make(), make(), 0
+    saves: list[tuple[Any, Any, int]] = []
+    last = None
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, number in events:
+            if kind == "steps":
+                for each in (original, buffer):
+                    feed(each, made[at : at + number])
+                at += number
+            elif kind == "draw":
+                assert equal(draw(buffer, number), draw(original, number))
+            elif kind == "save":
+                last = json.loads(json.dumps(buffer.save_increment(folder, last)))
+                saves.append((last, copy.deepcopy(original), at))
+            elif kind == "restore" and saves:
+                last, past, at = saves[-1 - number % len(saves)]
+                original, buffer = copy.deepcopy(past), make()
+                buffer.load_increment(folder, last)
+                same(buffer, original)
+            elif kind == "prune":
+                del saves[:-number]
+                prune(folder, [save[0] for save in saves])
+                last = saves[-1][0] if saves else None
+        same(buffer, original)
+        assert equal(draw(buffer, 3), draw(original, 3))
+    return buffer
+
+
+@QUICK
+@given(STEPS, EVENTS, CAPACITY, st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)))
+def test_a_restored_buffer_is_the_one_that_went_on(steps, events, capacity, name, kind):
+    # A running episode that was loaded goes on only where the next step begins with the observation it waits for.
+    chained = [(env_id, end, True, optional) for env_id, end, _, optional in steps]
+    restores = any(event == "restore" for event, _ in events)
+    made = transitions(chained if restores else steps, kind)
+    for i, (arguments, _) in enumerate(made):
+        if arguments["is_state_terminal"] and i % 2:
+            arguments["next_state"] = None
+    release_everything(check(lambda: MAKERS[name](capacity, rng=np.random.RandomState(3)), made, events))
+
+
+@QUICK
+@given(test_hindsight.STEPS, EVENTS, CAPACITY, st.sampled_from([1, 3]), st.sampled_from(test_hindsight.STRATEGIES))
+def test_a_restored_hindsight_buffer_is_the_one_that_went_on(steps, events, capacity, num_steps, strategy):
+    def make() -> Any:
+        options = {"num_steps": num_steps, "strategy": strategy, "terminated_fn": test_hindsight.terminated_fn}
+        return HindsightReplayBuffer(capacity, test_hindsight.reward_fn, rng=np.random.default_rng(3), **options)
+
+    check(make, test_hindsight.transitions(steps), events)

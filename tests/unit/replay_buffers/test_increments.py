@@ -1,0 +1,272 @@
+"""Saves of a buffer that share a folder: their files, what they cost, what is refused."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.replay_buffers import (
+    EpisodicReplayBuffer,
+    PersistentReplayBuffer,
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+    increments,
+    prune,
+)
+
+
+def stack(i: int) -> np.ndarray:
+    return np.stack([np.full((32, 32), (i + back) % 251, np.uint8) for back in range(4)])
+
+
+def append(buffer: Any, steps: range, obs: Any = stack) -> None:
+    for i in steps:
+        buffer.append(obs(i), i % 3, float(i), obs(i + 1), is_state_terminal=i % 100 == 99)
+
+
+def rewards(buffer: Any) -> list[float]:
+    return [item[0]["reward"] for item in buffer.memory]
+
+
+def restored(folder: Path, reference: Any, **options: Any) -> ReplayBuffer:
+    buffer = ReplayBuffer(**options)
+    buffer.load_increment(folder, reference)
+    return buffer
+
+
+@pytest.fixture
+def small_segments(monkeypatch):
+    monkeypatch.setattr(increments, "_LARGEST", 64)
+
+
+def test_a_save_writes_what_is_new_and_stacked_frames_once(tmp_path, small_segments):
+    buffer = ReplayBuffer(1000)
+    append(buffer, range(640))
+    first = buffer.save_increment(tmp_path)
+    before = {path.name for path in tmp_path.iterdir()}
+    append(buffer, range(640, 704))
+    second = buffer.save_increment(tmp_path, first)
+    new = sum(path.stat().st_size for path in tmp_path.iterdir() if path.name not in before)
+    assert 64 * 32 * 32 < new < 1.3 * 64 * 32 * 32 + 10_000
+    assert second["segments"][:-1] == first["segments"]
+    assert rewards(restored(tmp_path, second)) == rewards(buffer)
+    assert rewards(restored(tmp_path, first)) == rewards(buffer)[:640]
+
+
+def test_many_small_saves_leave_few_segments(tmp_path, small_segments):
+    buffer, reference = ReplayBuffer(1000), None
+    for i in range(64):
+        append(buffer, range(i, i + 1), float)
+        reference = buffer.save_increment(tmp_path, reference)
+        assert len(reference["segments"]) == bin(i + 1).count("1")
+        prune(tmp_path, [reference])
+        assert len(list(tmp_path.iterdir())) == len(reference["segments"]) + 1
+    assert rewards(restored(tmp_path, reference)) == rewards(buffer)
+
+
+def test_segments_whose_items_have_left_are_not_named_any_more(tmp_path, small_segments):
+    buffer, reference = ReplayBuffer(100), None
+    for i in range(10):
+        append(buffer, range(64 * i, 64 * i + 64), float)
+        reference = buffer.save_increment(tmp_path, reference)
+    prune(tmp_path, [reference])
+    assert [segment["first"] for segment in reference["segments"]] == [512, 576]
+    assert len(list(tmp_path.iterdir())) == 3
+    assert rewards(restored(tmp_path, reference)) == rewards(buffer)
+    assert rewards(restored(tmp_path, reference, capacity=7)) == rewards(buffer)[-7:]
+
+
+def test_a_reference_of_other_content_makes_everything_new(tmp_path):
+    buffer, other = ReplayBuffer(), ReplayBuffer()
+    append(buffer, range(5), float)
+    append(other, range(10, 30), float)
+    reference = other.save_increment(tmp_path, buffer.save_increment(tmp_path))
+    assert rewards(restored(tmp_path, reference)) == rewards(other)
+    buffer.load_state_dict(other.state_dict())
+    append(buffer, range(30, 31), float)
+    assert rewards(restored(tmp_path, buffer.save_increment(tmp_path, reference))) == rewards(buffer)
+
+
+def test_a_save_elsewhere_or_without_its_files_is_whole(tmp_path):
+    buffer = ReplayBuffer()
+    append(buffer, range(5), float)
+    reference = buffer.save_increment(tmp_path / "a")
+    append(buffer, range(5, 6), float)
+    there = buffer.save_increment(tmp_path / "b" / "c", reference)
+    assert rewards(restored(tmp_path / "b" / "c", there)) == rewards(buffer)
+
+
+def test_prune_removes_nothing_else(tmp_path):
+    for name in ("notes.txt", "segment-1.bin", ".tmp-segment-0123456789abcdef.bin-1-ab"):
+        (tmp_path / name).write_text("x")
+    buffer = ReplayBuffer()
+    append(buffer, range(5), float)
+    buffer.save_increment(tmp_path)
+    prune(tmp_path, [])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["notes.txt", "segment-1.bin"]
+    prune(tmp_path / "absent", [])
+    with pytest.raises(CheckpointError):
+        prune(tmp_path, [{"table": {"name": "../notes.txt", "size": 1, "crc32": 1}, "segments": []}])
+
+
+def test_objects_need_a_pickle(tmp_path):
+    buffer, loaded = ReplayBuffer(), ReplayBuffer()
+    append(buffer, range(5), lambda i: [str(i)] * 2)
+    with pytest.raises(CheckpointError, match="pickle"):
+        buffer.save_increment(tmp_path)
+    reference = buffer.save_increment(tmp_path, allow_pickle=True)
+    with pytest.raises(CheckpointError, match="pickle"):
+        loaded.load_increment(tmp_path, reference)
+    loaded.load_increment(tmp_path, reference, allow_pickle=True)
+    assert [item[0]["state"] for item in loaded.memory] == [[str(i)] * 2 for i in range(5)]
+
+
+def test_columns_that_come_later_are_restored(tmp_path, small_segments):
+    buffer = ReplayBuffer()
+    append(buffer, range(64), float)
+    reference = buffer.save_increment(tmp_path)
+    buffer.append(64.0, 1, 64.0, 65.0, next_action=2)
+    loaded = restored(tmp_path, buffer.save_increment(tmp_path, reference))
+    assert [item[0]["next_action"] for item in loaded.memory] == [None] * 64 + [2]
+
+
+def damaged(reference: Any, change: str) -> Any:
+    reference = json.loads(json.dumps(reference))
+    entry = reference["segments"][0]
+    match change:
+        case "path":
+            entry["name"] = "../" + entry["name"]
+        case "number":
+            entry["count"] = -1
+        case "gap":
+            del reference["segments"][0]
+        case "more":
+            entry["count"] += 1
+        case "other checksum":
+            entry["crc32"] ^= 1
+        case "no table":
+            del reference["table"]
+        case "swapped":
+            reference["table"] = {key: entry[key] for key in reference["table"]}
+        case "rng":
+            reference["rng"] = {"bit_generator": "PCG64"}
+    return reference
+
+
+@pytest.mark.parametrize(
+    "change", ["path", "number", "gap", "more", "other checksum", "no table", "swapped", "rng", "kind"]
+)
+def test_a_reference_that_does_not_fit_is_refused_and_the_content_stays(change, tmp_path, small_segments):
+    buffer = ReplayBuffer()
+    append(buffer, range(100), float)
+    reference = damaged(buffer.save_increment(tmp_path), change)
+    loaded = EpisodicReplayBuffer() if change == "kind" else ReplayBuffer()
+    append(loaded, range(100, 200), float)
+    before = rewards(loaded)
+    with pytest.raises(CheckpointError):
+        loaded.load_increment(tmp_path, reference)
+    assert rewards(loaded) == before
+
+
+def test_any_damage_to_a_file_is_told_and_the_content_stays(tmp_path, small_segments):
+    buffer = PrioritizedReplayBuffer(num_steps=3)
+    append(buffer, range(70), float)
+    reference = buffer.save_increment(tmp_path)
+    before = rewards(buffer)
+    for path in sorted(tmp_path.iterdir()):
+        content = path.read_bytes()
+        for at in range(0, len(content), max(1, len(content) // 25)):
+            for changed in (content[:at], content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]):
+                path.write_bytes(changed)
+                with pytest.raises(CheckpointError):
+                    buffer.load_increment(tmp_path, reference)
+                assert rewards(buffer) == before
+        path.unlink()
+        with pytest.raises(CheckpointError):
+            buffer.load_increment(tmp_path, reference)
+        path.write_bytes(content)
+    buffer.load_increment(tmp_path, reference)
+
+
+def test_a_disk_that_fails_costs_this_save_only(tmp_path, monkeypatch):
+    buffer = ReplayBuffer()
+    append(buffer, range(5), float)
+    first = buffer.save_increment(tmp_path)
+    append(buffer, range(5, 9), float)
+    for fails_at in range(4):
+        with monkeypatch.context() as patch:
+            calls = iter(range(100))
+            fsync = os.fsync
+
+            def fail(descriptor: int, calls: Any = calls, fsync: Any = fsync, fails_at: int = fails_at) -> None:
+                if next(calls) == fails_at:
+                    raise OSError(28, "No space left on device")
+                fsync(descriptor)
+
+            patch.setattr(os, "fsync", fail)
+            with pytest.raises(CheckpointError, match="No space left"):
+                buffer.save_increment(tmp_path, first)
+    assert rewards(restored(tmp_path, first)) == rewards(buffer)[:5]
+    assert rewards(restored(tmp_path, buffer.save_increment(tmp_path, first))) == rewards(buffer)
+
+
+def test_a_persistent_buffer_goes_back_to_a_save(tmp_path):
+    with PersistentReplayBuffer(tmp_path / "steps", 50, rng=np.random.RandomState(0)) as buffer:
+        append(buffer, range(70))
+        reference = buffer.save_increment(tmp_path / "saves")
+        held, drawn = rewards(buffer), buffer.sample_batch(5).index.tolist()
+        append(buffer, range(70, 150))
+        buffer.load_increment(tmp_path / "saves", reference)
+        assert rewards(buffer) == held and buffer.sample_batch(5).index.tolist() == drawn
+        append(buffer, range(70, 71))
+        held = rewards(buffer)
+    with PersistentReplayBuffer(tmp_path / "steps", 50) as buffer:
+        assert rewards(buffer) == held
+
+
+class ListBuffer(AbstractReplayBuffer):
+    """A user's own buffer, with the methods that have to be there."""
+
+    capacity = None
+
+    def __init__(self) -> None:
+        self.steps: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def append(self, state: Any, *args: Any, **kwargs: Any) -> None:
+        self.steps.append(state)
+
+    def stop_current_episode(self, env_id: Any = 0) -> None:
+        pass
+
+    def sample(self, num_experiences: int) -> Any:
+        return self.steps[:num_experiences]
+
+    def save(self, filename: str) -> None:
+        Path(filename).write_text(json.dumps(self.steps))
+
+    def load(self, filename: str) -> None:
+        self.steps = json.loads(Path(filename).read_text())
+
+
+def test_a_users_buffer_is_saved_whole(tmp_path):
+    buffer, loaded = ListBuffer(), ListBuffer()
+    buffer.append(1)
+    first = buffer.save_increment(tmp_path)
+    buffer.append(2)
+    second = buffer.save_increment(tmp_path, first)
+    loaded.load_increment(tmp_path, second)
+    assert loaded.steps == [1, 2]
+    prune(tmp_path, [second])
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        loaded.load_increment(tmp_path, first)
+    (tmp_path / second["table"]["name"]).write_text("[1, 3]")
+    with pytest.raises(CheckpointError, match="damaged"):
+        loaded.load_increment(tmp_path, second)
