@@ -15,12 +15,12 @@ from torch import Tensor
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.actor_learner import ActorLearnerMixin
+from pfrl_like.agents.guard import GuardMixin
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.moments import Moments
 from pfrl_like.agents.observing import check_observed
 from pfrl_like.agents.progress import ProgressMixin
 from pfrl_like.agents.replay_arguments import check_arguments, check_parts
-from pfrl_like.agents.settling import SettlingMixin
 from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
@@ -42,7 +42,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
-class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, SettlingMixin, AttributeSavingMixin, BatchAgent):
+class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent):
     """Base of agents with a replay buffer and target networks.
 
     An algorithm adds its modules and optimisers as attributes, `loss(batch)` (or `learn(batch)`, where one loss and
@@ -319,6 +319,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, SettlingMixi
             ready = self.augment(ready)
         if self._moments is not None:
             self._moments.keep()
+        if self.draws:
+            self.stream = self.read_stream()
         try:
             if self.learn is not None:
                 td_error, stats = self.learn(ready)
@@ -337,6 +339,8 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, SettlingMixi
                 error.batch = batch
             self.logger.error("update %d was refused: %s", self.optim_t + 1, error)
             raise
+        if self.draws and self.looks_left:
+            self.look_for_draws()
         self.optim_t += 1
         self._updates_left -= 1
         for name, record in self._records.items():

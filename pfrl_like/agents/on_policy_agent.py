@@ -14,6 +14,7 @@ from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.declared_parts import check_policy
 from pfrl_like.agents.episodes_of_batch import episodes_of_batch
+from pfrl_like.agents.guard import GuardMixin
 from pfrl_like.agents.memory import RecurrentMemory, batch_first
 from pfrl_like.agents.model_outputs import allowed, check_outputs
 from pfrl_like.agents.observing import check_observed
@@ -22,7 +23,6 @@ from pfrl_like.agents.on_policy_progress import OnPolicyProgressMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.agents.policy_spaces import check_policy_fits
 from pfrl_like.agents.rollout import Episodes, Rollout, Rows
-from pfrl_like.agents.settling import SettlingMixin
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
@@ -36,7 +36,7 @@ from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import one_step_forward
 
 
-class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, SettlingMixin, AttributeSavingMixin, BatchAgent):
+class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent):
     """Base of agents that learn from their own last steps alone.
 
     An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution
@@ -300,6 +300,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, SettlingMixin, Att
         return error, stats
 
     def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+        self.stream = self.read_stream()
         try:
             error, stats = self.learn(episodes)
         except NonFiniteError as failure:

@@ -1,6 +1,7 @@
 """Running agents: training, evaluation, and the directories in which runs are recorded."""
 
 from pfrl_like.experiments.collect_demonstrations import collect_demonstrations
+from pfrl_like.experiments.crash import replay_crash
 from pfrl_like.experiments.epoch_runner import EpochRunner
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook, OptunaPrunerHook
 from pfrl_like.experiments.evaluator import Evaluator, eval_performance
@@ -24,6 +25,7 @@ __all__ = [
     "generate_exp_id",
     "is_under_git_control",
     "prepare_output_dir",
+    "replay_crash",
     "train_agent",
     "train_agent_actor_learner",
     "train_agent_async",

@@ -16,7 +16,7 @@ TRAINING = ("run.log", "metrics.csv", "epochs.csv", "learning_curve.svg", "repor
 EVALUATION = ("scores.txt", "best")
 TABLES = ("metrics.csv", "epochs.csv", "scores.txt")
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
-_OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|\.pt)")
+_OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|\.pt)|crash-(\d+)")
 
 
 class Progress(NamedTuple):
@@ -73,7 +73,7 @@ def set_aside(
     """
     present = set(os.listdir(outdir)) if os.path.isdir(outdir) else set()
     files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
-    agents = {name: int(match[1]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
+    agents = {name: int(match[1] or match[2]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
     rests: dict[str, _Table] = {}
     if step_offset == 0:
         moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pfrl_like.experiments.circumstances import git
+from pfrl_like.experiments.rerun import ordered
 
 _SECRET_NAME = re.compile(
     "key|token|secret|pass|pwd|credential|auth(?!or)|cookie|private|session|signature|dsn", re.IGNORECASE
@@ -22,7 +24,7 @@ MASK = "********"
 
 def is_under_git_control() -> bool:
     """Whether the current directory belongs to a git repository."""
-    return _git("rev-parse") is not None
+    return git("rev-parse") is not None
 
 
 def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -> str:
@@ -38,7 +40,7 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
     Raises:
         RuntimeError: If the current directory is not under git control.
     """
-    head, diff = _git("rev-parse", "HEAD"), _git("diff", "HEAD")
+    head, diff = git("rev-parse", "HEAD"), git("diff", "HEAD")
     if head is None or diff is None:
         raise RuntimeError("an experiment id needs git, and the current directory is not in a repository with a commit")
     parts = [] if prefix is None else [prefix]
@@ -73,8 +75,10 @@ def prepare_output_dir(
     Returns:
         Path of the directory.
     """
+    if (order := ordered()) is not None:
+        return order.outdir  # the run that the program is started for again, which nothing is written into
     argv = list(sys.argv if argv is None else argv)
-    under_git = _git("rev-parse", "--verify", "HEAD") is not None  # with a commit to speak of
+    under_git = git("rev-parse", "--verify", "HEAD") is not None  # with a commit to speak of
     if exp_id is None:
         exp_id = generate_exp_id(argv=argv) if under_git else datetime.datetime.now().strftime(time_format)
     outdir = os.path.join(os.fspath(basedir or "."), exp_id)
@@ -96,7 +100,7 @@ def prepare_output_dir(
     write("environ.txt", json.dumps({name: masked(name, value) for name, value in os.environ.items()}))
     if under_git:
         for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
-            write(f"git-{name}.txt", (_git(*command.split()) or b"").decode(errors="replace"))
+            write(f"git-{name}.txt", (git(*command.split()) or b"").decode(errors="replace"))
     return outdir
 
 
@@ -104,12 +108,3 @@ def masked(name: str, value: str) -> str:
     """The value of an environment variable without what looks secret: all of it, or the user part of a URL."""
     is_secret = name not in _NO_SECRETS and _SECRET_NAME.search(name)
     return MASK if is_secret else _URL_WITH_PASSWORD.sub(f"{MASK}@", value)
-
-
-def _git(*arguments: str) -> bytes | None:
-    """What git prints, None if it is not there or fails."""
-    try:
-        result = subprocess.run(["git", *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return result.stdout

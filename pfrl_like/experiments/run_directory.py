@@ -2,27 +2,18 @@
 
 import contextlib
 import datetime
-import hashlib
 import json
 import logging
 import os
-import pickle
-import platform
-import random
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-import torch
-
+from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.experiments.earlier_run import earlier_parts
 from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.rerun import diverted
 from pfrl_like.storage import atomic_write
-
-#: Packages whose version decides what an environment does.
-_SIMULATORS = ("ale_py", "mujoco")
 
 
 class RunRecord:
@@ -50,29 +41,7 @@ class RunRecord:
             "eval_env": getattr(evaluator, "env_choice", None),
             "steps": steps,
             "step_offset": step_offset,
-            "command": sys.argv,
-            "versions": {
-                "pfrl_like": getattr(sys.modules.get("pfrl_like"), "__version__", None),
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "numpy": np.__version__,
-                "gymnasium": getattr(sys.modules.get("gymnasium"), "__version__", None),
-                **{
-                    name: getattr(sys.modules[name], "__version__", None) for name in _SIMULATORS if name in sys.modules
-                },
-            },
-            "seeds": {
-                "torch": torch.initial_seed(),
-                "numpy_state": _fingerprint(np.random.get_state(legacy=False)),
-                "python_state": _fingerprint(random.getstate()),
-            },
-            "hardware": {
-                "machine": platform.machine(),
-                "system": platform.platform(),
-                "cores": os.cpu_count(),
-                "torch_threads": torch.get_num_threads(),
-                "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-            },
+            **circumstances(),
             "device": str(getattr(agent, "device", "cpu")),
             "start": _now(),
             "outcome": "running",
@@ -98,14 +67,14 @@ class RunRecord:
 
 
 def check_directory(outdir: Any) -> str:
-    """The path of a run directory as text.
+    """The path of a run directory as text; of a program that was started again, that of what it writes meanwhile.
 
     Raises:
         TypeError: If it is none.
     """
     if not isinstance(outdir, str | bytes | os.PathLike):
         raise TypeError(f"outdir is {outdir!r:.80} ({type(outdir).__name__}), expected the path of a directory")
-    return os.fsdecode(outdir)
+    return diverted(os.fsdecode(outdir))
 
 
 @contextlib.contextmanager
@@ -136,11 +105,6 @@ def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
     while logger is not None and logger is not ancestor:
         logger = logger.parent if logger.propagate else None
     return logger is not None
-
-
-def _fingerprint(state: Any) -> str:
-    """What tells whether two runs began with the same state of a random stream, which does not tell its seed."""
-    return "sha256:" + hashlib.sha256(pickle.dumps(state)).hexdigest()
 
 
 def _now() -> str:

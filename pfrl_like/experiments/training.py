@@ -1,7 +1,6 @@
 """A whole run: the loop, its callbacks, and what is left in the run directory however it ends."""
 
 import contextlib
-import dataclasses
 import logging
 import numbers
 import os
@@ -9,11 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import torch
-
-from pfrl_like.batch import Batch, map_nested
-from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, save_agent
+from pfrl_like.experiments.crash import record_crash
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.interruption import Interruption
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
@@ -21,10 +17,10 @@ from pfrl_like.experiments.no_update import UpdateCount
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
+from pfrl_like.experiments.rerun import is_passed_over
 from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
-from pfrl_like.storage import atomic_write, tensor_writer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
 
@@ -61,6 +57,8 @@ def train(
     Returns:
         The statistics at every evaluation.
     """
+    if is_passed_over(agent, outdir):
+        return []
     check_run(step_offset if steps is None else steps, step_offset, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
@@ -178,7 +176,7 @@ def _saved_on_error(
         logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
         for act in (
             partial(record.finish, f"{type(error).__name__}: {error}", clock),
-            partial(_dump_batch, error, clock.t, outdir, logger),
+            partial(record_crash, error, agent, clock.t, outdir, logger),
             partial(save_agent, agent, clock.t, outdir, logger, suffix="_except"),
             on_error,
         ):
@@ -187,18 +185,3 @@ def _saved_on_error(
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
         raise
-
-
-def _dump_batch(error: BaseException, t: int, outdir: str, logger: logging.Logger) -> None:
-    """Write the minibatch of a refused update, as tensors that load without unpickling code."""
-    batch = error.batch if isinstance(error, NonFiniteError) else None
-    if isinstance(batch, Batch):
-        path = os.path.join(outdir, f"bad_batch-{t}.pt")
-        tensors = {}
-        for field in dataclasses.fields(batch):
-            value = getattr(batch, field.name)
-            with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a column of objects
-                if value is not None:
-                    tensors[field.name] = map_nested(torch.as_tensor, value)
-        atomic_write(path, tensor_writer(tensors, path))
-        logger.error("The minibatch of the refused update is in %s", path)
