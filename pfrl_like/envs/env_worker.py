@@ -1,8 +1,9 @@
 """The body of a worker process of `MultiprocessVectorEnv`: one environment that does what the pipe says."""
 
+import contextlib
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -13,24 +14,30 @@ from pfrl_like.env import mend_gym, reset_values, seed_env
 from pfrl_like.envs.shared_observations import SharedObservations
 
 
-def serve_env(channel: Connection, index: int, make_env: Callable[[], Any], entropy: int, num_envs: int) -> None:
+def serve_env(
+    channel: Connection, index: int, make_env: Callable[[], Any], entropy: Sequence[int], num_envs: int
+) -> None:
     """Make an environment, send its spaces, then answer commands until the other end of the pipe is closed.
 
     Args:
         channel: The worker's end of the pipe; commands are pairs (name, argument).
         index: Which environment this is.
         make_env: Makes it.
-        entropy: Seeds the global random streams of this process, together with `index`, so that environments that
-            draw from them differ from each other and are the same in the next run of the same seed.
+        entropy: Seeds the global random streams of this process, so that environments that draw from them differ from
+            each other and are the same in the next run of the same seed: a number that follows from that, the index
+            and, of a worker that replaces another, how many had been replaced. Such a one seeds its environment, too.
         num_envs: How many environments there are.
     """
-    _seed_global_streams(entropy, index)
+    seed = _seed_global_streams(entropy)
     env = make_env()
     mend_gym(env)
     try:
         space = getattr(env, "observation_space", None)
         channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
         answers = _Answers(env, index, space, num_envs)
+        if len(entropy) > 2:
+            with contextlib.suppress(ValueError):  # it takes none
+                answers.seed(seed)
         while True:
             try:
                 command, argument = channel.recv()
@@ -76,9 +83,11 @@ class _Answers:
         return packed
 
 
-def _seed_global_streams(entropy: int, index: int) -> None:
-    seed = int(np.random.SeedSequence([entropy, index]).generate_state(1)[0])
+def _seed_global_streams(entropy: Sequence[int]) -> int:
+    """Seed them; returns a further seed."""
+    seed, further = map(int, np.random.SeedSequence(entropy).generate_state(2))
     random.seed(seed)
     np.random.seed(seed)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
+    return further

@@ -1,9 +1,10 @@
 """`MultiprocessVectorEnv`: several environments, each in a process of its own."""
 
+import contextlib
 import hashlib
 import pickle
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,13 +12,13 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from pfrl_like.env import VectorEnv
-from pfrl_like.envs.env_worker import serve_env
+from pfrl_like.envs.env_workers import EnvWorkers
 from pfrl_like.envs.shared_observations import SharedObservations
-from pfrl_like.envs.vector_values import check_action_count, join_steps, seed_list, skip_mask
+from pfrl_like.envs.vector_values import check_action_count, cut_step, join_steps, seed_list, skip_mask
 from pfrl_like.errors import EnvError
 from pfrl_like.processes.shared_arrays import ensure_tracker
-from pfrl_like.processes.supervisor import Workers
 from pfrl_like.processes.worker import Portable
+from pfrl_like.utils.checks import check_counts, check_seconds
 
 
 class MultiprocessVectorEnv(VectorEnv):
@@ -31,8 +32,14 @@ class MultiprocessVectorEnv(VectorEnv):
         env_fns: Functions that each make one environment; lambdas do.
         start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
             spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
-        step_timeout: Seconds that a step or reset may take before its worker counts as lost; None is for ever.
+        step_timeout: Seconds that a step, a reset or making an environment may take before its worker counts as lost
+            and is ended, with an error that tells where it was; None is for ever. The default only ends what hangs.
         shared_memory: Whether observations may go through shared memory.
+        on_worker_failure: What happens when an environment raises in a step or reset, or its worker dies or lets the
+            time pass. "raise" ends all; with "restart" a new worker makes the environment again, and seeds it. Its
+            episode ends with a truncated step (of four values: not done, with "needs_reset" in the info) of reward 0
+            that repeats its last observation and has "worker_restarted", the reason, in its info.
+        max_restarts: How often that may happen; then it raises.
 
     Attributes:
         num_envs: How many environments there are.
@@ -41,9 +48,9 @@ class MultiprocessVectorEnv(VectorEnv):
         last_obs: The observations returned last.
 
     Raises:
-        ValueError: If there is no function or the start method is not available.
-        TypeError: If a function cannot be sent to another process.
-        WorkerError: If an environment cannot be made.
+        ValueError: If there is no function, the start method is not available, or an argument is out of range.
+        TypeError: If a function cannot be sent to another process, or a number is none.
+        WorkerError: If an environment cannot be made, or not in time.
     """
 
     def __init__(
@@ -51,13 +58,18 @@ class MultiprocessVectorEnv(VectorEnv):
         env_fns: Sequence[Callable[[], Any]],
         start_method: str | None = None,
         *,
-        step_timeout: float | None = None,
+        step_timeout: float | None = 600.0,
         shared_memory: bool = True,
+        on_worker_failure: str = "raise",
+        max_restarts: int = 3,
     ) -> None:
         if len(env_fns) == 0:
             raise ValueError("env_fns is empty, expected at least one function that makes an environment")
+        if on_worker_failure not in ("raise", "restart"):
+            raise ValueError(f'on_worker_failure is {on_worker_failure!r}, expected "raise" or "restart"')
+        check_counts(least=0, max_restarts=max_restarts)
+        check_seconds(optional=True, step_timeout=step_timeout)
         self.num_envs = len(env_fns)
-        self.step_timeout = step_timeout
         self.last_obs: Sequence[Any] = (None,) * self.num_envs
         self._messages: list[Any] = [None] * self.num_envs
         self._tells_at_reset = False
@@ -66,12 +78,10 @@ class MultiprocessVectorEnv(VectorEnv):
         if start_method != "fork":
             _pack(factories)
         ensure_tracker()
-        entropy = _entropy()
-        arguments = [(factory, entropy, self.num_envs) for factory in factories]
-        self._workers = Workers(serve_env, arguments, start_method=start_method, name="env")
+        restarts = max_restarts if on_worker_failure == "restart" else 0
+        self._workers = EnvWorkers(factories, _entropy(), start_method, step_timeout, restarts)
         try:
-            packed_spaces = self._workers.receive()[0]
-            self.observation_space, self.action_space = cloudpickle.loads(packed_spaces)
+            self.observation_space, self.action_space = cloudpickle.loads(self._workers.spaces)
             if shared_memory:
                 self._share_memory()
         except BaseException:
@@ -88,16 +98,28 @@ class MultiprocessVectorEnv(VectorEnv):
         """The `spec` of the first environment, None if it has none."""
         return cloudpickle.loads(self._ask("spec", {0: None})[0])
 
+    @property
+    def step_timeout(self) -> float | None:
+        """Seconds that an answer may take."""
+        return self._workers.timeout
+
     def step(self, action: Any) -> Any:
         """Act in every environment; what comes back is that of `VectorEnv.step`, in the environments' own form.
 
         Raises:
             ValueError: If the number of actions is wrong.
             EnvError: If the environments do not all return four or all return five values, or have been closed.
-            WorkerError: If an environment raised or its worker died.
+            WorkerError: If an environment raised or its worker died, and it is not or no longer replaced.
         """
         check_action_count(action, self.num_envs)
-        messages, *rest = join_steps(self._ask("step", dict(enumerate(action))))
+        cut = self._workers.cut
+        answers = self._ask_who_can("step", {i: one for i, one in enumerate(action) if i not in cut})
+        if cut:
+            told = 5 if self._tells_at_reset else 4
+            n_values = next((len(answer) for answer in answers.values()), told)
+            answers |= {i: cut_step(self._as_message(i), reason, n_values) for i, reason in cut.items()}
+            cut.clear()
+        messages, *rest = join_steps([answers[i] for i in range(self.num_envs)])
         self._messages = list(messages)
         self.last_obs = self._shared.get(messages)
         return (self.last_obs, *rest)
@@ -112,14 +134,18 @@ class MultiprocessVectorEnv(VectorEnv):
         Raises:
             ValueError: If the mask has a wrong length.
             EnvError: If the environments have been closed.
-            WorkerError: If an environment raised or its worker died.
+            WorkerError: If an environment raised or its worker died, and it is not or no longer replaced.
         """
         to_reset = [i for i, skip in enumerate(skip_mask(mask, self.num_envs)) if not skip]
         infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for i, (message, info) in zip(to_reset, self._ask("reset", dict.fromkeys(to_reset)), strict=True):
-            self._messages[i] = message
-            self._tells_at_reset = info is not None
-            infos[i] = info or {}
+        while to_reset:
+            for i in to_reset:
+                self._workers.cut.pop(i, None)
+            for i, (message, info) in self._ask_who_can("reset", dict.fromkeys(to_reset)).items():
+                self._messages[i] = message
+                self._tells_at_reset = info is not None
+                infos[i] = info or {}
+            to_reset = [i for i in to_reset if i in self._workers.cut]  # by the worker that is there now
         self.last_obs = self._shared.get(self._messages)
         return (self.last_obs, infos) if self._tells_at_reset else self.last_obs
 
@@ -150,20 +176,34 @@ class MultiprocessVectorEnv(VectorEnv):
             warnings.warn(f"observations go through pipes, which is slower: no shared memory ({error})", stacklevel=3)
             return
         try:
-            packed = cloudpickle.dumps(self.observation_space)
-            self._ask("attach", dict.fromkeys(range(self.num_envs), (self._shared.name, packed)))
+            self._workers.greet("attach", (self._shared.name, cloudpickle.dumps(self.observation_space)))
         finally:
-            self._shared.unlink()
+            if not self._workers.restarts:
+                self._shared.unlink()
+
+    def _as_message(self, index: int) -> Any:
+        """The last observation of an environment, as it would come through a pipe: memory may be half written."""
+        return self._shared.message(self.last_obs[index])
 
     def _ask(self, command: str, arguments: Mapping[int, Any]) -> list[Any]:
-        """Send a command to some workers and wait for their answers; whatever goes wrong ends all workers."""
+        """Send a command to some workers and wait for their answers."""
+        with self._closed_by_errors():
+            return self._workers.ask(command, arguments)
+
+    def _ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
+        """The same of workers that may be replaced."""
+        with self._closed_by_errors():
+            return self._workers.ask_who_can(command, arguments)
+
+    @contextlib.contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        """Whatever goes wrong ends all workers: answers may be under way that the next call would take for its own."""
         if self.closed:
             raise EnvError("this vector environment has been closed")
         try:
-            for index, argument in arguments.items():
-                self._workers.send(index, (command, argument))
-            return self._workers.receive(arguments, self.step_timeout)
-        except BaseException:  # answers may be under way that the next call would take for its own
+            yield
+        except BaseException as error:
+            self._workers.close(hurry=not isinstance(error, Exception))
             self.close()
             raise
 

@@ -55,6 +55,10 @@ class SharedObservations:
             return 0 if type(message) is Slot else (obs,)
         return message
 
+    def message(self, obs: Any) -> Any:
+        """The message that holds an observation itself."""
+        return (obs,) if self._tree == 0 else obs
+
     def get(self, messages: Sequence[Any]) -> tuple[Any, ...]:
         """The observations of all environments, as fresh arrays, from the message of each."""
         if self._tree == 0:

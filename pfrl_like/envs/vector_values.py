@@ -39,6 +39,18 @@ def join_steps(results: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(zip(*results, strict=True))
 
 
+def cut_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
+    """A step, in the form of four or five values, that ends an episode because its environment was lost.
+
+    Args:
+        obs: Its last observation.
+        reason: Why.
+        n_values: The form.
+    """
+    info = {"worker_restarted": reason, "needs_reset": True}
+    return (obs, 0.0, False, info) if n_values == 4 else (obs, 0.0, False, True, info)
+
+
 def skip_mask(mask: Any, num_envs: int) -> list[bool]:
     """Check the mask of a `reset`: True where an environment is left alone.
 

@@ -1,6 +1,5 @@
 """Which arguments of `train_agent_async` fit, so that none of the others is first heard of from another process."""
 
-import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -40,19 +39,6 @@ def check_async_parts(
             raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
     if (agent is None) == (make_agent is None):
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
-
-
-def check_grace(grace: Any) -> None:
-    """Refuse a time that is none.
-
-    Raises:
-        TypeError: If it is no number.
-        ValueError: If it is not positive.
-    """
-    if not isinstance(grace, numbers.Real) or isinstance(grace, bool):
-        raise TypeError(f"grace is {grace!r:.80} ({type(grace).__name__}), expected seconds")
-    if not float(grace) > 0:
-        raise ValueError(f"grace is {grace!r}, expected a positive number of seconds")
 
 
 def check_shares(agent: Any, name: str) -> None:

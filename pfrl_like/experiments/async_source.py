@@ -9,11 +9,11 @@ from typing import Any, NoReturn
 from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments.async_worker import Counters, Job, work
 from pfrl_like.experiments.loop import Clock, Episode
-from pfrl_like.processes import Failure, Finished, Workers
+from pfrl_like.processes import Countdown, Failure, Finished, Workers
 
-#: Seconds between two looks at the events; that processes get at most to end after an error or Ctrl-C; and that those
-#: which are ended by force get for saying where they were.
-GLANCE, GRACE, LAST_WORDS = 0.1, 5.0, 2.0
+#: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after
+#: Ctrl-C, SIGTERM or an error in this process; and that those which are interrupted get for saying where they were.
+GLANCE, GRACE, PROMPT, LAST_WORDS = 0.1, 5.0, 0.5, 1.0
 
 
 class AsyncWorkers:
@@ -28,6 +28,7 @@ class AsyncWorkers:
         logger: Gets a line for every score.
         start_method: How processes start.
         grace: Seconds that they get to end once training is over, or after the last step of an evaluation.
+        step_timeout: Seconds within which each has to show a sign of life before; None is for ever.
 
     Attributes:
         statistics: Of process 0's agent, as last told; None before.
@@ -44,15 +45,16 @@ class AsyncWorkers:
         logger: logging.Logger,
         start_method: str | None,
         grace: float,
+        step_timeout: float | None,
     ) -> None:
-        self.counters, self.logger, self.grace = counters, logger, grace
+        self.counters, self.logger, self.grace, self.step_timeout = counters, logger, grace, step_timeout
         self.stop_event, self.exception_event = stop_event, exception_event
         self.statistics: list[tuple[str, Any]] | None = None
         self.state: dict[str, Any] | None = None
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
-        self._sign: tuple[Any, ...] = ()  # of life, seen last
-        self._seen_at = 0.0
+        self._signs: dict[int, Any] = {}  # of life, seen last
+        self._countdowns: dict[int, Countdown] = {}  # since then
         arguments = [(job, counters)] * processes
         self.workers = Workers(work, arguments, start_method=start_method, name="actor")
 
@@ -63,7 +65,11 @@ class AsyncWorkers:
             self._note_exception()
         if self._failures:
             self._fail(self._end(min(GRACE, self.grace)))
-        if self._hang(clock.steps):
+        over = bool(self.counters.stop.value) or self.counters.steps_begun >= clock.steps
+        hung = self._hung(over)
+        if hung and not over:
+            self._fail(self._end(min(GRACE, self.grace), hung, f"has made no step for {self.step_timeout:g} s"))
+        if hung and hung == self.workers.running:
             self._fail(self._end(0.0))
         if self.stop_event is not None and self.stop_event.is_set():
             self._reason = self._reason or "stop_event was set"
@@ -84,10 +90,10 @@ class AsyncWorkers:
         """End all processes, by force those that do not end when they are asked to, of which the log tells."""
         try:
             if not self.workers.closed:
-                for index, failure in self._end(min(GRACE, self.grace)).items():
+                for index, failure in self._end(min(PROMPT, self.grace)).items():
                     self.logger.warning("process %s %s\n%s", index, failure.reason, failure.traceback_text)
         finally:
-            self.workers.close()
+            self.workers.close(hurry=True)
 
     def _listen(self, timeout: float) -> list[Episode]:
         ended = []
@@ -112,30 +118,57 @@ class AsyncWorkers:
         lines = "" if error is None else "".join(traceback.format_exception(error))
         self._failures.setdefault("learner", Failure(text, lines))
 
-    def _hang(self, steps: int) -> bool:
-        """Whether processes that have nothing left to do have shown no sign of life for too long."""
-        over = self.counters.stop.value or self.counters.steps_begun >= steps
-        sign = over, self.counters.evaluated.value, self.workers.running
-        if sign != self._sign:
-            self._sign, self._seen_at = sign, time.monotonic()
-        return bool(over and self.workers.running) and time.monotonic() - self._seen_at > self.grace
+    def _hung(self, over: bool) -> frozenset[int]:
+        """The processes that have shown no sign of life for too long: what that is depends on whether all is over."""
+        running = self.workers.running
+        for index in running:
+            sign = over, running, self.counters.beats[index]
+            if self._signs.get(index) != sign:
+                self._signs[index] = sign
+                self._countdowns[index] = Countdown(self.grace if over else self.step_timeout)
+        return frozenset(index for index in running if self._countdowns[index].left() <= 0)
 
-    def _end(self, seconds: float) -> dict[int | str, Failure]:
-        """Ask all processes to end, by force after some seconds; those that were ended so, and where they were."""
+    def _end(
+        self, seconds: float, hung: frozenset[int] = frozenset(), how: str = "did not end when training was over"
+    ) -> dict[int | str, Failure]:
+        """Ask all processes to end, those that hang and, after some seconds, the others by force.
+
+        Args:
+            seconds: That the others get.
+            hung: Those that hang.
+            how: What these have done.
+
+        Returns:
+            Those that were ended by force, and where they were.
+        """
         self.stop()
-        self._listen_for(seconds)
-        late = sorted(self.workers.running)
-        for index in late:
-            self.workers.processes[index].terminate()
+        self._interrupt(hung)
+        self._listen_for(seconds, hung)
+        late = self.workers.running - hung
+        self._interrupt(late)
         self._listen_for(LAST_WORDS)
-        reason, silent = "did not end when training was over: it was ended by force", Failure("")
-        return {index: Failure(reason, self._failures.pop(index, silent).traceback_text) for index in late}
+        reasons = dict.fromkeys(sorted(hung), how) | dict.fromkeys(sorted(late), "did not end when training was over")
+        return {
+            index: Failure(f"{reason}: it was ended by force", self._last_words(index))
+            for index, reason in reasons.items()
+        }
 
-    def _listen_for(self, seconds: float) -> None:
-        """Listen until all processes have ended, for some seconds at most."""
+    def _interrupt(self, indices: frozenset[int]) -> None:
+        for index in indices:
+            self.workers.interrupt(index)
+
+    def _last_words(self, index: int) -> str:
+        return self._failures.pop(index, Failure("")).traceback_text or self.workers.stack(index)
+
+    @property
+    def _saves(self) -> bool:
+        return bool(self.counters.saving.value) and 0 in self.workers.running
+
+    def _listen_for(self, seconds: float, but: frozenset[int] = frozenset()) -> None:
+        """Listen until all processes but some have ended, for some seconds at most, and while one saves."""
         deadline = time.monotonic() + seconds
         self._listen(0.0)  # to those that have ended meanwhile
-        while self.workers.running and time.monotonic() < deadline:
+        while self.workers.running - but and (time.monotonic() < deadline or self._saves):
             self._listen(GLANCE)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:

@@ -4,7 +4,6 @@ import contextlib
 import cProfile
 import logging
 import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -27,21 +26,24 @@ class Counters:
     Attributes:
         totals: Steps that have been begun, and episodes that have ended; a `multiprocessing.Array`.
         stop: 1 when all are to end; a raw `multiprocessing.Value`.
-        evaluated: Steps of evaluation that process 0 has made; likewise.
+        beats: Signs of life of each process: its steps, those of evaluation, and what it has made before; a raw
+            `multiprocessing.Array`.
+        saving: 1 while process 0 saves its agent at its end; as `stop`.
     """
 
     totals: Any
     stop: Any
-    evaluated: Any
+    beats: Any
+    saving: Any
 
     @property
     def steps_begun(self) -> int:
         """The first of `totals`, read without its lock, which a process that was killed may have kept."""
         return int(self.totals.get_obj()[0])
 
-    def count_evaluated(self, clock: Clock) -> None:
-        """Say that an evaluation goes on."""
-        self.evaluated.value += 1
+    def beat(self, index: int) -> None:
+        """Say that a process goes on."""
+        self.beats[index] += 1
 
 
 @dataclass(frozen=True)
@@ -139,15 +141,17 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
         job: What it is told.
         counters: Shared with the other processes.
     """
-    signal.signal(signal.SIGTERM, _give_up)
     torch.set_num_threads(1)
     set_random_seed(job.seeds[index])
+    counters.beat(index)
     env = job.make_env(index, test=False)
+    counters.beat(index)
     opened = [env]
     clock = SharedClock(counters, job.steps, job.step_offset)
 
     def report(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
+        counters.beat(index)
         clock.count_episodes()
         for episode in clock.ended:
             channel.send(("episode", clock.t, episode))
@@ -163,6 +167,7 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
     with _closing(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
         opened.append(agent)
+        counters.beat(index)
         for name, value in job.shared.items():
             setattr(agent, name, value)
         if hasattr(agent, "process_idx"):
@@ -170,22 +175,13 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
         callbacks: list[Callback] = [StepHooks(job.global_step_hooks(), env, agent), report]
         if job.evaluator is not None and index == 0:
             opened.append(job.make_env(index, test=True))
-            told: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [counters.count_evaluated]}
+            told: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
             evaluator = Evaluator(agent, opened[-1], **job.evaluator(), **told)
             opened.append(evaluator)
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
-        with _saved_in(job.outcome if index == 0 else "", agent), _profiled(job.profile, index):
+        with _saved_in(job.outcome if index == 0 else "", agent, counters), _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             tell_of_agent()
-
-
-def _give_up(*_: object) -> None:
-    """End, so that the environment is closed and it is told where the process was; it may have been waiting.
-
-    Asked once more, it goes on with what it is closing or saving.
-    """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit("ended from outside")
 
 
 def _evaluation(evaluation: Evaluation, channel: Connection) -> Callback:
@@ -219,17 +215,27 @@ def _closing(things: Sequence[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _saved_in(folder: str, agent: Any) -> Iterator[None]:
+def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
     """Save the agent at the end, however that comes; an error of the block is the one that is told."""
     try:
         yield
     except BaseException:
         if folder:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), _told_of(counters.saving):
                 agent.save(folder)
         raise
     if folder and hasattr(agent, "save"):
-        agent.save(folder)
+        with _told_of(counters.saving):
+            agent.save(folder)
+
+
+@contextlib.contextmanager
+def _told_of(flag: Any) -> Iterator[None]:
+    flag.value = 1
+    try:
+        yield
+    finally:
+        flag.value = 0
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from pfrl_like.experiments.async_agents import AgentOfProcess0, SharedAgent
-from pfrl_like.experiments.async_arguments import check_async_parts, check_grace, check_shares, seeds_of_processes
+from pfrl_like.experiments.async_arguments import check_async_parts, check_shares, seeds_of_processes
 from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
@@ -27,7 +27,7 @@ from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_seconds
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ def train_agent_async(
     *,
     start_method: str | None = None,
     grace: float = 60.0,
+    step_timeout: float | None = 600.0,
     checkpoint_freq: int | None = None,
     progress: bool | None = None,
     hooks: Sequence[Callback] = (),
@@ -102,8 +103,11 @@ def train_agent_async(
             spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
         grace: Seconds that processes get to end once training is over, an evaluation that goes on not counted; longer
             than any step (of an actor also its wait for the learner), reset, save or hook takes, and `make_env`. One
-            that hangs is then ended by force, and named in the error. After another process has failed, or Ctrl-C, it
-            is 5 s at most.
+            that hangs is then ended by force, and named in the error. After another process has failed it is 5 s at
+            most, and half a second after Ctrl-C, SIGTERM or an error in this process.
+        step_timeout: Seconds without a sign of life, from a step of training or evaluation or from making a part, after
+            which a process hangs while training goes on: it ends training with an error, as any failure does, which
+            tells where it was. None is for ever.
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none. It needs shared memory.
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of this process's loop several times a second.
@@ -128,7 +132,8 @@ def train_agent_async(
     check_counts(processes=processes)
     check_counts(optional=True, max_episode_len=max_episode_len)
     check_async_parts(agent, make_agent, make_env, global_step_hooks, stop_event, exception_event)
-    check_grace(grace)
+    check_seconds(grace=grace)
+    check_seconds(optional=True, step_timeout=step_timeout)
     if eval_interval is not None:
         check_extent(eval_n_steps, eval_n_episodes)
     seeds = seeds_of_processes(random_seeds, processes)
@@ -168,7 +173,9 @@ def train_agent_async(
         context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
         set_aside(outdir, step_offset, logger)  # before processes write
         totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
-        counters = Counters(totals, context.RawValue("b", 0), context.RawValue("q", 0))
+        counters = Counters(
+            totals, context.RawValue("b", 0), context.RawArray("Q", processes), context.RawValue("b", 0)
+        )
         learner = getattr(agent, "agent", agent)
         if hasattr(learner, "t"):
             warn_of_other_step(learner.t, step_offset, logger)
@@ -177,7 +184,7 @@ def train_agent_async(
         try:
             with getattr(agent, "starting", nullcontext)(step_offset):
                 source = AsyncWorkers(
-                    job, counters, processes, stop_event, exception_event, logger, start_method, grace
+                    job, counters, processes, stop_event, exception_event, logger, start_method, grace, step_timeout
                 )
         except (AttributeError, pickle.PicklingError) as error:
             raise TypeError(

@@ -1,33 +1,35 @@
 """`Workers`: child processes, each with a pipe, whose death is seen at once and that never outlive their parent."""
 
 import contextlib
-import math
-import multiprocessing
 import os
 import signal
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from pfrl_like.errors import WorkerError
+from pfrl_like.processes.countdown import Countdown
 from pfrl_like.processes.doorbell import Doorbell
-from pfrl_like.processes.worker import Failure, Finished, run_worker
+from pfrl_like.processes.starting import GUARD_HINT, context_of, interrupt_blocked
+from pfrl_like.processes.worker import LAST_WORDS, Failure, Finished, run_worker
 
-#: Seconds a worker gets to end by itself, and then to end after SIGTERM, before it is killed.
-PATIENCE = (2.0, 1.0)
+#: Seconds a worker gets to end by itself, and then to end where it is, before it is killed; and if there is no time.
+PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)
+
+#: Seconds that a worker which hangs gets for saying where, before the stack has to do.
+_WORDS = 1.0
 
 #: Seconds after which a wait for one worker looks at the others.
 _GLANCE = 0.5
 
-_GUARD_HINT = (
-    'put the part of the script that starts workers under `if __name__ == "__main__":`, or pass start_method="fork"'
-)
+#: Bytes that are read of a stack.
+_MAX_WORDS = 1 << 16
 
 
 class Workers:
@@ -56,41 +58,23 @@ class Workers:
         start_method: str | None = None,
         name: str = "worker",
     ) -> None:
-        context = _context(start_method, target)
-        self.start_method: str = context.get_start_method()
+        self._context = context_of(start_method, target)
+        self.start_method: str = self._context.get_start_method()
+        self._target, self._name = target, name
         self._channels: list[Connection] = []
         self._processes: list[BaseProcess] = []
         self._ended: set[int] = set()
         self._answered: set[int] = set()  # at least once
         self._inboxes: list[deque[Any]] = [deque() for _ in arguments]  # what `receive` found and was not asked for
+        self._words: list[Connection] = []  # stacks of those that hang
         self._deaths: list[int] = []  # descriptors that become readable when a process ends
         self._doorbells: list[Doorbell] = []  # of each worker
         self._doorbell = Doorbell()  # of all
-        shared = (self._processes, self._channels, self._deaths, os.getpid())
-        self._finalizer = weakref.finalize(self, _shut_down, *shared)
+        self._held = (self._processes, self._channels, self._deaths, os.getpid())
+        self._finalizer = weakref.finalize(self, _shut_down, *self._held)
         _open.add(self)
         for index, arguments_of_one in enumerate(arguments):
-            parent_end, worker_end = context.Pipe()
-            self._channels.append(parent_end)
-            try:
-                process = context.Process(
-                    target=run_worker,
-                    args=(target, worker_end, index, arguments_of_one, self._parent_pid(), _close_inherited),
-                    name=f"{name}-{index}",
-                    daemon=True,
-                )
-                with _interrupt_blocked():
-                    process.start()
-            except (EOFError, ConnectionError) as error:  # the fork server died while it imported the main script
-                self.close()
-                raise RuntimeError(f"worker {index} could not be started; {_GUARD_HINT}") from error
-            except BaseException:
-                self.close()
-                raise
-            finally:
-                worker_end.close()
-            self._processes.append(process)
-            self._watch(index)
+            self._start(index, arguments_of_one)
 
     def __len__(self) -> int:
         return len(self._processes)
@@ -152,37 +136,105 @@ class Workers:
             The messages in the order of `indices`.
 
         Raises:
-            WorkerError: If any worker raises or dies, or one of these ends or lets the time pass.
+            WorkerError: If any worker raises or dies, or one of these ends or lets the time pass, which ends it where
+                it is. What others have sent is kept.
         """
         order = range(len(self)) if indices is None else list(indices)
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        messages = {index: self._receive_from(index, deadline) for index in order}
-        return [messages[index] for index in order]
+        countdown = Countdown(timeout)
+        messages: dict[int, Any] = {}
+        try:
+            for index in order:
+                messages[index] = self._receive_from(index, countdown)
+        except WorkerError:
+            for index, message in messages.items():
+                self._inboxes[index].appendleft(message)  # for who goes on without the one that failed
+            raise
+        return list(messages.values())
 
-    def close(self, ask: Callable[[], object] | None = None) -> None:
+    def interrupt(self, index: int) -> None:
+        """Have a worker raise where it is, which ends it; one that does not let itself be interrupted goes on."""
+        _send_signal(self._processes[index])
+
+    def last_words(self, index: int) -> str:
+        """Have a worker that hangs say where, which ends it; empty if it cannot."""
+        self.interrupt(index)
+        countdown = Countdown(_WORDS)
+        while index not in self._ended and (left := countdown.left()) > 0:
+            for _, speaks in self._doorbells[index].wait(left).items():
+                message = self._read(index, speaks)
+                if isinstance(message, Failure) and message.traceback_text:
+                    return message.traceback_text
+        return self.stack(index)
+
+    def stack(self, index: int) -> str:
+        """Where a worker was when it was interrupted, as far as it has said so and nobody has asked yet."""
+        words = self._words[index]
+        return os.read(words.fileno(), _MAX_WORDS).decode(errors="replace") if words.poll() else ""
+
+    def restart(self, index: int, arguments: tuple[Any, ...]) -> None:
+        """End a worker by force, if it has not ended, and start another in its place."""
+        self._processes[index].kill()
+        self._processes[index].join(timeout=5.0)
+        if index not in self._ended:
+            self._doorbell.remove(index)
+        self._ended.discard(index)
+        self._answered.discard(index)
+        self._inboxes[index].clear()
+        self._channels[index].close()
+        self._start(index, arguments)
+
+    def close(self, ask: Callable[[], object] | None = None, *, hurry: bool = False) -> None:
         """End every worker and wait for its end; a second call does nothing.
 
-        The pipes are closed, which ends a worker that listens to its own; after 2 s it is terminated, after another
+        The pipes are closed, which ends a worker that listens to its own; after 2 s it is interrupted, after another
         second killed.
 
         Args:
             ask: Called first, to tell workers that do not listen to their pipe, for instance `stop_event.set`.
+            hurry: Whether that is done within a second.
         """
         if ask is not None and not self.closed:
             ask()
         _open.discard(self)
-        self._finalizer()
+        if self._finalizer.detach() is not None:
+            _shut_down(*self._held, HURRY if hurry else PATIENCE)
 
-    def _receive_from(self, index: int, deadline: float) -> Any:
+    def _start(self, index: int, arguments: tuple[Any, ...]) -> None:
+        parent_end, worker_end = self._context.Pipe()
+        words, to_words = self._context.Pipe(duplex=False)
+        _put(self._channels, index, parent_end)  # now, so that a forked worker closes its copy
+        _put(self._words, index, words)
+        shared = (self._parent_pid(), _close_inherited, to_words)
+        try:
+            process = self._context.Process(
+                target=run_worker,
+                args=(self._target, worker_end, index, arguments, *shared),
+                name=f"{self._name}-{index}",
+                daemon=True,
+            )
+            with interrupt_blocked():
+                process.start()
+        except (EOFError, ConnectionError) as error:  # the fork server died while it imported the main script
+            self.close()
+            raise RuntimeError(f"worker {index} could not be started; {GUARD_HINT}") from error
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            worker_end.close()
+            to_words.close()
+        self._watch(index, process)
+
+    def _receive_from(self, index: int, countdown: Countdown) -> Any:
         """The next message of one worker; the others may wait, but now and then it is seen whether one has died."""
         inbox = self._inboxes[index]
         while not inbox:
             if self.closed or index in self._ended:
                 raise WorkerError(index, "had ended before")
-            remaining = deadline - time.monotonic()
-            rung = self._doorbells[index].wait(max(min(remaining, _GLANCE), 0.0))
-            if not rung and remaining <= _GLANCE:
-                raise WorkerError(index, "has not answered in time")
+            left = countdown.left()
+            rung = self._doorbells[index].wait(max(min(left, _GLANCE), 0.0))
+            if not rung and left <= _GLANCE:
+                raise WorkerError(index, "has not answered in time", self.last_words(index))
             for other, speaks in (rung or self._doorbell.wait(0.0)).items():
                 message = self._read(other, speaks)
                 if isinstance(message, Failure):
@@ -199,9 +251,12 @@ class Workers:
         is_main = threading.current_thread() is threading.main_thread()
         return os.getpid() if is_main and self.start_method != "forkserver" else None
 
-    def _watch(self, index: int) -> None:
-        self._deaths.append(_death_descriptor(self._processes[index]))
-        self._doorbells.append(Doorbell())
+    def _watch(self, index: int, process: BaseProcess) -> None:
+        if index < len(self._deaths):
+            _close_death(self._processes[index], self._deaths[index])
+        _put(self._processes, index, process)
+        _put(self._deaths, index, _death_descriptor(process))
+        _put(self._doorbells, index, Doorbell())
         for doorbell in (self._doorbell, self._doorbells[index]):
             doorbell.add(index, self._channels[index], self._deaths[index])
 
@@ -233,7 +288,7 @@ class Workers:
             return Failure(f"was killed by signal {-code}")
         reason = f"ended with exit code {code} before it could say why; see its own message above"
         if self.start_method != "fork" and index not in self._answered:  # it may not even have begun
-            reason += f". If the script has no main guard, {_GUARD_HINT}"
+            reason += f". If the script has no main guard, {GUARD_HINT}"
         return Failure(reason)
 
 
@@ -243,51 +298,13 @@ def _worker_error(index: int, news: Failure | Finished) -> WorkerError:
     return WorkerError(index, "had finished before it answered")
 
 
-def _context(start_method: str | None, target: Callable[..., Any]) -> Any:
-    available = multiprocessing.get_all_start_methods()
-    if start_method is None:
-        start_method = "forkserver" if "forkserver" in available else "spawn"
-    if start_method not in available:
-        raise ValueError(f"start_method is {start_method!r}, expected one of {available}")
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise RuntimeError(f"this script starts worker processes while a worker is importing it; {_GUARD_HINT}")
-    context = multiprocessing.get_context(start_method)
-    if start_method == "forkserver":
-        _preload_fork_server(target)
-    return context
-
-
-def _preload_fork_server(target: Callable[..., Any]) -> None:
-    """Have the fork server import what its workers need, once for all, unless the user has chosen what it imports."""
-    from multiprocessing import forkserver
-
-    server = getattr(forkserver, "_forkserver", None)
-    if getattr(server, "_preload_modules", None) == ["__main__"]:
-        modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
-        forkserver.set_forkserver_preload(["__main__", *sorted(modules)])
-    forkserver.ensure_running()  # now and not while Ctrl-C is held back, which all its children would inherit
-
-
-@contextlib.contextmanager
-def _interrupt_blocked() -> Iterator[None]:
-    """Hold back Ctrl-C, so that a starting child inherits the block and does not die of it with a long traceback."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 _open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
     """In a forked worker: close the parent's ends of all pipes, else a worker hears no end of file when it dies."""
     for workers in list(_open):
-        for channel in workers._channels:
+        for channel in [*workers._channels, *workers._words]:
             channel.close()
 
 
@@ -299,25 +316,46 @@ def _death_descriptor(process: BaseProcess) -> int:
     return process.sentinel
 
 
-def _shut_down(processes: list[BaseProcess], channels: list[Connection], deaths: list[int], owner: int) -> None:
+def _shut_down(
+    processes: list[BaseProcess],
+    channels: list[Connection],
+    deaths: list[int],
+    owner: int,
+    patience: tuple[float, float] | None = None,
+) -> None:
     if os.getpid() != owner:  # a forked copy of the owner must not end the owner's workers
         return
     for channel in channels:
         channel.close()
+    patience = patience or PATIENCE
     try:
-        _await_ends(processes, deaths, PATIENCE[0])
+        _await_ends(processes, deaths, patience[0])
         for process in processes:
-            if process.is_alive():
-                process.terminate()
-        _await_ends(processes, deaths, PATIENCE[1])
+            _send_signal(process)
+        _await_ends(processes, deaths, patience[1])
     finally:  # a second Ctrl-C comes here at once
         for process in processes:
             if process.is_alive():
                 process.kill()
         for process, death in zip(processes, deaths, strict=True):
             process.join(timeout=5.0)
-            if death != process.sentinel:
-                os.close(death)
+            _close_death(process, death)
+
+
+def _send_signal(process: BaseProcess) -> None:
+    if process.is_alive() and process.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, LAST_WORDS)
+
+
+def _close_death(process: BaseProcess, death: int) -> None:
+    if death != process.sentinel:
+        os.close(death)
+
+
+def _put(items: list[Any], index: int, item: Any) -> None:
+    """Put an item at a place of a list, or at its end."""
+    items[index : index + 1] = [item]
 
 
 def _await_ends(processes: list[BaseProcess], deaths: list[int], seconds: float) -> None:

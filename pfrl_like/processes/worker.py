@@ -1,6 +1,7 @@
 """What runs inside a worker process: its life ends with its parent's, and its errors travel home as text."""
 
 import ctypes
+import faulthandler
 import multiprocessing
 import os
 import pickle
@@ -10,10 +11,14 @@ import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
+
+#: Asks a worker that hangs where it is, and ends it.
+LAST_WORDS = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ def run_worker(
     arguments: tuple[Any, ...],
     parent_pid: int | None,
     close_inherited: Callable[[], None],
+    words: Connection,
 ) -> None:
     """Run `target(channel, index, *arguments)` as the body of a process and report its end through the channel.
 
@@ -89,9 +95,14 @@ def run_worker(
         arguments: Further arguments.
         parent_pid: Process whose thread started this one and will live as long as it, None if there is no such.
         close_inherited: Closes what a fork has copied and this worker must not keep open.
+        words: Where the stack goes when it is asked for, by a handler that needs no interpreter.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and SIGTERM, which come to whole groups, are the parent's
+    signal.signal(signal.SIGTERM, partial(_leave_to_parent, os.getpid()))
+    signal.signal(LAST_WORDS, _give_up)
+    if hasattr(faulthandler, "register"):
+        os.set_blocking(words.fileno(), False)
+        faulthandler.register(LAST_WORDS, words, all_threads=True, chain=True)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     close_inherited()
@@ -104,6 +115,22 @@ def run_worker(
     _report(channel, news)
     if isinstance(news, Failure):
         sys.exit(1)
+
+
+def _leave_to_parent(worker: int, signum: int, _: object) -> None:
+    """Go on; not with SIG_IGN, which programs that an environment starts would inherit. Forked copies end."""
+    if os.getpid() != worker:
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
+
+
+def _give_up(signum: int, _: object) -> None:
+    """End, so that what is open is closed and it is told where the worker was.
+
+    Asked once more, it goes on with what it is closing or saving.
+    """
+    signal.signal(signum, lambda *_: None)
+    raise SystemExit("ended from outside")
 
 
 def _report(channel: Connection, news: Failure | Finished) -> None:

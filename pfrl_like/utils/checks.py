@@ -190,6 +190,18 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
             raise ValueError(f"{name} is {value}, expected {expected}")
 
 
+def check_seconds(optional: bool = False, **values: Any) -> None:
+    """Refuse arguments that are no positive times; arguments and errors as those of `check_counts`."""
+    expected = f"a positive number of seconds{', or None' if optional else ''}"
+    for name, value in values.items():
+        if value is None and optional:
+            continue
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected {expected}")
+        if not float(value) > 0:
+            raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
 def check_function(optional: bool = False, **values: Any) -> None:
     """Refuse arguments that cannot be called.
 

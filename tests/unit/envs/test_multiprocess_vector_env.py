@@ -16,7 +16,7 @@ import gymnasium.spaces as spaces
 import numpy as np
 import pytest
 
-from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, as_vector_stream
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, WorkerError
 
@@ -212,8 +212,151 @@ def test_worker_killed_between_two_steps_is_named():
 def test_step_that_takes_too_long_is_ended():
     env = make(IMAGES, BOX, step_timeout=0.2)
     env.reset()
-    with pytest.raises(WorkerError, match="worker 1 has not answered in time"):
+    with pytest.raises(WorkerError, match="worker 1 has not answered in time") as caught:
         env.step([0, 3])
+    assert "time.sleep(60)" in caught.value.traceback_text
+
+
+def test_env_that_is_not_made_in_time_is_an_error_of_the_constructor():
+    with pytest.raises(WorkerError, match="worker 1 has not answered in time") as caught:
+        MultiprocessVectorEnv([ABC, lambda: time.sleep(60)], "fork", step_timeout=0.5)
+    assert "time.sleep(60)" in caught.value.traceback_text
+    assert not multiprocessing.active_children()
+
+
+HARM = {"raises": 1, "is killed": 2, "hangs": 3}
+
+
+@pytest.mark.parametrize("shared_memory", [True, False])
+@pytest.mark.parametrize("harm", HARM)
+def test_worker_that_fails_is_replaced_and_its_episode_cut_off(harm, shared_memory, caplog):
+    env = make(IMAGES, BOX, step_timeout=0.5, on_worker_failure="restart", shared_memory=shared_memory)
+    env.reset()
+    env.step([0, 0])
+    obs, rewards, dones, infos = env.step([0, HARM[harm]])
+    assert [int(one.max()) for one in obs] == [2, 1]  # its last one again
+    assert (rewards, dones) == ((0.5, 0.0), (False, False))
+    assert infos[1]["needs_reset"]
+    assert infos[1]["worker_restarted"] in caplog.text
+    assert [int(one.max()) for one in env.reset([True, False])] == [2, 0]
+    env.reset()
+    obs, rewards, dones, infos = env.step([0, 0])
+    assert [int(one.max()) for one in obs] == [1, 1]
+    assert not any("worker_restarted" in info for info in infos)
+    env.close()
+    assert not multiprocessing.active_children()
+
+
+def test_after_so_many_failures_they_are_raised():
+    env = make(IMAGES, BOX, on_worker_failure="restart", max_restarts=2)
+    env.reset()
+    for _ in range(2):
+        assert "worker_restarted" in env.step([1, 0])[3][0]
+        env.reset()
+    with pytest.raises(WorkerError, match="worker 0 raised ValueError: the env's own reason") as caught:
+        env.step([1, 0])
+    assert "2 workers had been replaced" in caught.value.__notes__[0]
+    assert not multiprocessing.active_children()
+
+
+def test_all_workers_may_be_replaced_in_one_step():
+    env = make(IMAGES, BOX, n=3, on_worker_failure="restart")
+    env.reset()
+    _, _, _, infos = env.step([2, 1, 2])
+    assert ["worker_restarted" in info for info in infos] == [True] * 3
+    assert len(env.reset()) == 3
+    env.close()
+
+
+def test_worker_that_dies_between_two_steps_is_replaced():
+    env = make(IMAGES, BOX, on_worker_failure="restart")
+    env.reset()
+    pids = [info["pid"] for info in env.step([0, 0])[3]]
+    os.kill(pids[0], signal.SIGKILL)
+    env._workers.processes[0].join()
+    env.reset([True, False])  # in which nobody asks it
+    obs, _, _, infos = env.step([0, 0])
+    assert [int(one.max()) for one in obs] == [1, 1]
+    assert ["worker_restarted" in info for info in infos] == [True, False]
+    env.close()
+
+
+def test_worker_that_fails_in_a_reset_is_replaced_in_it(tmp_path):
+    class Env(Scripted):
+        def reset(self):
+            if not (tmp_path / "once").exists():
+                (tmp_path / "once").touch()
+                raise ValueError("once")
+            return super().reset()
+
+    env = MultiprocessVectorEnv([lambda: Env(IMAGES, BOX)], "fork", on_worker_failure="restart", max_restarts=1)
+    assert env.reset()[0].max() == 0
+    assert env.step([0])[3][0].keys() == {"pid"}
+    env.close()
+
+
+class Fatal(gymnasium.Wrapper):
+    """Ends its process in the third step of the first life of env 0."""
+
+    def __init__(self, folder, index):
+        super().__init__(gymnasium.make("CartPole-v1"))
+        self.mark, self.index, self.steps = folder / "died", index, 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.index == 0 and self.steps == 3 and not self.mark.exists():
+            self.mark.touch()
+            os._exit(1)
+        return self.env.step(action)
+
+
+@pytest.mark.parametrize("method", QUICK_METHODS)
+def test_what_a_new_worker_does_follows_the_seed(tmp_path, method):
+    runs = []
+    state = np.random.get_state()
+    for _ in range(2):
+        np.random.seed(1)
+        (tmp_path / "died").unlink(missing_ok=True)
+        factories = [lambda i=i: Fatal(tmp_path, i) for i in range(2)]
+        env = MultiprocessVectorEnv(factories, method, on_worker_failure="restart")
+        env.seed([3, 4])
+        came = [env.reset()[0]]
+        for _ in range(5):
+            obs, _, terminated, truncated, infos = env.step([0, 1])
+            ended = np.logical_or(terminated, truncated)
+            came.append(obs if not ended.any() else env.reset(~ended)[0])
+        runs.append(np.array(came))
+        assert env._workers.n_restarted == 1
+        env.close()
+    np.random.set_state(state)
+    assert np.array_equal(*runs)
+    assert (tmp_path / "died").exists()
+
+
+def test_an_agent_learns_that_the_episode_was_cut_off(tmp_path):
+    env = as_vector_stream(MultiprocessVectorEnv([lambda: Fatal(tmp_path, 0)], "fork", on_worker_failure="restart"))
+    env.reset()
+    steps = [env.step([0]) for _ in range(3)]
+    assert [bool(step.truncated[0]) for step in steps] == [False, False, True]
+    assert not any(step.terminated[0] for step in steps)
+    assert np.array_equal(steps[2].obs, steps[1].obs)
+    env.begin([True])
+    assert not env.step([0]).truncated[0]
+    env.env.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"on_worker_failure": "ignore"}, ValueError, "on_worker_failure is 'ignore'"),
+        ({"max_restarts": -1}, ValueError, "max_restarts is -1"),
+        ({"step_timeout": 0}, ValueError, "step_timeout is 0, expected a positive number of seconds, or None"),
+        ({"step_timeout": "1"}, TypeError, "step_timeout is '1'"),
+    ],
+)
+def test_wrong_options_are_refused(options, error, text):
+    with pytest.raises(error, match=text):
+        make(IMAGES, BOX, **options)
 
 
 def test_wrong_step_result_is_named():

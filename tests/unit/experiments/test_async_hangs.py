@@ -97,6 +97,45 @@ def test_a_process_that_hangs_is_named_once_the_others_have_ended(tmp_path, way,
 
 
 @BY_WAY
+def test_a_process_that_hangs_while_training_goes_on_ends_it(tmp_path, way):
+    with pytest.raises(
+        AsyncTrainingError, match="process 1 has made no step for 0.5 s: it was ended by force"
+    ) as caught:
+        run(tmp_path, make_a3c(), MakeEnv(tmp_path, None, way), steps=10**8, step_timeout=0.5, grace=10.0)
+    assert list(caught.value.reasons) == [1]
+    assert "in hang_for_ever" in caught.value.tracebacks[1]
+    check_saved(tmp_path)
+
+
+def test_a_run_all_of_whose_processes_hang_ends(tmp_path):
+    with pytest.raises(AsyncTrainingError) as caught:
+        run(tmp_path, make_a3c(), MakeEnv(tmp_path, "step", "step"), steps=10**8, step_timeout=0.5)
+    assert [caught.value.reasons[i].partition(":")[0] for i in range(2)] == ["has made no step for 0.5 s"] * 2
+
+
+def test_a_process_that_goes_on_is_not_ended(tmp_path):
+    class Slow(Chain):
+        def step(self, action):
+            time.sleep(0.1)
+            return super().step(action)
+
+    def make_env(process_idx, test):
+        return Slow(4, time_limit=7)
+
+    run(
+        tmp_path,
+        make_a3c(),
+        make_env,
+        steps=40,
+        step_timeout=2.0,
+        eval_interval=20,
+        eval_n_steps=9,
+        eval_n_episodes=None,
+    )
+    check_saved(tmp_path, "finish")
+
+
+@BY_WAY
 def test_stop_event_ends_a_run_in_which_a_process_hangs(tmp_path, way):
     event = threading.Event()
     with pytest.raises(AsyncTrainingError, match="process 1 did not end"):

@@ -138,10 +138,13 @@ def test_a_forked_copy_dies_of_sigterm(agent, tmp_path):
     statuses = []
 
     def fork(env, agent, t):
+        reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
+            os.write(writer, b"!")
             time.sleep(60)
             os._exit(0)
+        os.read(reader, 1)  # Python forgets the signals that come while it forks
         os.kill(pid, signal.SIGTERM)
         statuses.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 

@@ -1,5 +1,6 @@
 """Workers are watched: their errors come home, their deaths are seen at once, and none outlives its parent."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -13,6 +14,8 @@ import pytest
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import Failure, Finished, Portable, Workers, supervisor
+from pfrl_like.processes.countdown import Countdown
+from pfrl_like.processes.worker import LAST_WORDS
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
@@ -121,6 +124,87 @@ def test_worker_that_does_not_answer_in_time_is_named():
     with pytest.raises(WorkerError, match="worker 1 has not answered in time"):
         workers.receive(timeout=0.1)
     workers.close()
+
+
+def hang(channel, index):
+    channel.send("ready")
+    while True:
+        time.sleep(60)
+
+
+def hang_without_listening(channel, index):
+    """As a library does that computes without end, or whose code catches everything."""
+    while True:
+        with contextlib.suppress(BaseException):
+            hang(channel, index)
+
+
+@pytest.mark.parametrize(("body", "form"), [(hang, "time.sleep"), (hang_without_listening, "most recent call first")])
+@pytest.mark.parametrize("method", QUICK_METHODS)
+def test_worker_that_hangs_says_where(body, form, method):
+    workers = Workers(Portable(body), [()], start_method=method)
+    workers.receive()
+    with pytest.raises(WorkerError, match="worker 0 has not answered in time") as caught:
+        workers.receive(timeout=0.1)
+    workers.close(hurry=True)
+    assert form in caught.value.traceback_text
+    assert "in hang" in caught.value.traceback_text
+
+
+def test_a_process_that_was_stopped_has_not_waited(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("pfrl_like.processes.countdown.time.monotonic", lambda: now[0])
+    countdown = Countdown(10)
+    now[0] = 0.5
+    assert countdown.left() == 9.5
+    now[0] = 3600.0
+    assert countdown.left() == 8.5
+    assert Countdown(None).left() == float("inf")
+
+
+def test_sigterm_is_left_to_the_parent_but_ends_what_a_worker_forks():
+    def serve(channel, index):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(writer, b"!")
+            time.sleep(60)
+            os._exit(0)
+        os.read(reader, 1)  # Python forgets the signals that come while it forks
+        for signaled in (os.getpid(), pid):
+            os.kill(signaled, signal.SIGTERM)
+        channel.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    workers = Workers(Portable(serve), [()], start_method="fork")
+    assert workers.receive() == [-signal.SIGTERM]
+    workers.close()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_that_has_failed_is_replaced(method):
+    workers = echoing(2, start_method=method)
+    os.kill(workers.processes[1].pid, signal.SIGKILL)
+    workers.send(0, "first")
+    with pytest.raises(WorkerError, match="worker 1 was killed"):
+        workers.receive()
+    workers.restart(1, ("another",))
+    workers.send(1, "hello")
+    assert workers.receive() == [(0, ("argument 0",), "first"), (1, ("another",), "hello")]
+    pids = [process.pid for process in workers.processes]
+    workers.close()
+    assert [process.exitcode for process in workers.processes] == [0, 0]
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_a_worker_that_hangs_is_replaced_and_its_descriptors_closed():
+    workers = Workers(Portable(hang), [()], start_method="fork")
+    workers.receive()
+    descriptors = len(os.listdir("/dev/fd"))
+    for _ in range(3):
+        workers.restart(0, ())
+        assert workers.receive() == ["ready"]
+    assert len(os.listdir("/dev/fd")) == descriptors
+    workers.close(hurry=True)
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
@@ -287,7 +371,7 @@ def test_worker_that_does_not_listen_is_asked_then_forced(monkeypatch):
     monkeypatch.setattr(supervisor, "PATIENCE", (0.1, 0.1))
 
     def ignore_everything(channel, index):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(LAST_WORDS, signal.SIG_IGN)
         channel.send("ready")
         while True:
             time.sleep(1)
