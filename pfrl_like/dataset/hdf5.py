@@ -10,28 +10,14 @@ from numpy.typing import NDArray
 
 from pfrl_like.dataset.conventions import SAME_ROW
 from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat
-from pfrl_like.errors import CheckpointError, MissingDependencyError
+from pfrl_like.dataset.hdf5_members import INDEX, Members, h5py_module
+from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.storage import atomic_path, open_regular
+from pfrl_like.storage.budget import Budget
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-_LARGEST_RATIO = 2000  # of an array to its compressed form
-_SMALL = 1 << 24  # bytes that no ratio is asked of
 _MAPPED_FROM = 1 << 30
-_INDEX = "_index_"  # and a number: a part of a tuple, as Minari calls it
 _MOST_EPISODES = 1 << 24
-
-
-def h5py_module() -> Any:
-    """The package h5py.
-
-    Raises:
-        MissingDependencyError: If it is not installed.
-    """
-    try:
-        import h5py
-    except ImportError as error:
-        raise MissingDependencyError("h5py", "an HDF5 file") from error
-    return h5py
 
 
 def write_hdf5(path: str, flat: Flat) -> None:
@@ -57,12 +43,12 @@ def write_nested(parent: Any, name: str, values: Any) -> None:
         parent.create_dataset(name, data=values)
         return
     group = parent.create_group(name)
-    parts = values if isinstance(values, Mapping) else {f"{_INDEX}{i}": part for i, part in enumerate(values)}
+    parts = values if isinstance(values, Mapping) else {f"{INDEX}{i}": part for i, part in enumerate(values)}
     for key, part in parts.items():
         write_nested(group, str(key), part)
 
 
-def read_hdf5(path: str, memory_map: bool | None = None) -> Flat:
+def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None = None) -> Flat:
     """What an HDF5 file holds.
 
     Args:
@@ -70,15 +56,16 @@ def read_hdf5(path: str, memory_map: bool | None = None) -> Flat:
         memory_map: Leave observations in the file, and read them when they are asked for; this needs a file without
             compression or chunks, and one that nobody changes. None does it where they take more than 1 GiB and the
             file allows it.
+        max_bytes: The most that its arrays may take, as of `Budget`.
 
     Raises:
         CheckpointError: If it is damaged or cut off, refers to other files, or holds something else than numbers.
         MissingDependencyError: If h5py is not installed.
     """
-    with opened(path) as file:
+    with opened(path, max_bytes) as file:
         if "num_episodes" in file:
             return _read_episodes(file)
-        arrays = {name: read_nested(file, name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
+        arrays = {name: file.read(name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
         discrete = arrays.pop("discrete_action", None)
@@ -86,68 +73,32 @@ def read_hdf5(path: str, memory_map: bool | None = None) -> Flat:
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[Any]:
-    """An HDF5 file for reading, with whatever goes wrong as a `CheckpointError`."""
+def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
+    """The members of an HDF5 file, with whatever goes wrong as a `CheckpointError`."""
     h5py = h5py_module()
-    open_regular(path).close()
+    with open_regular(path) as plain:
+        budget = Budget(os.fstat(plain.fileno()).st_size, max_bytes)
     try:
         with h5py.File(path, "r") as file:
-            yield file
-    except CheckpointError:
+            yield Members(file, budget)
+    except PfrlLikeError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise CheckpointError(path, f"is damaged, or holds no dataset: {error}") from error
+    except Exception as error:  # whatever a hostile file does to h5py, numpy or an image's decoder
+        reason = str(error) or type(error).__name__
+        raise CheckpointError(path, f"is damaged, or holds no dataset: {reason}") from error
 
 
-def read_nested(parent: Any, name: str) -> Any:
-    """The array of this name, or the dict or tuple of arrays that a group is.
-
-    Raises:
-        ValueError: If it lies in another file, is larger than its storage explains, or holds no numbers.
-    """
-    node = member(parent, name)
-    if not hasattr(node, "keys"):
-        return _checked(node)[()]
-    parts = {key: read_nested(node, key) for key in node}
-    numbered = [f"{_INDEX}{i}" for i in range(len(parts))]
-    return tuple(parts[key] for key in numbered) if set(parts) == set(numbered) else parts
-
-
-def member(parent: Any, name: str) -> Any:
-    """What a group has under a name.
-
-    Raises:
-        ValueError: If it lies elsewhere.
-    """
-    h5py = h5py_module()
-    link = parent.get(name, getlink=True)
-    if link is not None and not isinstance(link, h5py.HardLink):
-        raise ValueError(f"{name!r} is a link to elsewhere, which is not followed")
-    return parent[name]
-
-
-def _checked(node: Any) -> Any:
-    if node.external or node.is_virtual:
-        raise ValueError(f"{node.name} has its values in other files, which are not read")
-    if node.dtype.kind not in "biuf":
-        raise ValueError(f"{node.name} holds {node.dtype}, expected numbers")
-    size, stored = int(np.prod(node.shape, dtype=object)) * node.dtype.itemsize, node.id.get_storage_size()
-    if size > _SMALL and size > _LARGEST_RATIO * stored:
-        raise ValueError(f"{node.name} announces {size} bytes, of which {stored} are stored")
-    return node
-
-
-def _observations(file: Any, path: str, memory_map: bool | None) -> Any:
-    node = member(file, "observations")
+def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
+    node = file.node("observations")
     plain = not hasattr(node, "keys")
     if memory_map is None:
         memory_map = plain and node.nbytes > _MAPPED_FROM and _offset(node) is not None
     if not memory_map:
-        return read_nested(file, "observations")
+        return file.read("observations")
     offset = _offset(node) if plain else None
     if offset is None:
         raise ValueError("observations cannot be mapped: they are nested, chunked or compressed")
-    mapped: NDArray[Any] = np.memmap(path, _checked(node).dtype, "r", offset, node.shape)
+    mapped: NDArray[Any] = np.memmap(path, file.numbers(node).dtype, "r", offset, node.shape)
     return mapped
 
 
@@ -157,16 +108,16 @@ def _offset(node: Any) -> int | None:
     return node.id.get_offset() if whole else None
 
 
-def _convention(file: Any) -> str | None:
-    told = file.attrs.get("reward_convention")
+def _convention(file: Members) -> str | None:
+    told = file.group.attrs.get("reward_convention")
     if told is not None:
         return str(told)
     return SAME_ROW if "version" in file else None  # d3rlpy wrote a version from that on
 
 
-def _read_episodes(file: Any) -> Flat:
+def _read_episodes(file: Members) -> Flat:
     """The form of d3rlpy 2.x, which has arrays of their own for each episode."""
-    count = int(_checked(member(file, "num_episodes"))[()])
+    count = int(file.read("num_episodes"))
     if not 0 < count <= min(_MOST_EPISODES, len(file)):
         raise ValueError(f"it announces {count} episodes")
     parts: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards")}
@@ -174,8 +125,8 @@ def _read_episodes(file: Any) -> Flat:
     for i in range(count):
         parts["observations"].append(_parts_of(file, f"observations_{i}"))
         for name in ("actions", "rewards"):
-            parts[name].append(read_nested(file, f"{name}_{i}"))
-        terminated.append(bool(_checked(member(file, f"terminated_{i}"))[()]))
+            parts[name].append(file.read(f"{name}_{i}"))
+        terminated.append(bool(file.read(f"terminated_{i}")))
     lengths = [len(rewards) for rewards in parts["rewards"]]
     arrays = {name: concatenated(values) for name, values in parts.items()}
     last = np.zeros(sum(lengths), np.bool_)
@@ -185,13 +136,13 @@ def _read_episodes(file: Any) -> Flat:
     return Flat(arrays | {"terminals": ended, "timeouts": last & ~ended}, SAME_ROW, None)
 
 
-def _parts_of(file: Any, name: str) -> Any:
+def _parts_of(file: Members, name: str) -> Any:
     if name in file:
-        return read_nested(file, name)
+        return file.read(name)
     count = next(j for j in range(len(file) + 1) if f"{name}_{j}" not in file)
     if not count:
         raise ValueError(f"it lacks {name}")
-    return tuple(read_nested(file, f"{name}_{j}") for j in range(count))
+    return tuple(file.read(f"{name}_{j}") for j in range(count))
 
 
 def concatenated(parts: list[Any]) -> Any:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ from pfrl_like.batch import first_leaf
 from pfrl_like.columns import Field
 from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, numbers_of
 from pfrl_like.dataset.flat import looks_discrete
-from pfrl_like.dataset.hdf5 import concatenated, h5py_module, member, opened, read_nested, write_nested
+from pfrl_like.dataset.hdf5 import concatenated, opened, write_nested
+from pfrl_like.dataset.hdf5_members import Members, h5py_module
 from pfrl_like.dataset.table import Table, field_of
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_path, atomic_write, dump_json, read_json
@@ -39,8 +41,12 @@ def check_minari_id(**named: str) -> None:
             raise ValueError(f"{name}: got {value!r}, expected an id of Minari's form, as 'mujoco/hopper/medium-v0'")
 
 
-def read_minari(directory: Path) -> tuple[Table, bool]:
+def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, bool]:
     """The table of a dataset, and whether its actions are discrete.
+
+    Args:
+        directory: Its folder.
+        max_bytes: The most that its arrays may take, as of `Budget`.
 
     Raises:
         CheckpointError: If there is none in this directory, or it is damaged.
@@ -52,35 +58,35 @@ def read_minari(directory: Path) -> tuple[Table, bool]:
     if kind != "hdf5":
         raise CheckpointError(data, f"holds data in the form {kind!r}; expected hdf5")
     image = _image_shape(meta)
-    with opened(str(data / _DATA)) as file:
+    with opened(str(data / _DATA), max_bytes) as file:
         numbers = sorted(int(found[1]) for name in file if (found := _EPISODE.fullmatch(name)))
         if not numbers:
             raise CheckpointError(data / _DATA, "holds no episode")
-        episodes = [_read_episode(member(file, f"episode_{i}"), image) for i in numbers]
+        episodes = [_read_episode(file.within(f"episode_{i}"), image) for i in numbers]
     try:
         return _table(episodes)
     except ValueError as error:
         raise CheckpointError(data / _DATA, str(error)) from error
 
 
-def _read_episode(group: Any, image: tuple[int, ...] | None) -> dict[str, Any]:
+def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, Any]:
     names = ("actions", "rewards", "terminations", "truncations")
-    parts = {name: read_nested(group, name) for name in names} | _log_probs_of(group)
-    node = member(group, "observations")
+    parts = {name: episode.read(name) for name in names} | _log_probs_of(episode)
+    node = episode.node("observations")
     encoded = image is not None and not hasattr(node, "keys") and node.shape[1:] != image
-    parts["observations"] = _decoded(node, image) if encoded and image else read_nested(group, "observations")
+    parts["observations"] = _decoded(node, image, episode) if encoded and image else episode.read("observations")
     steps = len(parts["rewards"])
     lengths = {name: len(first_leaf(parts[name])) - (name in ("observations", _LOG_PROB)) for name in parts}
     if any(length != steps for length in lengths.values()) or not steps:
-        raise ValueError(f"{group.name} has arrays of steps {lengths}, expected {steps} each, and at least 1")
+        raise ValueError(f"{episode.group.name} has arrays of steps {lengths}, expected {steps} each, and at least 1")
     if _LOG_PROB in parts:
         parts[_LOG_PROB] = parts[_LOG_PROB][1:]
     return parts
 
 
-def _log_probs_of(group: Any) -> dict[str, Any]:
-    infos = member(group, "infos") if "infos" in group else {}
-    return {_LOG_PROB: read_nested(infos, _LOG_PROB)} if _LOG_PROB in infos else {}
+def _log_probs_of(episode: Members) -> dict[str, Any]:
+    infos = episode.within("infos") if "infos" in episode else ()
+    return {_LOG_PROB: infos.read(_LOG_PROB)} if isinstance(infos, Members) and _LOG_PROB in infos else {}
 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
@@ -109,17 +115,19 @@ def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
     try:
         space = json.loads(meta.get("observation_space", "{}"))
         shape = tuple(int(size) for size in space.get("shape", ()))
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     is_image = space.get("type") == "Box" and space.get("dtype") == "uint8" and len(shape) == 3
     return shape if is_image and meta.get("jpeg_encoding", True) else None
 
 
-def _decoded(node: Any, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.uint8]:
     """Images that are stored as JPEG files, a row of bytes each."""
+    episode.stored_here(node)
     bytes_each = h5py_module().check_vlen_dtype(node.dtype) == np.uint8
     if not (bytes_each or (node.dtype == np.uint8 and node.ndim == 2)):
         raise ValueError(f"{node.name} holds {node.dtype}, expected images")
+    episode.budget.spend(len(node) * math.prod(shape), node.name)
     images = np.empty((len(node), *shape), np.uint8)
     for i, content in enumerate(node):
         with Image.open(io.BytesIO(np.asarray(content, np.uint8).tobytes()), formats=["JPEG"]) as image:

@@ -199,6 +199,7 @@ class DatasetSources(ABC):
         reward_convention: str | None = None,
         discrete_action: bool | None = None,
         memory_map: bool | None = None,
+        max_bytes: int | None = None,
     ) -> Self:
         """Read a dataset from a file: what `dump` wrote, HDF5 files of d3rlpy, or arrays of the same names.
 
@@ -209,13 +210,15 @@ class DatasetSources(ABC):
             discrete_action: Whether actions are indices, for files that do not say; None decides by their dtype.
             memory_map: Leave the observations in the HDF5 file, which has to stay as it is; what is in them is then
                 looked at by `check` alone. None does it for more than 1 GiB, where they lie in one piece.
+            max_bytes: The most that the arrays may take in memory, however small the file is; None is 128 times its
+                size, and 64 MiB at least.
 
         Raises:
             CheckpointError: If the file is damaged, foreign, or holds what cannot be right.
             MissingDependencyError: If it is HDF5 and h5py is not installed.
         """
         path = os.fspath(fname)
-        flat: Flat = read_hdf5(path, memory_map) if is_hdf5(path) else read_npz(path)
+        flat: Flat = read_hdf5(path, memory_map, max_bytes) if is_hdf5(path) else read_npz(path, max_bytes)
         try:
             return cls.of_table(*table_of(flat, reward_convention, discrete_action))
         except ValueError as error:
@@ -237,17 +240,18 @@ class DatasetSources(ABC):
         write_minari(self.table, self.discrete_action, Path(directory), dataset_id, env_spec)
 
     @classmethod
-    def load_minari(cls, directory: PathLike) -> Self:
+    def load_minari(cls, directory: PathLike, *, max_bytes: int | None = None) -> Self:
         """Read a dataset of Minari with h5py alone.
 
         Args:
             directory: The dataset's folder, `<MINARI_DATASETS_PATH>/<dataset id>`, or its `data`.
+            max_bytes: As of `load`.
 
         Raises:
             CheckpointError: If there is none, or it is damaged.
             MissingDependencyError: If h5py is not installed.
         """
-        return cls.of_table(*read_minari(Path(directory)))
+        return cls.of_table(*read_minari(Path(directory), max_bytes))
 
     # Replay buffers
 

@@ -1,6 +1,5 @@
 """What an earlier run left in the directory of a new one: kept aside, as far as the new one does not go on from it."""
 
-import json
 import logging
 import math
 import os
@@ -8,7 +7,7 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from pfrl_like.experiments.report import two_columns
+from pfrl_like.experiments.report import record_of, two_columns
 from pfrl_like.storage import atomic_write
 
 #: What a run writes under fixed names: its training, and its evaluation.
@@ -47,7 +46,7 @@ def progress_of(outdir: str, step_offset: int) -> Progress:
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
     """The records of the parts that a run in a directory has had so far, the first one first."""
-    last = _record(outdir)
+    last = record_of(outdir)
     if not last:
         return []
     if last.get("outcome") == "running":  # or it would have said something else
@@ -130,20 +129,10 @@ def _best_came_later(outdir: str, step_offset: int) -> bool:
 
 def _folder(outdir: str, kind: str, names: set[str]) -> str:
     """A folder, named after the start of the run that it is for, that holds nothing of these names."""
-    start = re.sub(r"[^0-9T]", "", str(_record(outdir).get("start", ""))[:19]) or time.strftime("%Y%m%dT%H%M%S")
+    start = re.sub(r"[^0-9T]", "", str(record_of(outdir).get("start", ""))[:19]) or time.strftime("%Y%m%dT%H%M%S")
     folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
     while any(os.path.lexists(os.path.join(folder, name)) for name in names):
         number += 1
         folder = os.path.join(outdir, f"{kind}-{start}-{number}")
     os.makedirs(folder, exist_ok=True)
     return folder
-
-
-def _record(outdir: str) -> dict[str, Any]:
-    """The record of the last run in a directory; empty if there is none that can be read."""
-    try:
-        with open(os.path.join(outdir, "run.json"), encoding="utf-8") as file:
-            record = json.load(file)
-    except (FileNotFoundError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}

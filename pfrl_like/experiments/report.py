@@ -6,16 +6,20 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write
+from pfrl_like.storage.atomic import read_bounded
 
 Curve = tuple[Sequence[float], Sequence[float]]
 STYLE = (
     "body{font-family:sans-serif;max-width:50em;margin:2em auto}"
     "th{text-align:left;padding-right:1em;vertical-align:top}td{font-family:monospace}"
 )
+LARGEST_RECORD = 1 << 22  # bytes of a run.json, which names the arguments and the earlier parts of a run
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 380, 70, 45, 30, 20
 
 
@@ -24,14 +28,18 @@ def write_report(outdir: str) -> None:
 
     Args:
         outdir: Run directory with `metrics.csv`, `run.json` and, if the run was evaluated, `scores.txt`.
+
+    Raises:
+        CheckpointError: If a table is damaged, or the report cannot be written.
     """
     episodes = two_columns(os.path.join(outdir, "metrics.csv"), ",", "step", "return")
     scores = two_columns(os.path.join(outdir, "scores.txt"), "\t", "steps", "mean")
     svg = learning_curve(episodes, scores)
-    with open(os.path.join(outdir, "run.json"), encoding="utf-8") as file:
-        record = json.load(file)
+    record = record_of(outdir)
     atomic_write(os.path.join(outdir, "learning_curve.svg"), svg.encode(), durable=False)
-    atomic_write(os.path.join(outdir, "report.html"), _page(svg, record, scores).encode(), durable=False)
+    atomic_write(
+        os.path.join(outdir, "report.html"), _page(svg, record, scores).encode(errors="replace"), durable=False
+    )
 
 
 def learning_curve(episodes: Curve, scores: Curve) -> str:
@@ -100,12 +108,29 @@ def _running_mean(curve: Curve, window: int = 20) -> Curve:
 
 
 def two_columns(path: str, delimiter: str, first: str, second: str) -> Curve:
-    """The numbers of two columns of a table, in the rows that have the second; nothing if there is no such file."""
+    """The numbers of two columns of a table, in the rows that have the second; nothing if there is no such file.
+
+    Raises:
+        CheckpointError: If they are no numbers, or it is no table.
+    """
     if not os.path.exists(path):
         return [], []
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file, delimiter=delimiter) if row.get(second) not in (None, "")]
-    return [float(row[first]) for row in rows], [float(row[second]) for row in rows]
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.DictReader(file, delimiter=delimiter) if row.get(second) not in (None, "")]
+        return [float(row[first]) for row in rows], [float(row[second]) for row in rows]
+    except (ValueError, TypeError, KeyError, csv.Error) as error:
+        raise CheckpointError(path, f"is damaged: {error!r:.200}") from error
+
+
+def record_of(outdir: str) -> dict[str, Any]:
+    """The `run.json` of the last run in a directory; empty if there is none that can be read."""
+    try:
+        record = json.loads(read_bounded(os.path.join(outdir, "run.json"), LARGEST_RECORD).decode())
+    except (CheckpointError, ValueError, RecursionError):
+        return {}
+    parts = record.get("earlier_parts", []) if type(record) is dict else None
+    return record if type(parts) is list and all(type(part) is dict for part in parts) else {}
 
 
 def _page(svg: str, record: dict[str, object], scores: Curve) -> str:
@@ -124,7 +149,9 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, list):
-        return "; ".join(map(_part, value)) if isinstance(value[0], dict) else " ".join(map(str, value))
+        return (
+            "; ".join(map(_part, value)) if all(isinstance(item, dict) for item in value) else " ".join(map(str, value))
+        )
     return str(value)
 
 

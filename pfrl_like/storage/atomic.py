@@ -157,8 +157,9 @@ def read_bounded(path: str, limit: int) -> bytes:
         CheckpointError: If it is longer, or cannot be read.
     """
     with open_regular(path) as file, _named_errors(path, "read"):
-        content = file.read(limit + 1)
-    if len(content) > limit:
+        too_long = os.fstat(file.fileno()).st_size > limit
+        content = b"" if too_long else file.read(limit + 1)
+    if too_long or len(content) > limit:
         raise CheckpointError(path, f"is longer than the {limit} bytes that such a file may have")
     return content
 

@@ -13,13 +13,14 @@ import zlib
 from collections.abc import Sequence
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import open_regular
+from pfrl_like.storage.atomic import read_bounded
 
 SYNCED = b"Y\x9d\x1f\xc3synced\x00\x17"
 MAGIC = b"PFRLJRN1"
 
 _HEAD = struct.Struct("<QI")
 _SUM = struct.Struct("<I")
+_LARGEST = 1 << 30  # bytes: a million records of a kilobyte, fifty times as many as a buffer writes into one
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -90,8 +91,7 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
     Raises:
         CheckpointError: If it cannot be read, begins otherwise, or is damaged before a record that was synced.
     """
-    with open_regular(path) as file:
-        content = file.read()
+    content = read_bounded(path, _LARGEST)
     if not content.startswith(MAGIC):
         raise CheckpointError(path, "is no journal, or is damaged: it begins otherwise")
     records: list[bytes] = []

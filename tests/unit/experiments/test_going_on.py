@@ -10,6 +10,7 @@ import pytest
 from experiment_fakes import Counting, Recorder
 
 from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import (
     Evaluator,
     collect_demonstrations,
@@ -19,6 +20,7 @@ from pfrl_like.experiments import (
     train_agent_batch_with_evaluation,
     train_agent_with_evaluation,
 )
+from pfrl_like.experiments.report import record_of, write_report
 
 
 class Saving(Recorder):
@@ -237,3 +239,16 @@ class TestASecondRunInTheSameDirectory:
 def test_no_directory_is_refused_by_name(start):
     with pytest.raises(TypeError, match=r"outdir is None \(NoneType\), expected the path of a directory"):
         start()
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"earlier_parts": 3}', '{"earlier_parts": [3]}', "[" * 10_000, "", "\x00"])
+def test_a_damaged_record_is_none(text: str, tmp_path) -> None:
+    (tmp_path / "run.json").write_text(text)
+    assert record_of(str(tmp_path)) == {}
+    write_report(str(tmp_path))
+
+
+def test_a_damaged_table_is_named(tmp_path) -> None:
+    (tmp_path / "scores.txt").write_text("steps\tmean\n10\tten\n")
+    with pytest.raises(CheckpointError, match=r"scores\.txt: is damaged"):
+        write_report(str(tmp_path))

@@ -1,0 +1,225 @@
+"""What the library writes and reads: a subject saves the state of a number, and tells the number of what it loads."""
+
+import functools
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import estimator_parts
+import fqe_parts
+import numpy as np
+import torch
+from agent_parts import make_agent
+from epoch_parts import epoch_runner
+
+from pfrl_like.algos import Estimator
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.experiments.earlier_run import earlier_parts
+from pfrl_like.experiments.report import write_report
+from pfrl_like.ope import load_learnable
+from pfrl_like.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer, ReplayBuffer
+from pfrl_like.storage import atomic_write, dump_json
+
+CAPACITY = 8
+
+
+class Subject(NamedTuple):
+    """A kind of files.
+
+    Attributes:
+        write: Make the folder hold the state of a number.
+        read: The number of what it holds; raises what the library raises.
+        adds: Whether a state is all of the states before it as well.
+    """
+
+    write: Callable[[Path, int], Any]
+    read: Callable[[Path], int]
+    adds: bool = False
+
+
+def same(values: Any) -> int:
+    """The one number that all of these are."""
+    (number,) = set(np.concatenate([np.ravel(value) for value in values]).tolist())
+    return int(number)
+
+
+def numbers_of(modules: Any) -> list[Any]:
+    return [parameter.detach().numpy() for module in modules for parameter in module.parameters()]
+
+
+def fill(modules: Any, number: int) -> None:
+    with torch.no_grad():
+        for module in modules:
+            for parameter in module.parameters():
+                parameter.fill_(number)
+
+
+@functools.cache
+def agent() -> Any:
+    """One agent for all: what is refused leaves it as it was."""
+    return make_agent("DQN")
+
+
+def write_agent(folder: Path, number: int) -> None:
+    agent().t = number
+    fill((agent().model, agent().target_model), number)
+    agent().save(folder / "agent")
+
+
+def read_agent(folder: Path) -> int:
+    agent().load(folder / "agent")
+    return same([*numbers_of((agent().model, agent().target_model)), agent().t])
+
+
+def append(buffer: Any, number: int) -> Any:
+    """A step whose every value is a number."""
+    buffer.append(np.full(3, number, np.float32), number, number, np.full(3, number + 1, np.float32))
+    return buffer
+
+
+def write_buffer(folder: Path, number: int) -> None:
+    buffer = ReplayBuffer(CAPACITY)
+    for _ in range(CAPACITY):
+        buffer.append(np.full(3, number, np.float32), number, number, np.full(3, number, np.float32))
+    buffer.save(str(folder / "buffer"))
+
+
+def read_buffer(folder: Path, allow_pickle: bool = False) -> int:
+    buffer = ReplayBuffer(CAPACITY)
+    buffer.load(str(folder / "buffer"), allow_pickle=allow_pickle)
+    batch = buffer.sample_batch(len(buffer), 0.9)
+    return same([batch.obs.numpy(), batch.reward.numpy(), batch.action.numpy()])
+
+
+def opened(folder: Path, episodic: bool) -> Any:
+    kind: Any = PersistentEpisodicReplayBuffer if episodic else PersistentReplayBuffer
+    return kind(folder / "persistent", None)
+
+
+def add_step(folder: Path, number: int, episodic: bool = False) -> None:
+    with opened(folder, episodic) as buffer:
+        append(buffer, number)
+        buffer.stop_current_episode()
+
+
+def last_step(folder: Path, episodic: bool = False) -> int:
+    """The last step's number; those before it have the numbers from 0 on."""
+    with opened(folder, episodic) as buffer:
+        items = [item if episodic else item[0] for item in buffer.memory]
+        rewards = [int(step["reward"]) for item in items for step in ([item] if isinstance(item, dict) else item)]
+    assert rewards == list(range(len(rewards)))
+    return len(rewards) - 1
+
+
+def recording(number: int) -> MDPDataset:
+    rows = np.full((5, 2), number, np.float32)
+    return MDPDataset(rows, rows, rows[:, 0], np.arange(5) == 2)
+
+
+def number_of(dataset: MDPDataset) -> int:
+    kept = np.flatnonzero(np.arange(5) != 0)  # the first row's reward pays nothing
+    return same([dataset.observations, dataset.actions[:2], dataset.rewards[kept[:2]]])
+
+
+def dumps(name: str) -> Subject:
+    return Subject(
+        lambda folder, number: recording(number).dump(folder / name),
+        lambda folder: number_of(MDPDataset.load(folder / name)),
+    )
+
+
+def write_minari(folder: Path, number: int) -> None:
+    shutil.rmtree(folder / "set-v0", ignore_errors=True)  # Minari's sets are never replaced
+    recording(number).dump_minari(folder, "set-v0")
+
+
+@functools.cache
+def estimator() -> Any:
+    made = estimator_parts.make("DQN")
+    made.create_impl((4,), 3)
+    return made
+
+
+def write_model(folder: Path, number: int) -> None:
+    fill((estimator().impl.model, estimator().impl.target_model), number)
+    estimator().save_model(folder / "model.pt")
+
+
+def read_model(folder: Path) -> int:
+    estimator().load_model(folder / "model.pt")
+    return same(numbers_of((estimator().impl.model, estimator().impl.target_model)))
+
+
+def write_params(folder: Path, number: int) -> None:
+    params = estimator()._json_params() | {"batch_size": number + 1}
+    atomic_write(folder / "params.json", dump_json(params, "params"))
+
+
+@functools.cache
+def evaluation() -> Any:
+    made = fqe_parts.make(algo=estimator_parts.make("DQN"))
+    made.algo.create_impl((fqe_parts.OBS,), 2)
+    made.create_impl((fqe_parts.OBS,), 2)
+    return made
+
+
+def write_evaluation(folder: Path, number: int) -> None:
+    fill(evaluation().agent.critics, number)
+    evaluation().save(folder / "fqe.pt")
+
+
+def write_epochs(folder: Path, number: int) -> None:
+    epoch_runner(folder / "run").train(1, 10)
+
+
+def read_run(folder: Path) -> int:
+    """A record that cannot be read is none: a run that begins does not fail by what another one has left."""
+    parts = earlier_parts(str(folder))
+    write_report(str(folder))
+    return int(parts[0].get("step_offset", -1)) if parts else -1
+
+
+def write_run(folder: Path, number: int) -> None:
+    record = {"step_offset": number, "outcome": "finished", "agent": "DQN", "env": "x", "earlier_parts": []}
+    atomic_write(folder / "run.json", json.dumps(record).encode())
+
+
+def epoch_of(folder: Path) -> int:
+    runner = epoch_runner(folder / "run")
+    return runner.restore()
+
+
+#: What is saved again and again.
+SAVED: dict[str, Subject] = {
+    "agent": Subject(write_agent, read_agent),
+    "buffer": Subject(write_buffer, read_buffer),
+    "persistent": Subject(add_step, last_step, adds=True),
+    "persistent episodes": Subject(
+        functools.partial(add_step, episodic=True), functools.partial(last_step, episodic=True), adds=True
+    ),
+    "hdf5": dumps("data.h5"),
+    "npz": dumps("data.npz"),
+    "model": Subject(write_model, read_model),
+    "params": Subject(write_params, lambda folder: Estimator.from_json(folder / "params.json").batch_size - 1),
+    "evaluation": Subject(
+        write_evaluation, lambda folder: same(numbers_of(load_learnable(folder / "fqe.pt").agent.critics))
+    ),
+    "run": Subject(write_run, read_run),
+}
+#: And what is written once.
+LOADED = SAVED | {
+    "pickles": Subject(write_buffer, functools.partial(read_buffer, allow_pickle=True)),
+    "minari": Subject(write_minari, lambda folder: number_of(MDPDataset.load_minari(folder / "set-v0"))),
+    "epochs": Subject(write_epochs, epoch_of),
+}
+#: Those whose first state takes a second or more.
+SLOWLY_MADE = ("epochs", "evaluation")
+
+
+def files_of(folder: Path) -> list[str]:
+    """Names of the files below a folder, in an order that does not hang on the letters drawn for them."""
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return sorted(names, key=lambda name: (re.sub("-[0-9a-f]{8}", "-", name), name))

@@ -1,0 +1,46 @@
+"""The corpus of hostile files: every one is refused by every loader that meets it, and none makes anything happen."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("h5py")
+
+#: Whose damaged files count as absent: a new run, or a dataset of no images, needs nothing that they tell.
+LENIENT = ("run: ", "minari: set-v0/data/metadata.json: json")
+
+
+def watched(folder: Path, every: int) -> dict[str, Any]:
+    """What the loaders made of every n-th file of the corpus, in a process that an audit hook watches."""
+    child = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "lab.watched", str(folder), str(every)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    report: dict[str, Any] = json.loads(child.stdout)
+    return report
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
+@pytest.mark.parametrize(("every", "least"), [(5, 150), pytest.param(1, 1000, marks=pytest.mark.slow)])
+def test_every_hostile_file_is_refused_within_a_second_and_bounded_memory(
+    every: int, least: int, tmp_path: Path
+) -> None:
+    report = watched(tmp_path, every)
+    outcomes = report["outcomes"]
+    assert len(outcomes) > least
+    allowed = {name: {"refused", "was read"} if name.startswith(LENIENT) else {"refused"} for name in outcomes}
+    assert {name: told["end"] for name, told in outcomes.items() if told["end"] not in allowed[name]} == {}
+    assert {name: told["seen"] for name, told in outcomes.items() if told["seen"]} == {}
+    assert {name: told["seconds"] for name, told in outcomes.items() if told["seconds"] > 1} == {}  # of the processor
+    assert {name: told["memory"] for name, told in outcomes.items() if told["memory"] > 128 << 10} == {}  # KiB
+    assert report["escaped"] == []

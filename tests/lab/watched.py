@@ -1,0 +1,131 @@
+"""A process that lets all loaders read the corpus, and tells what came of it and what they did meanwhile.
+
+    python -m lab.watched FOLDER EVERY
+
+Takes every EVERY-th case, and with an EVERY above 1 only subjects that are quickly made. Prints JSON: per case how it
+ended, seconds of the processor, KiB of memory beyond what was there before, and what of the forbidden happened.
+"""
+
+import encodings.cp437  # noqa: F401  which zipfile imports late
+import json
+import os
+import re
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from lab.corpus import Case, announce_images, cases, seal
+from lab.hostile_hdf5 import recordings
+from lab.subjects import LOADED, SLOWLY_MADE, Subject, files_of
+
+from pfrl_like.errors import PfrlLikeError
+
+FORBIDDEN = (
+    "exec", "compile", "import", "pickle.find_class", "marshal", "os.", "subprocess", "socket", "ctypes", "code.",
+    "shutil", "webbrowser", "urllib", "http", "ftplib", "pty", "sys.add", "syslog", "_posixsubprocess", "mmap.",
+)  # fmt: skip
+#: What loaders do by right. Opening a persistent buffer makes a lock and its files; NumPy parses headers with `ast`.
+RIGHTFUL = ("os.listdir", "os.scandir", "os.fspath", "socket.gethostname", "mmap.__new__", "os.truncate")
+WITHIN = ("open", "os.mkdir", "os.remove", "os.rename", "os.unlink", "os.utime", "os.chmod")
+
+
+class Watch:
+    """What happens while a loader runs, as far as it may not."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = f"{folder.resolve()}{os.sep}"
+        self.on = False
+        self.seen: list[str] = []
+        sys.addaudithook(self)
+
+    def __call__(self, event: str, arguments: Any) -> None:
+        if self.on and self._forbidden(event, arguments):
+            self.seen.append(f"{event} {arguments!r:.200}")
+
+    def _forbidden(self, event: str, arguments: Any) -> bool:
+        if event in WITHIN:
+            names = [name for name in arguments[: 1 + (event == "os.rename")] if isinstance(name, str | bytes)]
+            return not all(os.path.abspath(os.fsdecode(name)).startswith(self.folder) for name in names)
+        if event == "compile":
+            return bool(arguments[1] != "<unknown>")  # as of `ast.literal_eval`, which executes nothing
+        return event.startswith(FORBIDDEN) and event not in RIGHTFUL
+
+
+def largest() -> int:
+    """The most memory since `forget`, in KiB."""
+    return int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
+
+
+def forget() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def examples(folder: Path, names: Iterable[str]) -> dict[str, Path]:
+    """A folder of each subject, as the library writes it, which its loader has read."""
+    found = {}
+    for name in names:
+        subject, found[name] = LOADED[name], folder / name
+        found[name].mkdir()
+        subject.write(found[name], 0)
+        subject.read(found[name])
+    found["images"] = folder / "images"
+    shutil.copytree(found["minari"], found["images"])
+    announce_images(found["images"])
+    return found
+
+
+def outcome(subject: Subject, folder: Path, watch: Watch) -> dict[str, Any]:
+    """How a loader takes a folder."""
+    forget()
+    before, start = largest(), time.process_time()
+    watch.on = True
+    try:
+        subject.read(folder)
+        end = "was read"
+    except PfrlLikeError:
+        end = "refused"
+    except BaseException as error:  # whatever it is, it is none of the library's
+        end = f"{type(error).__name__}: {error!s:.200}"
+    finally:
+        watch.on = False
+    seconds, seen = time.process_time() - start, watch.seen
+    watch.seen = []
+    return {"end": end, "seconds": seconds, "memory": largest() - before, "seen": seen}
+
+
+def prepare(case: Case, example: Path, folder: Path) -> Path:
+    """A copy of an example with the hostile file in it."""
+    copy = folder / "case"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(example, copy, symlinks=True)
+    place = copy / case.place
+    place.unlink()
+    case.make(place)
+    if case.sealed:
+        seal(place)
+    return copy
+
+
+def main(folder: Path, every: int) -> None:
+    os.chdir(folder)
+    warnings.simplefilter("ignore")
+    found = examples(folder, [name for name in LOADED if every == 1 or name not in SLOWLY_MADE])
+    recordings()["plain: wrong length"](folder / "secret.h5")
+    (folder / "secret.bin").write_bytes(bytes(1000))
+    os.mkfifo(folder / "pipe")
+    watch = Watch(folder)
+    outcomes = {}
+    chosen = list(cases({name: files_of(path) for name, path in found.items()}))[::every]
+    for case in chosen:
+        subject = LOADED["minari" if case.subject == "images" else case.subject]
+        outcomes[case.name] = outcome(subject, prepare(case, found[case.subject], folder), watch)
+    escaped = [name for name in (folder / "trapped", Path("/tmp/trapped"), folder.parent / "trapped") if name.exists()]
+    json.dump({"outcomes": outcomes, "escaped": list(map(str, escaped))}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
