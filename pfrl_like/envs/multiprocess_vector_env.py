@@ -1,12 +1,11 @@
 """`MultiprocessVectorEnv`: several environments, each in a process of its own."""
 
-import contextlib
 import hashlib
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
@@ -19,6 +18,8 @@ from pfrl_like.errors import EnvError
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.processes.worker import Portable
 from pfrl_like.utils.checks import check_counts, check_seconds
+
+Answers = TypeVar("Answers")
 
 
 class MultiprocessVectorEnv(VectorEnv):
@@ -187,21 +188,18 @@ class MultiprocessVectorEnv(VectorEnv):
 
     def _ask(self, command: str, arguments: Mapping[int, Any]) -> list[Any]:
         """Send a command to some workers and wait for their answers."""
-        with self._closed_by_errors():
-            return self._workers.ask(command, arguments)
+        return self._closing_on_error(self._workers.ask, command, arguments)
 
     def _ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
         """The same of workers that may be replaced."""
-        with self._closed_by_errors():
-            return self._workers.ask_who_can(command, arguments)
+        return self._closing_on_error(self._workers.ask_who_can, command, arguments)
 
-    @contextlib.contextmanager
-    def _closed_by_errors(self) -> Iterator[None]:
+    def _closing_on_error(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
         """Whatever goes wrong ends all workers: answers may be under way that the next call would take for its own."""
         if self.closed:
             raise EnvError("this vector environment has been closed")
         try:
-            yield
+            return ask(command, arguments)
         except BaseException as error:
             self._workers.close(hurry=not isinstance(error, Exception))
             self.close()
