@@ -1,5 +1,6 @@
 """`ABC`: a tiny environment with a known optimum, to try agents on."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pfrl_like.env import Env
+from pfrl_like.utils.random_streams import plain_state
+from pfrl_like.utils.rng_state import get_rng_state, legacy_rng
 
 
 class ABC(Env):
@@ -76,6 +79,14 @@ class ABC(Env):
 
     def close(self) -> None:
         """Nothing to free."""
+
+    def saved_state(self) -> dict[str, Any]:
+        """What goes on from episode to episode."""
+        return {"shift": self._shift, "rng": plain_state(get_rng_state(self._rng))}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self._shift, self._rng = int(state["shift"]), legacy_rng(state["rng"])
 
     @property
     def _random(self) -> Any:

@@ -57,6 +57,7 @@ class _Answers:
         self._env, self._index, self._space, self._num_envs = env, index, space, num_envs
         self._shared = SharedObservations(None, num_envs)
         self._seed: int | None = None
+        self._tape: Any = None
 
     def attach(self, name_and_space: tuple[str, bytes]) -> None:
         name, packed_space = name_and_space
@@ -77,6 +78,24 @@ class _Answers:
     def seed(self, seed: int | None) -> None:
         if seed is not None and not seed_env(self._env, seed):
             self._seed = seed
+
+    def record(self, _: None) -> None:
+        from pfrl_like.envs.episode_tape import EpisodeTape  # for few runs, and it needs torch
+
+        if self._tape is None:
+            self._env = self._tape = EpisodeTape(self._env, alone=True)
+
+    def saved_state(self, _: None) -> Any:
+        told = {"way": "unknown", "reason": "its worker has been replaced"}
+        if self._tape is not None:
+            told = self._tape.saved_state()
+        self.record(None)
+        return told
+
+    def restore_state(self, state: Any) -> Any:
+        self.record(None)
+        arrival = self._tape.restore_state(state)
+        return arrival._replace(obs=self._shared.put(self._index, arrival.obs)) if arrival.exact else arrival
 
     def spec(self, _: None) -> bytes:
         packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))

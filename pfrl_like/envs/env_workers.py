@@ -56,7 +56,7 @@ class EnvWorkers(Workers):
         """
         for index, argument in arguments.items():
             self.send(index, (command, argument))
-        return self.receive(arguments, self.timeout)
+        return self.receive(arguments, None if command == "restore_state" else self.timeout)  # that repeats episodes
 
     def greet(self, command: str, argument: Any) -> None:
         """Send a command to all workers and, before any other, to those that replace them."""

@@ -1,5 +1,6 @@
 """`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium.vector
@@ -7,6 +8,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from pfrl_like.envs.episode_tape import EpisodeTape
+from pfrl_like.envs.vector_layers import innermost, not_recorded, reasons_of, restore_layers, saved_layers
 from pfrl_like.envs.vector_stream import (
     BoolArray,
     VectorObs,
@@ -19,6 +22,7 @@ from pfrl_like.envs.vector_stream import (
 )
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy
+from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.spaces import space_kind
 
 
@@ -38,6 +42,7 @@ class GymnasiumStream(VectorStream):
         is_own = isinstance(env.unwrapped, own_classes)
         self._gives_copies = is_own and bool(env.unwrapped.copy)
         self._can_cut_off = is_own or self.mode is AutoresetMode.DISABLED
+        self._sync: Any = None  # what `record` has found
         self._resetting: BoolArray | None = None  # slots whose next step only resets
         self._start(None, None)
 
@@ -81,6 +86,39 @@ class GymnasiumStream(VectorStream):
                 active = ~self._ended
             self._ended = self._must_begin = np.zeros(self.num_envs, dtype=np.bool_)
         return VectorObs(self._next_obs, active, self._next_mask)
+
+    def record(self) -> None:
+        """Record from now on how episodes come about, if the environments are in this process."""
+        self._sync = innermost(self.env) if isinstance(innermost(self.env), gymnasium.vector.SyncVectorEnv) else None
+        if self._sync is not None:
+            self._sync.envs = [env if isinstance(env, EpisodeTape) else EpisodeTape(env) for env in self._sync.envs]
+
+    def saved_state(self) -> dict[str, Any]:
+        """How the environments came to where they are, in plain values."""
+        if self._sync is None:
+            return {"episodes": None}
+        arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
+        return {
+            "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": saved_layers(self.env),
+            "obs": to_json(self._next_obs), "ends": self._sync._autoreset_envs.tolist(),
+            "arrays": {name: to_json(array) for name, array in arrays.items()},
+        }  # fmt: skip
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Let the environments come to where they were."""
+        sync = self._sync
+        if state["episodes"] is None or sync is None:
+            return [not_recorded(innermost(self.env))]
+        pairs = zip(sync.envs, state["episodes"], strict=True)
+        arrivals = [tape.restore_state(told) for tape, told in pairs]
+        reasons = reasons_of(arrivals) or restore_layers(self.env, state["layers"])
+        if not reasons:
+            sync._env_obs = [arrival.obs for arrival in arrivals]
+            sync._autoreset_envs = np.array(state["ends"], dtype=np.bool_)
+            arrays = {name: from_json(array) for name, array in state["arrays"].items()}
+            self._start(from_json(state["obs"]), arrays["mask"])
+            self._ended, self._must_begin, self._resetting = (arrays[name] for name in ("ended", "begin", "reset"))
+        return reasons
 
     def _start(self, obs: Any, mask: BoolArray | None) -> None:
         self._next_obs, self._next_mask = obs, mask  # what comes next to act on, but for the slots begun in `begin`

@@ -162,6 +162,29 @@ class MultiprocessVectorEnv(VectorEnv):
         """
         self._ask("seed", dict(enumerate(seed_list(seeds, self.num_envs))))
 
+    def record(self) -> None:
+        """Record from now on how episodes come about."""
+        self._ask("record", dict.fromkeys(range(self.num_envs)))
+
+    def saved_state(self) -> dict[str, Any]:
+        """How the environments came to where they are, with the global random streams of their processes."""
+        return {"episodes": self._ask("saved_state", dict.fromkeys(range(self.num_envs)))}
+
+    def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
+        """Let the environments come to where they were; after `record`.
+
+        Returns:
+            For each of them the `Arrival`.
+        """
+        if len(state["episodes"]) != self.num_envs:
+            raise ValueError(f"there are {self.num_envs} environments, expected {len(state['episodes'])}")
+        arrivals = self._ask("restore_state", dict(enumerate(state["episodes"])))
+        if not all(arrival.exact for arrival in arrivals):
+            return arrivals
+        self._messages = [arrival.obs for arrival in arrivals]
+        self.last_obs = self._shared.get(self._messages)
+        return [arrival._replace(obs=obs) for arrival, obs in zip(arrivals, self.last_obs, strict=True)]
+
     def close(self) -> None:
         """Close the environments and end their processes, by force after 3 s; a second call does nothing."""
         self._workers.close()

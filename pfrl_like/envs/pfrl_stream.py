@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.env import reset_values
+from pfrl_like.envs.env_states import is_resumable
+from pfrl_like.envs.vector_layers import innermost, not_recorded, reasons_of, restore_layers, saved_layers
 from pfrl_like.envs.vector_stream import (
     BoolArray,
     VectorObs,
@@ -29,6 +31,7 @@ class PfrlStream(VectorStream):
     def __init__(self, env: Any) -> None:
         super().__init__(env, getattr(env, "observation_space", None), getattr(env, "action_space", None))
         self._obs: Any = None
+        self._recorded = False
         self._mask: BoolArray | None = None
         self._ended = np.zeros(self.num_envs, dtype=np.bool_)
 
@@ -73,6 +76,32 @@ class PfrlStream(VectorStream):
             self._mask = merge_masks(end, self._action_mask(infos), self._mask)
             self._ended = np.zeros(self.num_envs, dtype=np.bool_)
         return VectorObs(self._obs, self._all_active, self._mask)
+
+    def record(self) -> None:
+        """Record from now on how episodes come about, if the environment can."""
+        self._recorded = is_resumable(innermost(self.env))
+        if self._recorded:
+            innermost(self.env).record()
+
+    def saved_state(self) -> dict[str, Any]:
+        """How the environments came to where they are, in plain values."""
+        if not self._recorded:
+            return {"env": None}
+        told = {"env": innermost(self.env).saved_state(), "layers": saved_layers(self.env)}
+        return told | {"ended": self._ended.tolist()}
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Let the environments come to where they were."""
+        env = innermost(self.env)
+        if state["env"] is None or not self._recorded:
+            return [not_recorded(env)]
+        arrivals = env.restore_state(state["env"])
+        reasons = reasons_of(arrivals) or restore_layers(self.env, state["layers"])
+        if not reasons:
+            self._obs = self._stacked(self.env.last_obs)
+            self._mask = self._action_mask([arrival.info for arrival in arrivals])
+            self._ended = as_bools(state["ended"], self.num_envs, "ended")
+        return reasons
 
     def _reset_values(self, result: Any) -> tuple[Any, Sequence[Mapping[str, Any]]]:
         if type(result) is tuple and len(result) == 2 and _are_dicts(result[1], self.num_envs):

@@ -1,6 +1,6 @@
 """`SerialVectorEnv`: several environments stepped one after the other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.env import VectorEnv, mend_gym, reset_values, seed_env
@@ -86,6 +86,26 @@ class SerialVectorEnv(VectorEnv):
         for i, seed in enumerate(seed_list(seeds, self.num_envs)):
             if seed is not None and not seed_env(self.envs[i], seed):
                 self._seeds[i] = seed
+
+    def record(self) -> None:
+        """Record from now on how episodes come about."""
+        from pfrl_like.envs.episode_tape import EpisodeTape  # for few runs, and it needs torch
+
+        self.envs = [env if isinstance(env, EpisodeTape) else EpisodeTape(env) for env in self.envs]
+
+    def saved_state(self) -> dict[str, Any]:
+        """How the environments came to where they are; after `record`."""
+        return {"episodes": [env.saved_state() for env in self.envs]}
+
+    def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
+        """Let the environments come to where they were; after `record`.
+
+        Returns:
+            For each of them the `Arrival`.
+        """
+        arrivals = [env.restore_state(told) for env, told in zip(self.envs, state["episodes"], strict=True)]
+        self.last_obs = [arrival.obs for arrival in arrivals]
+        return arrivals
 
     def close(self) -> None:
         """Close every environment that can be closed, and raise the first error of these."""

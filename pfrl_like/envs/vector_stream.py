@@ -2,6 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,6 +93,25 @@ class VectorStream(ABC):
         Raises:
             ValueError: If an ended episode is not in `end`, or an episode is cut off that the environment does not
                 let anyone cut off.
+        """
+
+    @abstractmethod
+    def record(self) -> None:
+        """Record from now on how episodes come about, as far as that can be known; for `saved_state`."""
+
+    @abstractmethod
+    def saved_state(self) -> dict[str, Any]:
+        """How the environments came to where they are, in plain values."""
+
+    @abstractmethod
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Let the environments come to where those were that `saved_state` told of; after `record`.
+
+        Returns:
+            Why they are somewhere else; nothing if they are not.
+
+        Raises:
+            ValueError: If it comes from something else.
         """
 
     def close(self) -> None:

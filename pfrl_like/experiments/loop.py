@@ -2,8 +2,8 @@
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from pfrl_like.experiments.interruption import error_of
 
@@ -66,6 +66,23 @@ class Source(Protocol):
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Advance training, and `clock.t`, by at least one step; return the episodes that ended."""
+
+
+class Resumable(Protocol):
+    """What goes on in another process where it was: sources, evaluators, callbacks, algorithms."""
+
+    def saved_state(self) -> dict[str, Any]:
+        """All that later steps depend on, in values that JSON takes."""
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str] | None:
+        """Take up what `saved_state` gave.
+
+        Returns:
+            Why later steps may differ from those of a run that was not stopped; nothing or None if they do not.
+
+        Raises:
+            ValueError: If it comes from something else.
+        """
 
 
 Callback = Callable[[Clock], None]

@@ -5,9 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
-from pfrl_like.experiments.running_episode import WatchedEnv, digest
 from pfrl_like.experiments.sources import SerialSource
 
 #: What `info` has of an episode that reached its goal.
@@ -40,8 +38,9 @@ class PathRecorder:
 
     def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
         self.actor = actor
-        self.env = WatchedEnv(as_gymnasium(env))
-        self.source = SerialSource(self, self.env, max_path_length)
+        self.source = SerialSource(self, env, max_path_length)
+        self.source.record()
+        self.env = self.source.env  # a tape, which also keeps `info`, which no agent is told of
         self.paths: list[dict[str, Any]] = []
         self._rows: list[tuple[Any, ...]] = []
         self._total, self._success = 0.0, False
@@ -94,7 +93,6 @@ class PathRecorder:
             The paths.
         """
         self.paths, first = [], clock.t
-        self.env.remembers = n_steps is not None  # else nobody asks for an episode that is not over
 
         def enough(clock: Clock) -> None:
             reached = len(self.paths) >= n_paths if n_steps is None else clock.t - first >= n_steps
@@ -110,25 +108,20 @@ class PathRecorder:
 
     def running_episode(self) -> dict[str, Any] | None:
         """How the episode that runs between two walks came about, in plain values; None if there is none."""
-        episode = self.env.running(self._last) if self.source.running else None
-        return episode and episode | {"return": self._total, "success": self._success}
+        if not self.source.running:
+            return None
+        return self.source.saved_state() | {"return": self._total, "success": self._success}
 
     def relive(self, episode: Mapping[str, Any]) -> bool:
-        """Take the actions of an episode again, which the actor is not told of, and go on from there.
+        """Let the environment come to where an episode was, which the actor is not told of, and go on from there.
 
         Args:
             episode: What `running_episode` gave.
 
         Returns:
-            Whether the environment came to the same observation; otherwise a new episode begins.
+            Whether the environment came there; otherwise a new episode begins.
         """
-        actor, clock = self.actor, Clock(None)
-        self.actor = self.env.rewind(episode)
-        for _ in episode["actions"]:
-            self.source.tick(clock)
-        self.actor, self._rows, self.paths = actor, [], []
-        arrived = self.source.running and digest(self._last) == episode["obs"]
-        told = (float(episode["return"]), bool(episode["success"]))  # rewards may have noise of a stream all share
-        self._total, self._success = told if arrived else (0.0, False)
-        self.source.running, self.source.total_reward = arrived, self._total
-        return arrived
+        told = float(episode["return"]), bool(episode["success"])
+        reasons = self.source.restore_state(episode)
+        self._total, self._success = (0.0, False) if reasons else told
+        return not reasons

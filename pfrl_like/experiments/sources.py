@@ -1,13 +1,15 @@
 """Sources of the training loop: one environment, or several at once."""
 
+import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
+from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import BoolArray
 from pfrl_like.experiments.loop import Clock, Episode
 from pfrl_like.utils.checks import (
@@ -22,6 +24,7 @@ from pfrl_like.utils.checks import (
 from pfrl_like.utils.env_values import first_values, own_copy, step_values
 
 MASK = "action_mask"
+_NO_EPISODE = {"way": "unknown", "reason": "no episode was recorded"}
 
 
 class SerialSource:
@@ -86,6 +89,40 @@ class SerialSource:
         self.running = False
         return (Episode(self.total_reward, self.length),)
 
+    def record(self) -> None:
+        """Record from now on how episodes come about; for `saved_state`."""
+        if not isinstance(self.env, EpisodeTape):
+            self.env = EpisodeTape(self.env)
+
+    def saved_state(self) -> dict[str, Any]:
+        """The episode that runs, and how the environment came to where it is; after `record`."""
+        began = self.obs is not None and isinstance(self.env, EpisodeTape)
+        return {
+            "running": self.running, "total_reward": self.total_reward, "length": self.length,
+            "episode": self.env.saved_state() if began else None,
+        }  # fmt: skip
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Go on with the episode that `saved_state` told of; if that cannot be, a new one will begin.
+
+        Returns:
+            Why it cannot be; nothing if it can.
+
+        Raises:
+            ValueError: If it comes from something else.
+        """
+        self.record()
+        with told_by_source():
+            running, total_reward, length = bool(state["running"]), float(state["total_reward"]), int(state["length"])
+            arrival = self.env.restore_state(_NO_EPISODE if state["episode"] is None else state["episode"])
+        self.obs, self.running = None, False
+        if not arrival.exact:
+            return [arrival.reason]
+        self.obs, self.running = own_copy(arrival.obs), running
+        self.mask = own_copy(arrival.info.get(MASK)) if self.takes_mask else None
+        self.total_reward, self.length = total_reward, length
+        return ()
+
     def _begin(self) -> None:
         if self.obs is None:
             stop_episode(self.agent)
@@ -122,6 +159,7 @@ class VectorSource:
         self.total_reward = np.zeros(self.num_envs)
         self.length = np.zeros(self.num_envs, dtype=np.int64)
         self.end: BoolArray | None = None
+        self._records = False
         self.takes_mask = takes_mask(agent.batch_act)
         check_spaces(agent, self.observation_space, self.action_space)
 
@@ -157,6 +195,42 @@ class VectorSource:
         """Tell the agent what came of its actions."""
         self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **told_of(step, self.takes_mask))
 
+    def record(self) -> None:
+        """Record from now on how episodes come about; for `saved_state`."""
+        if not self._records:
+            self.stream.record()
+        self._records = True
+
+    def saved_state(self) -> dict[str, Any]:
+        """The episodes that run, and how the environments came to where they are; after `record`."""
+        began = self.end is not None and self._records
+        return {
+            "end": None if self.end is None else self.end.tolist(),
+            "total_reward": self.total_reward.tolist(), "length": self.length.tolist(),
+            "stream": self.stream.saved_state() if began else None,
+        }  # fmt: skip
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Go on with the episodes that `saved_state` told of; if one cannot be gone on with, new ones will begin.
+
+        Returns:
+            Why that cannot be; nothing if it can.
+
+        Raises:
+            ValueError: If it comes from something else.
+        """
+        self.record()
+        with told_by_source():
+            total_reward, length = np.array(state["total_reward"], float), np.array(state["length"], np.int64)
+            if total_reward.shape != (self.num_envs,) or length.shape != (self.num_envs,):
+                raise ValueError(f"there are {self.num_envs} environments, expected {total_reward.size}")
+            stream = state["stream"]
+            reasons = [_NO_EPISODE["reason"]] if stream is None else self.stream.restore_state(stream)
+            end = None if reasons else np.array(state["end"], np.bool_)
+        self.end = end
+        self.total_reward[:], self.length[:] = (0.0, 0) if reasons else (total_reward, length)
+        return reasons
+
     def _begin(self) -> VectorObs:
         if self.end is None:
             stop_episode(self.agent)
@@ -173,6 +247,15 @@ class VectorSource:
     def _check(self, obs: Any) -> None:
         check_observations(self.observation_space, obs, self.num_envs)
         check_finite("obs", obs)
+
+
+@contextlib.contextmanager
+def told_by_source() -> Iterator[None]:
+    """Say of what does not fit that it is no state of a source."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"it is no state of this source: {error!r:.200}") from error
 
 
 def stop_episode(agent: Any) -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.batch import described
@@ -12,10 +12,12 @@ from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.sources import told_by_source
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import check_run, train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.random_streams import Streams
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -74,6 +76,26 @@ class DatasetSource:
         clock.t += 1
         clock.between_episodes = True
         return ()
+
+    def record(self) -> None:
+        """Nothing has to be recorded for `saved_state`."""
+
+    def saved_state(self) -> dict[str, Any]:
+        """The random streams of the dataset and of the options; what a replay buffer holds is not in it."""
+        return {"streams": self._streams().to_plain()}
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Draw from now on as `saved_state` told; there is nothing that could differ.
+
+        Raises:
+            ValueError: If it comes from something else.
+        """
+        with told_by_source():
+            self._streams().restore(state["streams"])
+        return ()
+
+    def _streams(self) -> Streams:
+        return Streams.of(self.dataset, self.options, with_global=False)
 
 
 class UpdateLog:

@@ -96,6 +96,11 @@ class Streams:
             reached.visit(owner, name if names[name] == 1 else f"{name}-{names[name]}")
         return cls(reached.found, reached.unknown, with_global)
 
+    @property
+    def names(self) -> set[str]:
+        """What they are called."""
+        return {*self._found, *([_GLOBAL] if self._with_global else [])}
+
     def now(self) -> dict[str, Any]:
         """The states as they are, by name, as the libraries give them, which is fast."""
         states = {name: _state_of(generator) for name, generator in self._found.items()}

@@ -14,6 +14,17 @@ def get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
     return dict(rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state(legacy=False))
 
 
+def legacy_rng(state: Any) -> np.random.RandomState | None:
+    """A `RandomState` of which `get_rng_state` gave a state; None for None.
+
+    Raises:
+        ValueError: If it is the state of another kind of generator.
+    """
+    rng = None if state is None else np.random.RandomState()
+    set_rng_state(rng, state)
+    return rng
+
+
 def set_rng_state(rng: RandomSource, state: Any) -> None:
     """Put back what `get_rng_state` gave, also with lists for arrays.
 

@@ -1,5 +1,6 @@
 """A time limit that tells, but does not end the episode itself."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pfrl_like.utils.checks import check_counts
@@ -30,6 +31,14 @@ class ContinuingTimeLimit(Wrapper):
         """Start an episode; keyword arguments go to the environment."""
         self._elapsed_steps = 0
         return self.env.reset(**kwargs)
+
+    def saved_state(self) -> dict[str, Any]:
+        """The steps of the episode so far."""
+        return {"steps": self._elapsed_steps}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self._elapsed_steps = int(state["steps"])
 
     def step(self, action: Any) -> Any:
         """Act."""

@@ -1,5 +1,6 @@
 """Games whose episodes end with each life, for training."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pfrl_like.wrappers.wrapper import Wrapper, has_ended, reset_result
@@ -46,6 +47,14 @@ class EpisodicLifeEnv(Wrapper):
             result = self.env.reset(**kwargs)
         self.lives = self._lives_left()
         return result
+
+    def saved_state(self) -> dict[str, Any]:
+        """The lives, and whether the next reset starts a new game."""
+        return {"lives": self.lives, "needs_real_reset": self.needs_real_reset}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self.lives, self.needs_real_reset = int(state["lives"]), bool(state["needs_real_reset"])
 
     def _lives_left(self) -> int:
         return int(self.env.unwrapped.ale.lives())

@@ -35,6 +35,11 @@ class LazyFrames:
         return tuple(shape)
 
     @property
+    def newest(self) -> NDArray[Any]:
+        """The last of the frames."""
+        return self._frames[-1]
+
+    @property
     def ndim(self) -> int:
         """Number of its axes."""
         return self._frames[0].ndim

@@ -1,5 +1,6 @@
 """Stacks of frames over a vector environment of gymnasium; made by `VectorFrameStack`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.frame_stack import stacked_space
 
 
@@ -61,6 +63,14 @@ class GymnasiumFrameStack(VectorWrapper):
             stacks[begins] = self._first_stacks(obs)[begins]
         self._stacks, self._ended = stacks, ended
         return stacks.copy(), reward, terminated, truncated, info
+
+    def saved_state(self) -> dict[str, Any]:
+        """The stacks, and which episodes have ended."""
+        return {"stacks": to_json(self._stacks), "ended": self._ended.tolist()}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self._stacks, self._ended = from_json(state["stacks"]), np.array(state["ended"], np.bool_)
 
     def _first_stacks(self, obs: NDArray[Any]) -> NDArray[Any]:
         return np.concatenate([obs] * self.k, axis=self.stack_axis + 1)

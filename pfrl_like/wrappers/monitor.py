@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +127,20 @@ class Monitor(Wrapper):
     def get_episode_lengths(self) -> list[int]:
         """Length of each finished episode, in steps."""
         return list(self._lengths)
+
+    def saved_state(self) -> dict[str, Any]:
+        """The record so far, as it will be when the episode that runs has been cut off."""
+        running = int(self._length > 0)
+        return {
+            "returns": self._returns + [self._return] * running, "lengths": self._lengths + [self._length] * running,
+            "times": self._times + [time.time()] * running, "first": self._first_reset, "steps": self._total_steps,
+        }  # fmt: skip
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave; the episodes in it are in the files of the monitor that saw them."""
+        self._returns, self._lengths, self._times = (list(state[name]) for name in ("returns", "lengths", "times"))
+        self._first_reset, self._total_steps = state["first"], int(state["steps"])
+        self._return, self._length = 0.0, 0
 
     def _end_episode(self) -> None:
         """Record the running episode, if it has a step."""

@@ -1,9 +1,12 @@
 """A stochastic environment out of a deterministic one."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from pfrl_like.utils.random_streams import plain_state
+from pfrl_like.utils.rng_state import get_rng_state, legacy_rng
 from pfrl_like.utils.spaces import space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
@@ -43,6 +46,14 @@ class RandomizeAction(Wrapper):
         if kwargs.get("seed") is not None:
             self._rng = np.random.RandomState(kwargs["seed"] % 2**32)
         return super().reset(**kwargs)
+
+    def saved_state(self) -> dict[str, Any]:
+        """The state of the wrapper's own stream, if it has one."""
+        return {"rng": plain_state(get_rng_state(self._rng))}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self._rng = legacy_rng(state["rng"])
 
     def seed(self, seed: int) -> Any:
         """Seed this wrapper, and the environment if it has a method `seed`; returns what that returns."""

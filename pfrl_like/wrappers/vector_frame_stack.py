@@ -2,10 +2,12 @@
 
 import sys
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 from pfrl_like.env import VectorEnv
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.frame_stack import LazyFrames, push_frame, stacked_space
 
 
@@ -116,6 +118,21 @@ class VectorFrameStack(VectorEnvWrapper):
                 frames.clear()
                 stacks.append(push_frame(frames, frame, self.stack_axis))
         return (stacks, result[1]) if has_infos else stacks
+
+    def saved_state(self) -> dict[str, Any]:
+        """The frames."""
+        return {"frames": to_json([list(frames) for frames in self.frames])}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        for frames, told in zip(self.frames, from_json(state["frames"]), strict=True):
+            frames.clear()
+            frames.extend(told)
+
+    @property
+    def last_obs(self) -> list[LazyFrames]:
+        """The observations returned last."""
+        return [LazyFrames(list(frames), self.stack_axis) for frames in self.frames]
 
     def step(self, action: Any) -> Any:
         """Act in every environment; four values or five, as the environments give."""

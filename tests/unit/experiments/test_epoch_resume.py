@@ -13,8 +13,8 @@ import pytest
 import torch
 from epoch_parts import Noisy, epoch_runner, go_on
 
+from pfrl_like.envs.episode_tape import checksum
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments.running_episode import digest
 
 ROOT = Path(__file__).parents[3]
 
@@ -114,5 +114,5 @@ def test_a_damaged_state_is_refused(tmp_path: Path, change: dict[str, Any]) -> N
 def test_observations_of_any_form_are_told_apart() -> None:
     one, other = np.zeros(2, np.float32), np.ones(2, np.float32)
     for made in (lambda x: x, lambda x: {"b": x, "a": one}, lambda x: (one, x), lambda x: [{"a": (x,)}]):
-        assert digest(made(one)) == digest(made(one.copy())) != digest(made(other))
-    assert digest(torch.zeros(2)) == digest(one)
+        assert checksum(made(one)) == checksum(made(one.copy())) != checksum(made(other))
+    assert checksum(torch.zeros(2)) == checksum(one)

@@ -13,6 +13,8 @@ from pfrl_like.agents import DQN, TD3
 from pfrl_like.algos import DiscreteCQL
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent, train_agent_offline
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction, FCStateQFunctionWithDiscreteAction
@@ -218,3 +220,22 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(
     assert not (tmp_path / "best").exists() and [*tmp_path.rglob("events.out.tfevents*")]
     assert any(record.name == "mine" for record in caplog.records)
     assert "step 20" in capsys.readouterr().err
+
+
+def test_a_source_of_recorded_data_goes_on_with_the_streams_of_its_options() -> None:
+    def source(seed: int) -> DatasetSource:
+        return DatasetSource(agent(), recorded(), 8, rng=np.random.default_rng(seed))
+
+    whole, other, clock = source(0), source(1), Clock(None)
+    whole.record()
+    whole.tick(clock)
+    state = json.loads(json.dumps(whole.saved_state()))
+    other.agent.model.load_state_dict(whole.agent.model.state_dict())
+    other.agent.target_model.load_state_dict(whole.agent.target_model.state_dict())
+    assert other.restore_state(state) == ()
+    for each in (whole, other):
+        for _ in range(3):
+            each.tick(clock)
+    assert weights(whole.agent) == weights(other.agent)
+    with pytest.raises(ValueError, match=r"no state of this source: .*rng.. is not there"):
+        DatasetSource(agent(), recorded(), 8).restore_state(state)

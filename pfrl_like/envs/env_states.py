@@ -1,0 +1,109 @@
+"""What an environment can tell of its own state, layer by layer."""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pfrl_like.utils.plain_values import from_json, to_json
+
+#: Layers of gymnasium's and ours without a pair of methods, and all that they remember.
+_REMEMBERED: Mapping[str, tuple[str, ...]] = {
+    "TimeLimit": ("_elapsed_steps",), "OrderEnforcing": ("_has_reset",), "PassiveEnvChecker": (), "EnvAdapter": (),
+}  # fmt: skip
+
+
+def layers_of(env: Any) -> Iterator[Any]:
+    """An environment's wrappers from the outside in, then itself."""
+    while env is not None:
+        yield env
+        inside = getattr(env, "__dict__", {})
+        env = inside.get("env", inside.get("user_env"))
+
+
+def is_resumable(layer: Any) -> bool:
+    """Whether it has `saved_state()` and `restore_state(state)`."""
+    return all(callable(getattr(type(layer), name, None)) for name in ("saved_state", "restore_state"))
+
+
+def can_be_left(env: Any) -> bool:
+    """Whether its state can be taken and put back at any time: by `get_state()` and `set_state(state)`."""
+    *wrappers, innermost = layers_of(env)
+    return _pair_of(innermost) == "state" and all(
+        is_resumable(layer) or type(layer).__name__ in _REMEMBERED for layer in wrappers
+    )
+
+
+def goes_on(env: Any) -> bool:
+    """Whether a reset without arguments will go on with the game that runs, as `EpisodicLifeEnv` does."""
+    return any(vars(layer).get("needs_real_reset") is False for layer in layers_of(env) if hasattr(layer, "__dict__"))
+
+
+class EnvState:
+    """What the layers of an environment that can tell say of their states.
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._layers = [layer.saved_state() if is_resumable(layer) else _remembered(layer) for layer in layers_of(env)]
+        *_, innermost = layers_of(env)
+        pair = _pair_of(innermost)
+        self._innermost: Any = None
+        if pair == "state":
+            self._innermost = innermost.get_state()
+        elif pair == "ale":
+            self._innermost = innermost.clone_state(include_rng=True)
+
+    def to_plain(self) -> dict[str, Any]:
+        """In plain values.
+
+        Raises:
+            TypeError: If there is something in them that cannot be saved.
+        """
+        inside = self._innermost
+        return {"layers": self._layers, "env": to_json(inside.serialize() if hasattr(inside, "serialize") else inside)}
+
+
+def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
+    """Put back what `EnvState.to_plain` gave.
+
+    Raises:
+        ValueError: If it comes from another environment.
+    """
+    layers, state = list(layers_of(env)), from_json(plain["env"])
+    if len(layers) != len(plain["layers"]):
+        raise ValueError(f"the environment has {len(layers)} layers, expected {len(plain['layers'])}")
+    for layer, told in reversed(list(zip(layers, plain["layers"], strict=True))):
+        if is_resumable(layer):
+            layer.restore_state(told)
+        else:
+            vars(layer).update({name: told[name] for name in _remembered(layer)})
+    pair = _pair_of(layers[-1])
+    if pair == "state":
+        layers[-1].set_state(state)
+    elif pair == "ale":
+        from ale_py import ALEState  # the environment is its own
+
+        layers[-1].restore_state(ALEState(state))
+
+
+def _remembered(layer: Any) -> dict[str, Any]:
+    names = _REMEMBERED.get(type(layer).__name__, ())
+    return {name: vars(layer)[name] for name in names if name in vars(layer)}
+
+
+def _pair_of(env: Any) -> str:
+    """How an environment without its wrappers gives and takes its whole state; empty if it does not."""
+    if hasattr(type(env), "clone_state") and hasattr(env, "ale"):
+        return "ale"
+    get, put = getattr(type(env), "get_state", None), getattr(type(env), "set_state", None)
+    return "state" if _takes(get, 0) and _takes(put, 1) else ""
+
+
+def _takes(method: Any, count: int) -> bool:
+    try:
+        inspect.signature(method).bind(None, *[None] * count)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,246 @@
+"""`EpisodeTape`: how the running episode of an environment came about, so that another process can go on with it."""
+
+import struct
+import zlib
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfrl_like.envs.env_states import EnvState, can_be_left, goes_on, restore_env
+from pfrl_like.envs.global_draws import GlobalDraws, kept_states
+from pfrl_like.utils.env_values import own_copy, reset_values
+from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
+from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
+
+_RESET = object()
+_FLAGS = struct.Struct("d??")
+
+
+class Arrival(NamedTuple):
+    """Where an environment has come to.
+
+    Attributes:
+        obs: The observation; None if the environment had none.
+        info: What came with it.
+        exact: Whether the environment is as it was.
+        reason: Why it is not; empty if it is.
+    """
+
+    obs: Any
+    info: Mapping[str, Any]
+    exact: bool
+    reason: str
+
+
+class EpisodeTape:
+    """Records how an environment's episode came about, and repeats it in an environment that was made the same way.
+
+    An environment that has `get_state()` and `set_state(state)`, and only wrappers whose state is known, gives its
+    state. All others repeat the episode: the random streams are put back to where they were before the reset (with
+    them the state of layers that have `saved_state` and `restore_state`, of environments with `get_state` and
+    `set_state`, and of ALE's games), and the actions are taken again. Observations, rewards and flags are summed up on
+    both ways; if the sums differ, the environment is somewhere else.
+
+    `reset` and `step` give what the environment gives, and other attributes are the environment's.
+
+    Args:
+        env: An environment of any form.
+        alone: Whether the global random streams are this environment's alone, as in a worker process: then they are
+            saved and restored with it.
+
+    Attributes:
+        info: What the last step or reset told beside the observation.
+    """
+
+    def __init__(self, env: Any, *, alone: bool = False) -> None:
+        self.env, self._alone = env, alone
+        self.info: Mapping[str, Any] = {}
+        self._last: Any = None
+        self._gives_state = can_be_left(env)
+        self._draws = GlobalDraws()
+        self._streams, self._to_look = Streams.of(env), 2
+        self._begun: tuple[dict[str, Any], EnvState, dict[str, Any]] | None = None
+        self._trouble = ""
+        self._actions: list[Any] = []
+        self._sum = 0
+
+    def reset(self, **options: Any) -> Any:
+        """Start an episode; keyword arguments go to the environment."""
+        told = {key: value for key, value in options.items() if value is not None}
+        if self._begun is not None and not told and goes_on(self.env):
+            act = partial(self._draws.step, len(self._actions), partial(self.env.reset, **options))
+            self._actions.append(_RESET)
+        else:
+            self._begin(told)
+            act = partial(self.env.reset, **options)
+        result = act()
+        if self._to_look or "seed" in told:  # it may have made new generators
+            self._to_look -= self._to_look > 0
+            self._streams = Streams.of(self.env)
+        obs, info = reset_values(result)
+        self._last, self.info = obs, info or {}
+        self._sum = checksum(obs, self._sum)
+        return result
+
+    def step(self, action: Any) -> Any:
+        """Act."""
+        if self._gives_state:
+            result = self.env.step(action)
+        else:
+            position = len(self._actions)
+            self._actions.append(own_copy(action))
+            if self._draws.watches(position):
+                result = self._draws.step(position, partial(self.env.step, action))
+            else:
+                result = self.env.step(action)
+            self._sum = checksum(result[0], _checksum_of_flags(result, self._sum))
+        self._last, self.info = result[0], result[-1]
+        return result
+
+    def saved_state(self) -> dict[str, Any]:
+        """How the environment came to where it is, in plain values."""
+        try:
+            told = self._state_now() if self._gives_state else self._story()
+        except TypeError as error:
+            return {"way": "unknown", "reason": str(error)}
+        return told | {"own": self._own_streams().to_plain()}
+
+    def restore_state(self, state: Mapping[str, Any]) -> Arrival:
+        """Let the environment come to where another one was.
+
+        The global random streams are left as they are, unless they are this environment's alone.
+
+        Args:
+            state: What `saved_state` gave.
+
+        Raises:
+            ValueError: If it is no such state.
+        """
+        streams = GlobalStreams.now()
+        arrival = Arrival(None, {}, False, "")
+        try:
+            if state["way"] == "unknown":
+                return arrival._replace(reason=str(state["reason"]))
+            arrival = self._taken_up(state) if state["way"] == "state" else self._repeated(state)
+            return arrival
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it is no state of an environment: {error!r:.200}") from error
+        finally:
+            if not (self._alone and arrival.exact):
+                streams.restore()
+
+    def _own_streams(self) -> Streams:
+        return Streams.of(self.env, with_global=self._alone)
+
+    def _begin(self, told: dict[str, Any]) -> None:
+        self._trouble, state = "", None
+        if not self._gives_state:
+            try:
+                state = EnvState(self.env)
+            except Exception as error:
+                self._trouble = f"the environment's state before its reset is not known: {error!r:.200}"
+        self._begun = (told, state, self._streams.now()) if state is not None else None
+        self._begin_tape()
+
+    def _begin_tape(self) -> None:
+        self._draws.clear()
+        self._actions, self._sum = [], 0
+
+    def _state_now(self) -> dict[str, Any]:
+        if self._last is None:
+            return {"way": "unknown", "reason": "the environment was not reset"}
+        info = {key: value for key, value in self.info.items() if _can_be_saved(value)}
+        told = {"obs": to_json(self._last), "info": to_json(info), "state": EnvState(self.env).to_plain()}
+        return {"way": "state"} | told
+
+    def _story(self) -> dict[str, Any]:
+        if self._begun is None:
+            return {"way": "unknown", "reason": self._trouble or "the environment was not reset"}
+        options, state, streams = self._begun
+        resets = [number for number, action in enumerate(self._actions) if action is _RESET]
+        return {
+            "way": "story", "options": to_json(options), "state": state.to_plain(),
+            "streams": {name: plain_state(stream) for name, stream in streams.items()},
+            "actions": many_to_json([action for action in self._actions if action is not _RESET]),
+            "resets": resets, "draws": self._draws.to_plain(), "sum": self._sum,
+        }  # fmt: skip
+
+    def _taken_up(self, state: Mapping[str, Any]) -> Arrival:
+        obs, info = from_json(state["obs"]), from_json(state["info"])
+        try:
+            restore_env(self.env, state["state"])
+            self._own_streams().restore(state["own"])
+        except Exception as error:
+            return Arrival(None, {}, False, f"the environment does not take its state: {error!r:.200}")
+        self._last, self.info = obs, info
+        return Arrival(obs, info, True, "")
+
+    def _repeated(self, state: Mapping[str, Any]) -> Arrival:
+        entries, options = many_from_json(state["actions"]), from_json(state["options"])
+        kept, wanted, layers, own = kept_states(state["draws"]), state["sum"], state["state"], state["own"]
+        for number in state["resets"]:
+            entries.insert(number, _RESET)
+        try:
+            restore_env(self.env, layers)
+            if state["streams"].keys() - Streams.of(self.env).names:  # the environment makes some when it is reset
+                self.env.reset()
+                restore_env(self.env, layers)
+            self._streams = Streams.of(self.env)
+            self._streams.restore(state["streams"])
+            self._begun = None
+            self.reset(**options)
+            for number, action in enumerate(entries):
+                for put_back in kept.get(number, ()):
+                    put_back()
+                self.reset() if action is _RESET else self.step(action)
+            if self._sum != wanted:
+                raise ValueError("other observations, rewards or ends of episodes came of the same actions")
+            self._own_streams().restore(own)
+        except Exception as error:
+            return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")
+        return Arrival(self._last, self.info, True, "")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(self.env, name)
+
+
+def checksum(value: Any, total: int = 0) -> int:
+    """What tells an observation, nested or not, and those before it from others.
+
+    Args:
+        value: The observation.
+        total: The sum of those before it.
+    """
+    if type(value) is np.ndarray and value.dtype.kind != "O":
+        return zlib.crc32(value.data if value.flags.c_contiguous else value.tobytes(), total)
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            total = checksum(value[key], zlib.crc32(str(key).encode(), total))
+        return total
+    if isinstance(value, tuple | list):
+        for part in value:
+            total = checksum(part, total)
+        return zlib.crc32(b"%d" % len(value), total)
+    newest = getattr(value, "newest", None)  # of a stack of frames, whose others have been seen
+    array = np.asarray(value if newest is None else newest)
+    return zlib.crc32(str(value).encode() if array.dtype.kind == "O" else array.tobytes(), total)
+
+
+def _checksum_of_flags(result: Any, total: int) -> int:
+    _, reward, *flags, _ = result
+    try:
+        return zlib.crc32(_FLAGS.pack(reward, flags[0], flags[-1]), total)
+    except (struct.error, TypeError, ValueError):  # no number: whoever called finds the words for it
+        return total
+
+
+def _can_be_saved(value: Any) -> bool:
+    try:
+        to_json(value)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,118 @@
+"""What environments draw from the global random streams, which they share with everybody."""
+
+import base64
+import random
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+_PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
+_FIRST, _EVERY = 128, 64
+
+
+def _python() -> bytes:
+    _, numbers, gauss = random.getstate()
+    return _PYTHON.pack(*numbers, gauss is not None, gauss or 0.0)
+
+
+def _set_python(content: bytes) -> None:
+    *numbers, has_gauss, gauss = _PYTHON.unpack(content)
+    random.setstate((3, tuple(numbers), gauss if has_gauss else None))
+
+
+def _numpy() -> bytes:
+    state: Any = np.random.get_state()
+    if isinstance(state, dict):  # another generator took the place of NumPy's own
+        return bytes(_NUMPY.size)
+    return _NUMPY.pack(state[1].tobytes(), *state[2:])
+
+
+def _set_numpy(content: bytes) -> None:
+    key, *rest = _NUMPY.unpack(content)
+    np.random.set_state(("MT19937", np.frombuffer(key, np.uint32), *rest))
+
+
+def _torch() -> bytes:
+    return bytes(torch.get_rng_state().numpy())
+
+
+def _set_torch(content: bytes) -> None:
+    torch.set_rng_state(torch.frombuffer(bytearray(content), dtype=torch.uint8))
+
+
+_STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {
+    "python": (_python, _set_python),
+    "numpy": (_numpy, _set_numpy),
+    "torch": (_torch, _set_torch),
+}
+
+
+class GlobalDraws:
+    """Keeps the states of the global streams from which an environment's step draws, before each step of an episode.
+
+    Others draw from them between its steps, so that the states at the beginning do not tell those later on. Which ones
+    it draws from is looked at in the first 128 steps, and in every 64th after them.
+
+    Attributes:
+        names: The streams that it has been seen to draw from.
+    """
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._left = _FIRST
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin an episode."""
+        self._kept: list[tuple[int, str]] = []
+        self._chunks: list[bytes] = []
+        self._compressor = zlib.compressobj()
+
+    def watches(self, position: int) -> bool:
+        """Whether the step of this number in its episode is one for `step`."""
+        return bool(self._left or self.names or not position % _EVERY)
+
+    def step(self, position: int, act: Callable[[], Any]) -> Any:
+        """Act, and keep the states before it that are needed to do so again."""
+        looks = self._left > 0 or not position % _EVERY
+        self._left -= self._left > 0
+        before = {name: take() for name, (take, _) in _STREAMS.items() if looks or name in self.names}
+        result = act()
+        if looks:
+            self.names |= {name for name, state in before.items() if state != _STREAMS[name][0]()}
+        for name in sorted(self.names):
+            self._kept.append((position, name))
+            self._chunks.append(self._compressor.compress(before[name]))
+        return result
+
+    def to_plain(self) -> dict[str, Any]:
+        """What was kept of the episode."""
+        content = b"".join(self._chunks) + self._compressor.copy().flush()
+        return {"steps": [list(item) for item in self._kept], "states": base64.b64encode(content).decode()}
+
+
+def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]:
+    """For each step that draws, what lets its streams be as they were; `plain` comes from `GlobalDraws.to_plain`.
+
+    Raises:
+        ValueError: If it does not.
+    """
+    sizes = {name: len(take()) for name, (take, _) in _STREAMS.items()}
+    restoring: dict[int, list[Callable[[], None]]] = {}
+    try:
+        total = sum(sizes[name] for _, name in plain["steps"])
+        content = zlib.decompressobj().decompress(base64.b64decode(plain["states"], validate=True), total + 1)
+        if len(content) != total:
+            raise ValueError(f"{len(content)} bytes, expected {total}")
+        start = 0
+        for position, name in plain["steps"]:
+            state, start = content[start : start + sizes[name]], start + sizes[name]
+            restoring.setdefault(position, []).append(partial(_STREAMS[name][1], state))
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        raise ValueError(f"states of the global random streams cannot be read: {error!r:.200}") from error
+    return restoring

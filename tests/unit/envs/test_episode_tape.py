@@ -1,0 +1,220 @@
+"""Episodes are repeated by tapes, and where that fails it is told."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from tape_parts import ENVS, Images, Noisy, Sim, seeded
+
+from pfrl_like.envs.episode_tape import Arrival, EpisodeTape
+from pfrl_like.envs.global_draws import kept_states
+from pfrl_like.wrappers import Monitor
+from pfrl_like.wrappers.atari_wrappers import EpisodicLifeEnv
+
+
+def carried(tape: EpisodeTape, other: EpisodeTape) -> Arrival:
+    return other.restore_state(json.loads(json.dumps(tape.saved_state(), allow_nan=False)))
+
+
+def played(tape: Any, actions: Any) -> list[Any]:
+    """What comes of some actions, with resets where episodes end."""
+    came = []
+    for action in actions:
+        obs, *rest = tape.step(action)
+        came.append([np.array(obs).tolist(), *rest[:-1]])
+        if any(rest[1:-1]):
+            came.append(np.array(tape.reset()[0]).tolist())
+    return came
+
+
+def test_a_tape_gives_what_the_environment_gives() -> None:
+    env, other = (ENVS["in turn"]() for _ in range(2))
+    tape = EpisodeTape(other)
+    assert tape.reset().tolist() == env.reset().tolist() and tape.size == 3 and tape.action_space is other.action_space
+    assert str(tape.step(0)) == str(env.step(0)) and tape.info == {}
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = tape.nothing
+
+
+def test_the_arrival_tells_what_came_last() -> None:
+    tape = EpisodeTape(seeded(Noisy()))
+    tape.reset()
+    obs = tape.step(1)[0]
+    arrival = carried(tape, EpisodeTape(seeded(Noisy())))
+    assert arrival.obs.tolist() == obs.tolist() and arrival.exact and arrival.reason == ""
+
+
+def test_global_streams_stay_as_they_are() -> None:
+    tape, other = (EpisodeTape(Noisy(True)) for _ in range(2))
+    tape.reset()
+    tape.step(0)
+    random.random()
+    state = random.getstate()
+    assert carried(tape, other).exact and random.getstate() == state
+
+
+def test_a_process_that_is_an_environments_alone_goes_on_with_its_streams() -> None:
+    tape, other = (EpisodeTape(Noisy(True), alone=True) for _ in range(2))
+    tape.reset()
+    played(tape, [1] * 9)
+    state = json.loads(json.dumps(tape.saved_state()))
+    expected = played(tape, [2] * 20)
+    np.random.random(5)
+    assert other.restore_state(state).exact
+    assert played(other, [2] * 20) == expected
+
+
+def test_a_reset_with_a_seed_is_repeated_with_it() -> None:
+    tape, other = (EpisodeTape(Noisy()) for _ in range(2))
+    tape.reset(seed=12, options={"level": np.arange(2)})
+    played(tape, [1, 1, 0])
+    assert carried(tape, other).exact
+    assert played(other, [1] * 15) == played(tape, [1] * 15)
+
+
+@pytest.mark.parametrize("make", [Noisy, Sim])
+def test_an_environment_that_was_not_reset_has_no_episode(make: Any) -> None:
+    assert "was not reset" in carried(EpisodeTape(make()), EpisodeTape(make())).reason
+
+
+def test_an_action_that_cannot_be_saved_is_told_of() -> None:
+    class Lenient(Noisy):
+        def step(self, action: Any) -> Any:
+            return super().step(0)
+
+    tape = EpisodeTape(Lenient())
+    tape.reset()
+    tape.step(object())
+    arrival = carried(tape, EpisodeTape(Lenient()))
+    assert not arrival.exact and "object cannot be saved" in arrival.reason
+
+
+def test_an_environment_that_gives_its_state_has_a_tape_that_does_not_grow() -> None:
+    tape = EpisodeTape(gymnasium.wrappers.TimeLimit(Sim(), 1000))
+    tape.reset()
+    lengths = []
+    for _ in range(3):
+        played(tape, [1] * 100)
+        lengths.append(len(json.dumps(tape.saved_state())))
+    assert max(lengths) - min(lengths) < 50
+
+
+def test_a_state_that_an_environment_does_not_take_is_told_of() -> None:
+    class Other(Sim):
+        def set_state(self, state: Any) -> None:
+            raise KeyError("y")
+
+    tape = EpisodeTape(Sim())
+    tape.reset()
+    assert "KeyError('y')" in carried(tape, EpisodeTape(Other())).reason
+
+
+def test_an_environment_that_has_no_state_before_its_reset_is_known_from_the_second_one_on() -> None:
+    class Late(Sim):
+        def get_state(self) -> Any:
+            if not self._x.any():
+                raise RuntimeError("not begun")
+            return super().get_state()
+
+    tape = EpisodeTape(Images(Late()))  # whose wrapper is unknown
+    tape.reset()
+    assert "not begun" in carried(tape, EpisodeTape(Images(Late()))).reason
+    tape.step(1)
+    tape.reset()
+    tape.step(2)
+    assert carried(tape, EpisodeTape(Images(Late()))).exact
+
+
+def test_draws_that_begin_too_late_to_be_seen_are_told_of() -> None:
+    class Late(Noisy):
+        def __init__(self, first: int) -> None:
+            super().__init__()
+            self.first, self.count = first, 0
+
+        def reset(self, **options: Any) -> Any:
+            self.count = 0
+            return super().reset(**options)
+
+        def step(self, action: Any) -> Any:
+            self.count += 1
+            obs, *_ = super().step(action)
+            return obs, random.random() if self.count > self.first else 0.0, False, False, {}
+
+    for first, exact in ((100, True), (150, False)):
+        tape = EpisodeTape(Late(first))
+        tape.reset()
+        for _ in range(170):
+            random.random()
+            tape.step(0)
+        assert carried(tape, EpisodeTape(Late(first))).exact == exact
+
+
+def test_states_of_streams_that_are_not_what_they_say_are_refused() -> None:
+    for steps, states in (([[0, "numpy"]], ""), ([[0, "other"]], "eNoDAAAAAAE="), ([], "x"), (5, "eNoDAAAAAAE=")):
+        with pytest.raises(ValueError, match="cannot be read"):
+            kept_states({"steps": steps, "states": states})
+
+
+def test_a_monitor_goes_on_counting(tmp_path: Path) -> None:
+    tape, other = (
+        EpisodeTape(Monitor(seeded(Noisy()), tmp_path / name, video_callable=False)) for name in ("one", "two")
+    )
+    tape.reset()
+    played(tape, [1] * 30)
+    tape.reset()  # cut off
+    played(tape, [1] * 2)
+    assert carried(tape, other).exact
+    for method in ("get_total_steps", "get_episode_rewards", "get_episode_lengths"):
+        assert getattr(other, method)() == getattr(tape, method)()
+
+
+class Lives(gymnasium.Env[Any, Any]):
+    """A game of three lives, of which none is known how long it lasts; plays the part of its own emulator."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float64)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self) -> None:
+        self.ale, self.left = self, 0
+
+    def lives(self) -> int:
+        return self.left
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.left = 3
+        return self.np_random.random(1), {}
+
+    def step(self, action: Any) -> Any:
+        self.left -= int(self.np_random.random() < 0.2)
+        return self.np_random.random(1), float(self.left), self.left == 0, False, {}
+
+
+@pytest.mark.parametrize("count", range(1, 30, 4))
+def test_a_game_is_repeated_from_its_last_true_reset(count: int) -> None:
+    tape, other = (EpisodeTape(EpisodicLifeEnv(seeded(Lives()))) for _ in range(2))
+    tape.reset()
+    played(tape, [0] * count)
+    assert carried(tape, other).exact
+    assert played(other, [0] * 20) == played(tape, [0] * 20)
+
+
+@pytest.mark.parametrize("count", [5, 60])
+def test_an_atari_game_with_sticky_actions_goes_on(count: int) -> None:
+    gymnasium.register_envs(pytest.importorskip("ale_py"))
+
+    def make() -> EpisodeTape:
+        return EpisodeTape(EpisodicLifeEnv(gymnasium.make("ALE/Breakout-v5", obs_type="ram", frameskip=8)))
+
+    tape, other = make(), make()
+    tape.reset(seed=3)
+    tape.env.needs_real_reset = True
+    tape.reset()
+    actions = np.random.RandomState(0).randint(4, size=count + 30).tolist()
+    played(tape, actions[:count])
+    assert carried(tape, other).exact
+    assert played(other, actions[count:]) == played(tape, actions[count:])

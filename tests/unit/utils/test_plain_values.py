@@ -1,0 +1,65 @@
+"""Values come back from JSON as they went, also in their types."""
+
+import json
+import math
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pfrl_like.testing.requirement import difference
+from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
+
+VALUES = [
+    None, True, 3, -0.5, "text", b"\x00\xff", math.nan, -math.inf, np.float32(0.1), np.int64(-3), np.bool_(True),
+    np.zeros((2, 0, 3)), np.array(5), np.arange(6, dtype=np.uint8).reshape(2, 3)[:, ::2], (1, [2.5, (np.ones(2),)]),
+    {"a": {1: (), "b": [None]}}, np.array(["x", "yz"]), [],
+]  # fmt: skip
+
+
+def there_and_back(plain: Any) -> Any:
+    return json.loads(json.dumps(plain, allow_nan=False))
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_comes_back(value: Any) -> None:
+    came = from_json(there_and_back(to_json(value)))
+    assert type(came) is type(value) and (difference(came, value) is None or came != came)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [], [np.int64(1), np.int64(2)], [np.zeros(2, np.float32), np.ones(2, np.float32)], [1, 2], [np.array(1)] * 2,
+        [np.zeros(1), np.zeros(2)], [np.int64(1), 2], [(1, np.ones(1))] * 3,
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_many_come_back(values: Any) -> None:
+    came = many_from_json(there_and_back(many_to_json(values)))
+    assert difference(came, values) is None and [type(value) for value in came] == [type(value) for value in values]
+
+
+def test_arrays_of_others_come_back_as_numpy_arrays() -> None:
+    assert from_json(to_json(torch.arange(3))).tolist() == [0, 1, 2]
+    assert from_json(to_json(OrderedDict(a=1))) == {"a": 1}
+
+
+@pytest.mark.parametrize("value", [object(), [lambda: 1], np.array([object()]), {1, 2}])
+def test_what_cannot_be_saved_is_told(value: Any) -> None:
+    with pytest.raises(TypeError):
+        to_json(value)
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {}, {"float": "x"}, {"a": 1, "b": 2}, {"array": 1}, {"array": ["O", [1], ""]}, {"array": ["<f4", [2], "AAAA"]},
+        {"bytes": "?"}, {"array": ["<f4", [10**12], "AAAAAA=="]}, {"dict": [[[], 1]]}, {"unknown": 1}, {"tuple": 5},
+    ],
+)  # fmt: skip
+def test_what_is_no_saved_value_is_refused(plain: Any) -> None:
+    with pytest.raises(ValueError, match="no saved value"):
+        from_json(plain)
