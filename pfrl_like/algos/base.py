@@ -18,6 +18,7 @@ from pfrl_like.algos.ranges import check_ranges
 from pfrl_like.algos.retuning import Retuning
 from pfrl_like.algos.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.saving import Saving
+from pfrl_like.algos.shapes import check_as_many, check_built_for
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
@@ -189,14 +190,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         Raises:
             ValueError: If they differ; fewer discrete actions may occur than there are.
         """
-        built, size = self.observation_shape_, self.action_size_
-        if built is None or size is None:  # an agent of the user's own
-            return
-        if tuple(observation_shape) != built or action_size > size or (action_size < size and not self.discrete_action):
-            raise ValueError(
-                f"the data has observations {tuple(observation_shape)} and actions of size {action_size}, but "
-                f"{type(self).__name__} was built for {built} and {size}"
-            )
+        check_built_for(self, self.observation_shape_, self.action_size_, observation_shape, action_size)
 
     def _encoder(self, observation_shape: tuple[int, ...], action_size: int = 0) -> Encoder:
         return make_encoder(
@@ -263,8 +257,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
             ValueError: If observations or actions have another shape.
         """
         agent, obs, actions = self._agent, self._tensor(self._observations(x)), self._actions(action)
-        if len(actions) != len(obs):
-            raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+        check_as_many(obs, actions)
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
         ]

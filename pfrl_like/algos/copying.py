@@ -35,5 +35,10 @@ class Copying:
 
     def reset_optimizer_states(self) -> None:
         """Let all optimisers forget what they keep of earlier steps."""
-        for step in self._agent.gradient_steps.values():
-            step.optimizer.state.clear()
+        reset_optimizers(self._agent)
+
+
+def reset_optimizers(agent: Any) -> None:
+    """Let all optimisers of an agent forget what they keep of earlier steps."""
+    for step in agent.gradient_steps.values():
+        step.optimizer.state.clear()

@@ -1,7 +1,7 @@
 """What epochs of training are made of: updates whose losses are averaged, and the progress that is shown."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.experiments.loop import Callback, Clock, Episode
 from pfrl_like.experiments.progress import Progress
+from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 class Data(Protocol):
@@ -55,3 +56,9 @@ def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
         yield [progress]
     finally:
         progress.close()
+
+
+def evaluated(algo: Any, scorers: Mapping[str, Callable[[Any, Any], float]], data: Any) -> dict[str, float]:
+    """Scores after an epoch, which leave the random streams as they are."""
+    with isolated_rng():
+        return {name: float(scorer(algo, data)) for name, scorer in scorers.items()}

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
 from pfrl_like.algos.data import TrainingData
-from pfrl_like.algos.epochs import UpdateSource, shown
+from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
 from pfrl_like.algos.run_log import RunLog
+from pfrl_like.algos.shapes import check_action_kind
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.utils.checks import check_counts, check_function
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -144,11 +144,13 @@ class Fitting:
         check_counts(optional=True, n_steps=n_steps)
         interval = logging_steps if LoggingStrategy(logging_strategy) is LoggingStrategy.STEPS else None
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
-        check_dynamics(self)
+        algo: Any = self
+        check_dynamics(algo)
         data = TrainingData(episodes, self.batch_size, self.n_frames)
         self._build_for(data)
+        if algo.dynamics is None:
+            warn_of_few_transitions(len(data.selection), self.batch_size)
         scorers = named_scorers(scorers)
-        algo: Any = self
         algo.eval_results_ = {name: [] for name in scorers}
         if enable_ddp and not is_first():
             log_options |= {"save_metrics": False, "verbose": False}
@@ -173,11 +175,14 @@ class Fitting:
                 with shown(clock, show_progress) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
-                scores = algo._state_metrics() | self._scores(scorers, eval_episodes)
+                scores = evaluated(self, scorers, eval_episodes)
+                for name, score in scores.items():
+                    algo.eval_results_[name].append(score)
+                scores = algo._state_metrics() | scores
                 metrics = source.metrics() | scores
                 log.metrics(epoch, step, metrics if interval is None else none_of(algo.loss_names) | scores)
                 if (epoch + 1) % save_interval == 0:
-                    log.save(self, step)
+                    log.save(self, epoch, step)
                 if epoch_callback is not None:
                     epoch_callback(self, epoch, step)
                 yield epoch, metrics
@@ -187,12 +192,7 @@ class Fitting:
         """Build the agent, or refuse data that it is not built for."""
         algo: Any = self
         selection = data.selection
-        kinds = {True: "discrete", False: "continuous"}
-        if selection.discrete_action != algo.discrete_action:
-            raise TypeError(
-                f"{type(self).__name__} has {kinds[algo.discrete_action]} actions, but the episodes have "
-                f"{kinds[selection.discrete_action]} ones"
-            )
+        check_action_kind(self, selection.discrete_action)
         if algo.impl is None:
             algo.fit_scaler(selection.episodes)
             algo.create_impl(selection.observation_shape, selection.action_size)
@@ -200,15 +200,6 @@ class Fitting:
                 warn_of_far_actions(max(float(abs(episode.actions).max()) for episode in selection.episodes))
         algo.check_shapes(selection.observation_shape, selection.action_size)
         algo.retune()
-
-    def _scores(self, scorers: Mapping[str, Scorer], episodes: Any) -> dict[str, float]:
-        """Scores after an epoch, which leave the random streams as they are."""
-        algo: Any = self
-        with isolated_rng():
-            scores = {name: float(scorer(self, episodes)) for name, scorer in scorers.items()}
-        for name, score in scores.items():
-            algo.eval_results_[name].append(score)
-        return scores
 
 
 def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str]) -> Callback:
@@ -243,6 +234,16 @@ def warn_of_far_actions(largest: float) -> None:
             "actions of the data are as large as %g, but policies act in [-1, 1]: scale them, for instance by "
             "preprocessing.MinMaxActionScaler, and rescale those of the environment",
             largest,
+        )
+
+
+def warn_of_few_transitions(n: int, batch_size: int) -> None:
+    """Say that every minibatch will be all there is, and an epoch of passes one update, if they are fewer than one."""
+    if n < batch_size:
+        _LOGGER.warning(
+            "batch_size is %d, but there are %d transitions: each minibatch is all of them, and a pass is one update",
+            batch_size,
+            n,
         )
 
 

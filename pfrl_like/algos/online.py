@@ -10,14 +10,13 @@ from pfrl_like.agents.storing import store_step
 from pfrl_like.algos.data import BufferData
 from pfrl_like.algos.epochs import UpdateSource, shown
 from pfrl_like.algos.run_log import RunLog
-from pfrl_like.env import as_gymnasium
+from pfrl_like.algos.shapes import shapes_of_env
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.metrics.environment import LastFrames, evaluate_on_environment
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.spaces import space_kind
 
 #: Capacity of the buffer that is made if none is given.
 CAPACITY = 1_000_000
@@ -259,7 +258,7 @@ class OnlineEpochs:
             metrics["evaluation"] = self._score()
         self.log.metrics(self.epoch, clock.t, metrics)
         if (self.epoch + 1) % self.save_interval == 0:
-            self.log.save(self.algo, clock.t)
+            self.log.save(self.algo, self.epoch, clock.t)
         if self.callback is not None:
             self.callback(self.algo, self.epoch, clock.t)
         self.epoch += 1
@@ -278,16 +277,10 @@ def build_for_env(algo: Any, env: Any) -> None:
 
     Raises:
         TypeError: If it is none, or its actions are of another kind than the estimator's.
-        ValueError: If observations or actions have other shapes than those that the agent was built for.
+        ValueError: If its actions are no vectors, or observations or actions have other shapes than those that the
+            agent was built for.
     """
-    as_gymnasium(env)
-    space = env.action_space
-    kind = "discrete" if algo.discrete_action else "box"
-    if space_kind(space) != kind:
-        wanted = "Discrete" if algo.discrete_action else "a Box"
-        raise TypeError(f"{type(algo).__name__} needs an environment whose actions are {wanted}, got {space}")
-    shape = tuple(env.observation_space.shape)
-    size = int(space.n) if algo.discrete_action else int(np.prod(space.shape))
+    shape, size = shapes_of_env(algo, env)
     if algo.impl is None:
         algo.create_impl(shape, size)
     algo.check_shapes(shape, size)

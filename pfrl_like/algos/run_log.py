@@ -1,9 +1,11 @@
 """Where the numbers of an estimator's training go: the console, a folder with CSV and models, TensorBoard."""
 
+import contextlib
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Self
 
 from pfrl_like.errors import MissingDependencyError
@@ -95,30 +97,26 @@ class RunLog:
                 self._adapter.write_metric(epoch, step, name, value)
             self._adapter.after_write_metric(epoch, step)
 
-    def save(self, algo: Any, step: int) -> None:
-        """Save the model after so many steps, if anything is written."""
+    def save(self, algo: Any, epoch: int, step: int) -> None:
+        """Save the model at the end of an epoch, after so many steps, if anything is written."""
         if self.directory is not None:
             algo.save_model(os.path.join(self.directory, f"model_{step}.pt"))
         if self._adapter is not None:
-            self._adapter.save_model(step, algo)
+            self._adapter.save_model(epoch, algo)
 
 
 def timestamped(name: str) -> str:
-    """A name with the time appended."""
-    return f"{name}_{time.strftime('%Y%m%d%H%M%S')}"
+    """A name with the time appended, to the microsecond, so that no two are alike."""
+    time.sleep(1e-6)
+    return f"{name}_{datetime.now():%Y%m%d%H%M%S%f}"
 
 
 def _made(path: str, with_timestamp: bool) -> str:
-    """The folder, which is another one than those of trainings that began in the same second."""
+    """The folder; with the time in its name it is another one than those of all other trainings."""
     if not with_timestamp:
         os.makedirs(path, exist_ok=True)
         return path
-    path = timestamped(path)
-    chosen, number = path, 1
     while True:
-        try:
-            os.makedirs(chosen)
+        with contextlib.suppress(FileExistsError):
+            os.makedirs(chosen := timestamped(path))
             return chosen
-        except FileExistsError:
-            number += 1
-            chosen = f"{path}_{number}"

@@ -11,6 +11,7 @@ import numpy as np
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS
+from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
@@ -103,6 +104,14 @@ def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
         raise
     except (TypeError, ValueError) as error:
         raise CheckpointError(fname, f"tells what cannot be: {error}") from error
+
+
+def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
+    """The estimator of what its `params.json` holds, built if it was."""
+    made = kind(**{name: value for name, value in params.items() if name not in {"algorithm", *_TOLD}})
+    if params["observation_shape"] is not None:
+        made.create_impl(params["observation_shape"], params["action_size"])
+    return made
 
 
 class Saving:
@@ -200,15 +209,10 @@ class Saving:
             CheckpointError: If the file is damaged, or of another algorithm.
         """
         params = params_from_json(fname)
-        name = params.pop("algorithm", None)
+        name = params.get("algorithm")
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
             raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {cls.__name__}")
-        shape, action_size = params.pop("observation_shape"), params.pop("action_size")
+        params["use_gpu"] = Device.of(use_gpu)
         with told_by(fname):
-            made: Any = kind(**params | {"use_gpu": False})
-        made.set_params(use_gpu=use_gpu)
-        with told_by(fname):
-            if shape is not None:
-                made.create_impl(shape, action_size)
-        return cast(Self, made)
+            return cast(Self, made_of(kind, params))

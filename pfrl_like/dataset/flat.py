@@ -94,7 +94,8 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
     if discrete is None:
         discrete = looks_discrete(np.asarray(arrays["actions"]))
     table = table_from_arrays(
-        arrays["observations"], arrays["actions"], arrays["rewards"], arrays["terminals"], _timeouts(arrays),
+        arrays["observations"], arrays["actions"], arrays["rewards"], arrays["terminals"],
+        _timeouts(arrays, convention),
         discrete_action=discrete, reward_convention=convention,
         next_observations=arrays.get("next_observations") if convention == SAME_ROW else None,
         log_probs=arrays.get("log_probs"),
@@ -109,13 +110,15 @@ def looks_discrete(actions: NDArray[Any]) -> bool:
     return actions.dtype.kind in "iu" and actions.size == len(actions)
 
 
-def _timeouts(arrays: Mapping[str, Any]) -> Any:
-    if "timeouts" in arrays or "episode_terminals" not in arrays:
+def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
+    """Where episodes were cut off. D4RL sets both flags of a terminal step at the time limit, which is terminal."""
+    name = "timeouts" if "timeouts" in arrays else "episode_terminals"
+    if name not in arrays or (name == "timeouts" and convention != SAME_ROW):
         return arrays.get("timeouts")
-    ended, terminal = (np.asarray(arrays[name]).reshape(-1) for name in ("episode_terminals", "terminals"))
+    ended, terminal = (np.asarray(arrays[each]).reshape(-1) for each in (name, "terminals"))
     if ended.shape != terminal.shape:
-        raise ValueError(f"episode_terminals: got shape {ended.shape}, expected {terminal.shape} as of terminals")
-    return (ended != 0) & (terminal == 0)
+        raise ValueError(f"{name}: got shape {ended.shape}, expected {terminal.shape} as of terminals")
+    return np.where(terminal != 0, False, ended) if name == "timeouts" else (ended != 0) & (terminal == 0)
 
 
 def _agreed(name: str, told: Any, given: Any) -> Any:

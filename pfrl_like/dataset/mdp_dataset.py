@@ -16,7 +16,7 @@ from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.statistics import statistics
 from pfrl_like.dataset.table import Table, joined
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, check_n_frames, is_image
-from pfrl_like.utils.random import RandomSource, sample_n_k
+from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 
 class MDPDataset(DatasetSources, Sequence[Episode]):
@@ -411,7 +411,7 @@ def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
         ValueError: If there are less than `n`.
     """
     if not 0 < n <= held:
-        raise ValueError(f"n: got {n}, expected 1 to {held}, the transitions held")
+        raise not_held("n", n, held, "transitions", least=1)
     return sample_n_k(held, n, rng)
 
 

@@ -22,6 +22,12 @@ from pfrl_like.errors import CheckpointError, MissingDependencyError
 
 PathLike = str | os.PathLike[str]
 
+#: Endings of formats that datasets are not written in; any other one but `.npz` is that of an HDF5 file.
+_OTHER_FORMATS = {
+    ".arrow", ".csv", ".feather", ".json", ".jsonl", ".mat", ".npy", ".parquet", ".pickle", ".pkl", ".pt", ".tsv",
+    ".txt", ".xlsx", ".zip",
+}  # fmt: skip
+
 
 class DatasetSources(ABC):
     """What `MDPDataset` does with other forms of the same data."""
@@ -177,17 +183,25 @@ class DatasetSources(ABC):
         """Write the dataset to one file, atomically: HDF5, or an archive of NumPy arrays if the name ends with `.npz`.
 
         Args:
-            fname: The file; an old one of this name is replaced.
+            fname: The file; an old one of this name is replaced. Names that end as files of other formats do, such as
+                `.csv`, are refused.
             reward_convention: "next_row" keeps everything, in the rows of the attributes. "same_row" pays actions in
                 their own row, in the form that d3rlpy reads from version 1.0 on; last observations of episodes that
                 ended in a terminal state are left out.
 
         Raises:
-            ValueError: On another convention, or with "same_row" if there is no transition.
+            ValueError: On another convention, or with "same_row" if there is no transition, or on the ending of another
+                format.
             CheckpointError: If it cannot be written.
             MissingDependencyError: If HDF5 is asked for, and h5py is not installed.
         """
         path = os.fspath(fname)
+        ending = os.path.splitext(path)[1].lower()
+        if ending in _OTHER_FORMATS:
+            raise ValueError(
+                f"fname is {path!r}, but datasets are not written as {ending}: let it end in .h5 (HDF5) or .npz; "
+                "to_dataframe makes a pandas DataFrame, which writes other formats"
+            )
         write = write_npz if path.endswith(".npz") else write_hdf5
         write(path, flat_of(self.table, self.discrete_action, reward_convention))
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.algos import Estimator
+from pfrl_like.algos.shapes import check_as_many
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
@@ -89,10 +90,12 @@ class MOPO(Estimator):
 
         Raises:
             NotFittedError: Before the model is built.
-            ValueError: If observations or actions have another shape.
+            ValueError: If observations or actions have another shape, or there are not as many of both.
         """
         model: DynamicsModel = self._agent
-        step = model.predict(self._tensor(self._observations(x)), self._actions(action))
+        obs, actions = self._tensor(self._observations(x)), self._actions(action)
+        check_as_many(obs, actions)
+        step = model.predict(obs, actions)
         next_obs, reward, variance = (part.reshape(len(part), *part.shape[1:] or (1,)).cpu().numpy() for part in step)
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
 

@@ -1,5 +1,6 @@
 """Training from recorded data, without an environment but to evaluate in."""
 
+import inspect
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,16 @@ def _check_has(name: str, part: Any, *attributes: str, way_out: str) -> None:
             raise TypeError(f"{name}: got a {type(part).__name__}, expected something with {attribute}{way_out}")
 
 
+def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> None:
+    """Refuse what the method that draws minibatches cannot be called with."""
+    signature = inspect.signature(getattr(dataset, sample))
+    try:
+        signature.bind(*given, **options)
+    except TypeError as error:
+        names = ", ".join(signature.parameters)
+        raise TypeError(f"{sample} of {type(dataset).__name__}: {error}; it takes {names}") from error
+
+
 class DatasetSource:
     """An agent that updates from recorded data; every update is a step of the clock.
 
@@ -52,6 +63,19 @@ class DatasetSource:
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)
         self.options = {**getattr(agent, "sampling", {}), **options}
+        lengths = [agent.sequence_length] if self.of_sequences else []
+        _check_options(dataset, sample, self.minibatch_size, *lengths, agent.gamma, agent.device, **self.options)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Refuse minibatches that are larger than the data, if these tell how many they are."""
+        what, held = "transitions", getattr(self.dataset, "n_steps", None)
+        if hasattr(self.dataset, "stored_steps"):  # a replay buffer
+            held = len(self.dataset)
+        if self.of_sequences and hasattr(self.dataset, "n_episodes"):
+            what, held = "episodes", self.dataset.n_episodes
+        if held is not None and held < self.minibatch_size:
+            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset holds {held} {what}")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """One update."""
@@ -171,9 +195,10 @@ def train_agent_offline(
 
     Raises:
         NonFiniteError: On NaN or infinity in a loss or a gradient.
-        ValueError: On numbers out of range, if `eval_env` and `eval_interval` are not given together, or if the agent
-            has other observations or actions than the dataset.
-        TypeError: If the agent, or the dataset, is none, or has actions of the other kind.
+        ValueError: On numbers out of range, if `eval_env` and `eval_interval` are not given together, if a minibatch is
+            larger than the dataset, or if the agent has other observations or actions than it.
+        TypeError: If the agent, or the dataset, is none, or has actions of the other kind, or on an argument that
+            `sample_batch` has not.
         RuntimeError: If observations or actions do not fit a part of the agent.
     """
     logger = logger or _LOGGER

@@ -8,8 +8,9 @@ import numpy as np
 
 from pfrl_like import replay_buffers
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
-from pfrl_like.utils.random import RandomSource
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
+from pfrl_like.utils.random import RandomSource, not_held
+from pfrl_like.utils.spaces import action_size_of, space_kind
 
 
 class ReplayBuffer(replay_buffers.ReplayBuffer):
@@ -26,6 +27,8 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             continuous ones.
 
     Attributes:
+        observation_space: Where observations of `env` lie.
+        action_space: Where actions lie.
         observation_shape: Shape of an observation of `env`.
         action_size: Numbers of an action or, if they are discrete, how many there are.
         prev_observation: The observation appended last, None where an episode begins; so with the next two.
@@ -41,7 +44,8 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self, maxlen: int, env: Any, episodes: Iterable[Episode] | None = None, *, rng: RandomSource = None
     ) -> None:
         super().__init__(maxlen, rng=rng)
-        self.observation_shape, self.action_size = tuple(env.observation_space.shape), _size_of(env.action_space)
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        self.observation_shape, self.action_size = tuple(env.observation_space.shape), action_size_of(env.action_space)
         for episode in episodes or ():
             self.append_episode(episode)
 
@@ -60,14 +64,30 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             action: The action chosen there; of no meaning in a terminal state.
             reward: The reward that came with the observation; of an episode's first row it is not looked at.
             terminal: Whether the observation's state is terminal.
+
+        Raises:
+            ValueError: If the observation has another shape than those of `env`, or the action, unless the state is
+                terminal, lies outside the action space; nothing is stored.
+            NonFiniteError: On NaN or infinity; likewise.
         """
         ended = bool(terminal)
+        self._check_row(observation, None if ended else action, reward)
         if self.prev_observation is not None:
             obs, next_obs = [self.prev_observation], [np.asarray(observation)]
             self.append_batch(obs, [self.prev_action], [float(reward)], next_obs, [ended], [False])
         if not ended:
             self.prev_observation, self.prev_action = np.array(observation), copy(action)
             self.prev_reward = float(reward)
+
+    def _check_row(self, observation: Any, action: Any, reward: float) -> None:
+        check_observation(self.observation_space, observation, "observation")
+        check_finite("observation", observation)
+        if self.prev_observation is not None:
+            check_reward(reward)
+        if action is not None:
+            space = self.action_space
+            of_box = space_kind(space) == "box"  # whose bounds are numbers of its own precision
+            check_action(space, np.asarray(action, space.dtype) if of_box else action)
 
     def append_episode(self, episode: Episode) -> None:
         """Add the transitions of an episode, cut off if it did not end in a terminal state."""
@@ -103,7 +123,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             ValueError: If more are asked for than the buffer holds.
         """
         if not 0 < batch_size <= len(self):
-            raise ValueError(f"batch_size: got {batch_size}, expected 1 to {len(self)}, the transitions held")
+            raise not_held("batch_size", batch_size, len(self), "transitions", least=1)
         drawn, _ = self._draw(batch_size)
         return TransitionMiniBatch([HeldTransition(self, item) for item in drawn.tolist()], n_frames)
 
@@ -167,10 +187,3 @@ class _Transitions(Sequence[Transition]):
 
     def __iter__(self) -> Iterator[Transition]:
         return map(self._one, range(self._buffer._first, self._buffer._next))
-
-
-def _size_of(space: Any) -> int:
-    kind = space_kind(space)
-    if kind not in ("discrete", "box") or (kind == "box" and len(space.shape) != 1):
-        raise ValueError(f"env has the action space {space}, expected Discrete or a Box of one axis")
-    return int(space.n if kind == "discrete" else space.shape[0])

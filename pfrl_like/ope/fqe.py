@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like import agents
+from pfrl_like.algos.shapes import check_action_kind, check_as_many, check_built_for, shapes_of_env
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
-from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
 from pfrl_like.ope.fqe_config import FQEConfig, make_critics
 from pfrl_like.ope.fqe_copying import CopyingFQE
@@ -28,7 +28,6 @@ from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.device import resolve_device
-from pfrl_like.utils.spaces import space_kind
 
 Array = NDArray[Any]
 #: Samples of a continuous policy in each state, of which the mean value is that of the state.
@@ -61,6 +60,8 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
     """
 
     discrete_action: ClassVar[bool] = False
+    #: What has actions of the other kind.
+    instead: ClassVar[str] = "DiscreteFQE"
     agent_class: ClassVar[Any] = agents.FittedQEvaluation
 
     def __init__(
@@ -210,39 +211,31 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         if self._impl is not None and self._shape is None:  # an agent of the user's own
             return
         selection = _selection_of(dataset)
-        self._check_kind(selection.discrete_action, "the data")
+        check_action_kind(self, selection.discrete_action)
         shape = self._shape_of_one(selection.observation_shape) if is_buffer(dataset) else selection.observation_shape
         if self._impl is None:
             for scaler in self.scalers.values():
                 if scaler is not None and not scaler.fitted:
                     scaler.fit(selection.episodes)
             self.create_impl(shape, self._size_for(selection.action_size))
-        self._check_shapes(shape, selection.action_size)
+        check_built_for(self, self._shape, self._action_size, shape, selection.action_size)
 
     def build_with_env(self, env: Any) -> None:
         """Build the agent for the spaces of an environment; one that is there has to fit.
 
         Raises:
             TypeError: If its actions are of the other kind.
-            ValueError: If it does not fit what is built.
+            ValueError: If its actions are no vectors, or it does not fit what is built.
         """
-        adapted = as_gymnasium(env)
-        space, kind = adapted.action_space, space_kind(adapted.action_space)
-        self._check_kind(kind == "discrete", "the environment")
-        size = int(space.n) if kind == "discrete" else int(np.prod(space.shape))
+        shape, size = shapes_of_env(self, env)
         if self._impl is None:
-            self.create_impl(adapted.observation_space.shape, size)
-        self._check_shapes(adapted.observation_space.shape, size)
+            self.create_impl(shape, size)
+        check_built_for(self, self._shape, self._action_size, shape, size)
 
     def _size_for(self, size: int) -> int:
         """How many actions there are, of which data may show fewer than the algorithm knows."""
         known = getattr(self._algo, "action_size_", None)
         return max(size, known or 0) if self.discrete_action else size
-
-    def _check_kind(self, discrete: bool, what: str) -> None:
-        if discrete != self.discrete_action:
-            kinds, other = {True: "discrete", False: "continuous"}, "DiscreteFQE" if discrete else "FQE"
-            raise TypeError(f"{what}: has {kinds[discrete]} actions, which {type(self).__name__} has not: use {other}")
 
     def _shape_of_one(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of one of the frames that a replay buffer's observations are stacks of."""
@@ -252,16 +245,6 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
                 f"observations of the buffer: got shape {shape}, expected stacks of {self.n_frames} frames"
             )
         return one
-
-    def _check_shapes(self, shape: Any, size: int) -> None:
-        built, own = self._shape, self._action_size
-        if built is None or own is None:
-            return
-        if tuple(shape) != built or size > own or (size < own and not self.discrete_action):
-            raise ValueError(
-                f"observations {tuple(shape)} and actions of size {size} came, but {type(self).__name__} was built for "
-                f"{built} and {own}"
-            )
 
     # Acting and judging
 
@@ -303,8 +286,7 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         agent, obs = self.agent, _single(x)
         actions = torch.as_tensor(np.asarray(action), device=agent.device)
         actions = actions.reshape(-1).long() if self.discrete_action else actions.reshape(len(actions), -1).float()
-        if len(actions) != len(obs):
-            raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+        check_as_many(obs, actions)
         return self._values(agent.features(obs, agent.device), actions).cpu().numpy()
 
     def predict_state_value(self, x: Any) -> Array:
@@ -380,6 +362,7 @@ class DiscreteFQE(FQE):
     """Fitted Q evaluation of discrete actions; everything else is that of `FQE`."""
 
     discrete_action: ClassVar[bool] = True
+    instead: ClassVar[str] = "FQE"
     agent_class: ClassVar[Any] = agents.DiscreteFittedQEvaluation
 
 

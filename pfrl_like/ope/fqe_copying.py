@@ -3,6 +3,7 @@
 import copy
 from typing import Any, ClassVar
 
+from pfrl_like.algos.copying import reset_optimizers
 from pfrl_like.ope.policies import agent_of, policy_of
 
 
@@ -62,8 +63,7 @@ class CopyingFQE:
 
     def reset_optimizer_states(self) -> None:
         """Let the optimiser forget what it keeps of earlier steps."""
-        for step in self.agent.gradient_steps.values():
-            step.optimizer.state.clear()
+        reset_optimizers(self.agent)
 
 
 def _critics_of(algo: Any, count: int) -> list[Any]:

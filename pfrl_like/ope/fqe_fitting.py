@@ -1,12 +1,12 @@
 """How fitted Q evaluation learns from data: updates in epochs, with metrics, evaluators, callbacks and saved models."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
-from pfrl_like.algos.epochs import shown
+from pfrl_like.algos.epochs import evaluated, shown
+from pfrl_like.algos.run_log import timestamped
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments.loop import Callback, Clock, run
@@ -19,7 +19,6 @@ from pfrl_like.loggers.adapters import (
     NoopAdapterFactory,
 )
 from pfrl_like.utils.checks import check_counts, check_function
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 #: Called with what is fitted and the data.
 Evaluator = Callable[[Any, Any], float]
@@ -225,16 +224,9 @@ def logs_of(
 ) -> LoggerAdapter:
     """The adapter of a fitting."""
     name = name or f"{type(fqe).__name__}{end}"
-    name = f"{name}_{time.strftime('%Y%m%d%H%M%S')}" if with_timestamp else name
-    return (factory or FileAdapterFactory()).create(fqe, name, n_steps)
+    return (factory or FileAdapterFactory()).create(fqe, timestamped(name) if with_timestamp else name, n_steps)
 
 
 def called(callback: StepCallback | None, fqe: Any, epoch: int) -> Callback:
     """Calls a callback of the user's, if there is one, with the time."""
     return lambda clock: None if callback is None else callback(fqe, epoch, clock.t)
-
-
-def evaluated(fqe: Any, evaluators: Mapping[str, Evaluator], data: Any) -> Metrics:
-    """Scores after an epoch, which leave the random streams as they are."""
-    with isolated_rng():
-        return {name: float(evaluator(fqe, data)) for name, evaluator in evaluators.items()}

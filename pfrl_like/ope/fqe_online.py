@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.algos.epochs import shown
+from pfrl_like.algos.epochs import evaluated, shown
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.loop import Callback, Clock, run
@@ -12,7 +12,7 @@ from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.metrics.environment import LastFrames
-from pfrl_like.ope.fqe_fitting import Learning, Log, Metrics, StepCallback, called, evaluated, logs_of
+from pfrl_like.ope.fqe_fitting import Learning, Log, Metrics, StepCallback, called, logs_of
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pfrl_like.algos.base import ESTIMATORS, Estimator
-from pfrl_like.algos.saving import params_from_json, read_model, write_model
+from pfrl_like.algos.saving import made_of, params_from_json, read_model, write_model
 from pfrl_like.errors import CheckpointError
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.policies import agent_of
@@ -50,7 +50,7 @@ class SavedFQE:
             raise ValueError(f"class is {params.get('class')!r}, expected one of {', '.join(SAVED)}")
         shape, size = params["observation_shape"], params["action_size"]
         if algo is None and params["algo"] is not None:
-            algo = _estimator_of(params["algo"])
+            algo = made_of(ESTIMATORS[params["algo"]["algorithm"]], params["algo"])
         config = FQEConfig.from_described(params["config"])
         made: Any = known(algo, config, device)
         made.n_frames = params.get("n_frames", 1)
@@ -145,17 +145,6 @@ def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = 
 
 def _without_policy(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state["attributes"].items() if name != "policy"}
-
-
-def _estimator_of(params: Mapping[str, Any]) -> Any:
-    """The estimator of what its `params.json` holds, built if it was."""
-    hyperparameters = dict(params)
-    kind = ESTIMATORS[hyperparameters.pop("algorithm")]
-    shape, action_size = hyperparameters.pop("observation_shape"), hyperparameters.pop("action_size")
-    made = kind(**hyperparameters)
-    if shape is not None:
-        made.create_impl(shape, action_size)
-    return made
 
 
 def _named(fname: Any, make: Any) -> Any:

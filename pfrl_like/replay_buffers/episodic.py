@@ -15,7 +15,7 @@ from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import Item, ReplayBuffer
 from pfrl_like.replay_buffers.samplers import subsequences
 from pfrl_like.replay_buffers.saved import sequence_number
-from pfrl_like.utils.random import RandomSource, sample_n_k
+from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 
 class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
@@ -145,7 +145,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
         """Episodes drawn: their sequence numbers and weights; first item and length of the part of each to be taken."""
         if not 0 <= n <= self.n_episodes:
-            raise ValueError(f"n_episodes: got {n}, expected 0 to {self.n_episodes}, the episodes held")
+            raise not_held("n_episodes", n, self.n_episodes, "episodes")
         if max_len is not None and max_len < 1:
             raise ValueError(f"max_len: got {max_len}, expected at least 1 step, or None")
         index, weight = self._draw_episodes(n)

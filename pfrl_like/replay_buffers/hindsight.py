@@ -14,7 +14,7 @@ from pfrl_like.columns import ENDED, Columns, Indices, rows_of
 from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.random import RandomSource, not_held
 
 Strategy = Literal["future", "final", "episode"]
 #: Called with achieved goals [B, ...], desired goals [B, ...] and a dict of further columns; gives B values.
@@ -142,7 +142,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             ValueError: If more are asked for than the buffer holds, or a function gives something unfit.
         """
         if not 0 <= num_experiences <= len(self):
-            raise ValueError(f"num_experiences: got {num_experiences}, expected 0 to {len(self)}, the items held")
+            raise not_held("num_experiences", num_experiences, len(self), "items")
         if not num_experiences:
             return []
         drawn = self._draw_windows(num_experiences)
@@ -178,7 +178,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         if future:
             raise ValueError(f"future: got {future}, expected 0, since items of different goals have none in common")
         if not 0 <= n <= len(self):
-            raise ValueError(f"n: got {n}, expected 0 to {len(self)}, the items held")
+            raise not_held("n", n, len(self), "items")
         if self._columns.obs is None:
             raise ValueError("nothing was ever stored, so that nobody knows the form of a batch")
         drawn = self._draw_windows(n)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pfrl_like.batch import Batch
 from pfrl_like.columns import ENDED, Columns, Indices, rows_of
 from pfrl_like.replay_buffers.increments import IncrementalBuffer
-from pfrl_like.utils.random import RandomSource, sample_n_k
+from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 Item = list[dict[str, Any]]
 
@@ -291,7 +291,7 @@ class ReplayBuffer(IncrementalBuffer):
             ValueError: If more are asked for than the buffer holds.
         """
         if not 0 <= num_experiences <= len(self):
-            raise ValueError(f"num_experiences: got {num_experiences}, expected 0 to {len(self)}, the items held")
+            raise not_held("num_experiences", num_experiences, len(self), "items")
         index, weight = self._draw(num_experiences)
         items = self._items(index)
         if weight is not None:
@@ -315,7 +315,7 @@ class ReplayBuffer(IncrementalBuffer):
         """
         size = self._next - self._first
         if not 0 <= n <= size:
-            raise ValueError(f"n: got {n}, expected 0 to {size}, the items held")
+            raise not_held("n", n, size, "items")
         weight = None
         if self.prioritized:
             index, weight = self._draw(n)

@@ -37,3 +37,17 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
     while len(distinct) < k:  # what has been drawn before does not count
         distinct |= dict.fromkeys((source.random(k) * n).astype(np.int64).tolist())
     return np.fromiter(distinct, np.int64)[:k]
+
+
+def not_held(name: str, n: int, held: int, what: str, least: int = 0) -> ValueError:
+    """The error of drawing more than is held, or less than can be drawn.
+
+    Args:
+        name: The argument that says how many.
+        n: How many.
+        held: How many there are.
+        what: Of what.
+        least: How many have to be drawn.
+    """
+    expected = f"expected {least} to {held}, the {what} held" if held else f"but it is empty: no {what} are held"
+    return ValueError(f"{name}: got {n}, {expected}")

@@ -66,3 +66,17 @@ def box_class(space: Any) -> Any:
     from gymnasium.spaces import Box
 
     return Box
+
+
+def action_size_of(space: Any) -> int:
+    """Numbers of an action or, if actions are discrete, how many there are.
+
+    Raises:
+        ValueError: If they are neither discrete nor vectors.
+    """
+    kind = space_kind(space)
+    if kind == "discrete":
+        return int(space.n)
+    if kind != "box" or len(space.shape) != 1:
+        raise ValueError(f"the action space is {space}, expected Discrete or a Box of one axis")
+    return int(space.shape[0])

@@ -9,6 +9,7 @@ import pytest
 from estimator_parts import make, vectors
 
 from pfrl_like import algos
+from pfrl_like.algos.run_log import timestamped
 from pfrl_like.loggers.adapters import FileAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import td_error_scorer
 
@@ -17,7 +18,7 @@ def test_a_folder_holds_metrics_hyperparameters_and_models() -> None:
     made = make("DQN", scaler="min_max")
     made.fit(vectors(True), n_epochs=4, save_interval=2, scorers={"half": lambda algo, episodes: 0.5})
     (folder,) = Path("d3rlpy_logs").iterdir()
-    assert folder.name[:4] == "DQN_" and len(folder.name) == 18 and folder.name[4:].isdigit()
+    assert folder.name[:4] == "DQN_" and len(folder.name) == 24 and folder.name[4:].isdigit()
     assert sorted(path.name for path in folder.iterdir()) == [
         "metrics.csv", "model_14.pt", "model_28.pt", "params.json",
     ]  # fmt: skip
@@ -117,12 +118,24 @@ def test_adapters_take_the_place_of_folder_and_tensorboard() -> None:
     made.fit(vectors(False), n_epochs=2, logger_adapter=FileAdapterFactory("adapted"), **options)
     folder = Path("adapted/run")
     assert sorted(path.name for path in folder.iterdir()) == [
-        "actor_loss.csv", "critic_loss.csv", "model_14.d3", "model_7.d3", "params.json", "temperature.csv",
+        "actor_loss.csv", "critic_loss.csv", "model_0.d3", "model_1.d3", "params.json", "temperature.csv",
     ]  # fmt: skip
     assert [row["step"] for row in csv.DictReader((folder / "temperature.csv").open())] == ["7", "14"]
     assert [path.name for path in Path().iterdir()] == ["adapted"]
     again = algos.SAC.from_json(folder / "params.json")
-    again.load_model(folder / "model_14.d3")
+    again.load_model(folder / "model_1.d3")
     assert np.array_equal(again.predict(np.zeros((1, 4))), made.predict(np.zeros((1, 4))))
     made.fit(vectors(False), n_epochs=1, logger_adapter=FileAdapterFactory("none"), save_metrics=False, **options)
     assert not Path("none").exists()
+
+
+def test_names_with_the_time_are_all_different() -> None:
+    assert len({timestamped("run") for _ in range(100)}) == 100
+
+
+def test_minibatches_of_all_there_is_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    for batch_size, said in ((10**6, True), (16, False)):
+        caplog.clear()
+        make("BC", batch_size=batch_size).fit(vectors(False), n_epochs=2, save_metrics=False, verbose=False)
+        told = [record for record in caplog.records if "batch_size is 1000000, but there are" in record.getMessage()]
+        assert len(told) == said

@@ -295,3 +295,26 @@ def test_columns_that_a_frame_lacks_are_named(columns, error, message) -> None:
     given = {"frame": numbered().to_dataframe(), "observations": COLUMNS, "actions": ["action_0"]} | columns
     with pytest.raises(error, match=message):
         MDPDataset.from_dataframe(**given)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_terminal_step_at_the_time_limit_is_terminal(name: str, tmp_path) -> None:
+    arrays = flat(terminals=np.array([0, 1, 0, 0, 1]), timeouts=np.array([0, 1, 0, 0, 1]))
+    if name.endswith("npz"):
+        np.savez(tmp_path / name, **arrays)
+    else:
+        with h5py.File(tmp_path / name, "w") as file:
+            for key, values in arrays.items():
+                file[key] = values
+    dataset = MDPDataset.load(tmp_path / name, reward_convention="same_row")
+    assert [len(episode) for episode in dataset] == [2, 3]
+    assert [episode.terminated for episode in dataset] == [True, True]
+
+
+def test_files_are_not_called_what_they_are_not(tmp_path) -> None:
+    for name in ("c.csv", "c.PARQUET", "c.npy"):
+        with pytest.raises(ValueError, match=r"\.h5 \(HDF5\) or \.npz"):
+            numbered().dump(tmp_path / name)
+    numbered().dump(tmp_path / "mine.set")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.set"]
+    assert len(MDPDataset.load(tmp_path / "mine.set")) == len(numbered())

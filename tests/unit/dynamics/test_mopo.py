@@ -329,3 +329,8 @@ def test_a_model_of_the_pendulum_is_fitted_loaded_tuned_and_given_to_an_algorith
     cql.fit(train_episodes[:1], n_epochs=1, **QUIET)
     observations = test_episodes[0].observations
     assert cql.predict(observations).shape == (len(observations), 1)
+
+
+def test_as_many_actions_as_observations_are_needed() -> None:
+    with pytest.raises(ValueError, match="there are 7 observations in x and 3 actions"):
+        fitted().predict(OBS, ACTIONS[False][:3])

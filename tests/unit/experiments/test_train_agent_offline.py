@@ -239,3 +239,19 @@ def test_a_source_of_recorded_data_goes_on_with_the_streams_of_its_options() -> 
     assert weights(whole.agent) == weights(other.agent)
     with pytest.raises(ValueError, match=r"no state of this source: .*rng.. is not there"):
         DatasetSource(agent(), recorded(), 8).restore_state(state)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_step": 3}, TypeError, "sample_batch of MDPDataset: .*'num_step'; it takes n, gamma, device, num_steps"),
+        ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset holds [0-9]+ transitions"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
+    options: dict[str, int], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    for dataset in (recorded(), ReplayBuffer.from_dataset(recorded())):
+        with pytest.raises(error, match=message.replace("MDPDataset", type(dataset).__name__).split("; it")[0]):
+            train_agent_offline(agent(), dataset, 10, tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()

@@ -144,3 +144,27 @@ def test_what_was_saved_is_sampled_again(tmp_path) -> None:
     assert sorted(loaded.sample(3).observations[:, 0]) == [0, 1, 5]
     rows(loaded, (9, 2, 90, False), (8, 2, 80, True))
     assert loaded.transitions[-1].observation == 9 and loaded.transitions[-1].prev_transition is None
+
+
+BOX = Box(np.float32([-0.7]), np.float32([0.7]))
+ACTIONS = [(Discrete(3), 2, 3), (Discrete(3), np.int64(0), -1), (Discrete(3), 1, 0.5), (BOX, [0.7], [0.8])]
+
+
+@pytest.mark.parametrize(("space", "fits", "does_not"), ACTIONS)
+def test_actions_outside_the_space_are_refused(space: object, fits: object, does_not: object) -> None:
+    buffer, obs = ReplayBuffer(10, Env(action_space=space)), np.zeros(1, np.float32)
+    buffer.append(obs, fits, 0.0, False)
+    with pytest.raises(ValueError, match="action"):
+        buffer.append(obs, does_not, 0.0, False)
+    assert len(buffer) == 0  # and the row before is still the last one
+    buffer.append(obs, does_not, 0.0, True)  # where no action is taken
+    assert len(buffer) == 1
+
+
+@pytest.mark.parametrize(("obs", "reward"), [([np.nan], 0.0), ([1.0], np.inf), ([1.0, 2.0], 0.0)])
+def test_rows_that_cannot_be_learnt_from_are_refused(obs: list[float], reward: float) -> None:
+    buffer = ReplayBuffer(10, Env())
+    rows(buffer, (0, 1, np.nan, False))  # the reward of an episode's first row is not looked at
+    with pytest.raises(ValueError, match="observation|reward"):
+        buffer.append(np.array(obs, np.float32), 0, reward, False)
+    assert len(buffer) == 0

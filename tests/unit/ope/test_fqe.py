@@ -308,3 +308,9 @@ def test_a_policy_of_gaussians_is_evaluated_by_samples_or_modes() -> None:
     x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
     assert not np.allclose(fqe.sample_action(x), fqe.predict(x))
     np.testing.assert_allclose(fqe.predict(x), policy(torch.tensor(x)).mean.detach(), rtol=1e-5)
+
+
+def test_fittings_that_begin_together_have_folders_of_their_own(tmp_path: Path) -> None:
+    for _ in range(2):
+        make().fit(data(), 1, logger_adapter=FileAdapterFactory(str(tmp_path)), show_progress=False)
+    assert len([*tmp_path.iterdir()]) == 2

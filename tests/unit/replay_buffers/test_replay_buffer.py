@@ -415,3 +415,9 @@ def test_items_of_pfrl_with_several_steps_keep_their_windows():
     buffer = ReplayBuffer(num_steps=3)
     buffer._append_windows([steps[0:3], steps[1:4], steps[2:4], steps[3:4]])
     assert rewards(buffer) == [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [2.0, 3.0], [3.0]]
+
+
+@pytest.mark.parametrize("draw", ["sample", "sample_batch"])
+def test_an_empty_buffer_says_that_it_is_empty(draw: str) -> None:
+    with pytest.raises(ValueError, match="got 100, but it is empty: no items are held"):
+        getattr(ReplayBuffer(10), draw)(100)
