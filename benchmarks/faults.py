@@ -91,8 +91,8 @@ FAULTS = (
     Fault(
         "a target network that never moves",
         "agents/off_policy_agent.py",
-        "synchronize_parameters(online, target,",
-        "synchronize_parameters(target, target,",
+        "online, target, self.target_update_method,",
+        "target, target, self.target_update_method,",
     ),
 )
 

@@ -18,7 +18,7 @@ class Moments:
     """
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
-        self._modules = modules
+        self._networks = modules
         self._kept: list[tuple[Tensor, Tensor]] = []
 
     @classmethod
@@ -29,7 +29,7 @@ class Moments:
 
     def keep(self) -> None:
         """Remember them as they are now."""
-        self._kept = [(buffer, buffer.clone()) for module in self._modules for buffer in module.buffers()]
+        self._kept = [(buffer, buffer.clone()) for module in self._networks for buffer in module.buffers()]
 
     def put_back(self) -> None:
         """Let them be as they were."""

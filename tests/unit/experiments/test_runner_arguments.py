@@ -21,6 +21,7 @@ from pfrl_like.experiments import (
     eval_performance,
     generate_exp_id,
     prepare_output_dir,
+    replay_crash,
     train_agent,
     train_agent_actor_learner,
     train_agent_async,
@@ -262,6 +263,7 @@ HELD = {
         **dict.fromkeys(("agent", "use_shared_memory"), ASYNC + "shared_attributes_are_the_same_in_all_processes"),
         **dict.fromkeys(("processes", "start_method"), TOLD + "processes_start_as_they_are_told"),
         "grace": HERE + "test_async_hangs.py::test_a_process_that_hangs_is_named_once_the_others_have_ended",
+        "step_timeout": HERE + "test_async_hangs.py::test_a_process_that_hangs_while_training_goes_on_ends_it",
         "outdir": ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
         "make_agent": HERE + "test_async_agents.py::test_agents_that_each_process_makes_share_those_of_the_first",
         "successful_score": ASYNC + "a_good_score_ends_training_in_all_processes",
@@ -330,6 +332,10 @@ HELD = {
     LinearInterpolationHook: dict.fromkeys(
         ("total_steps", "start_value", "stop_value", "setter"),
         DIRECTORY + "linear_interpolation_reaches_and_keeps_its_end",
+    ),
+    replay_crash: dict.fromkeys(
+        ("agent", "directory"),
+        HERE + "test_crash.py::test_the_update_is_made_again_from_the_streams_before_it",
     ),
     OptunaPrunerHook: {
         "trial": HERE + "test_mocks.py::test_a_trial_gets_the_mean_return_and_the_step_and_may_end_the_run"
