@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from pfrl_like.columns.leaves import ArrayLeaf, Job, as_array, expect
+from pfrl_like.columns.mapped import MappedRows
 from pfrl_like.columns.rows import Rows
 
 _SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
@@ -165,11 +166,20 @@ class FrameLeaf(ArrayLeaf):
     def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
         """Say where the stacks in these rows lie; `settle` has to follow."""
         assert self.sums is not None
-        frames = places["frames"]
-        if frames.size and not (frames.min() > 0 and frames.max() < self.frames.size):
-            raise ValueError("frame numbers out of range")
+        frames = self._frames_in(places)
         self.index[rows] = frames
         self.sums[frames] = places["sums"]
+
+    def keep(self, save: str, places: NDArray[Any]) -> None:
+        """Let nothing be written over the frames in these places, until the save is gone."""
+        assert isinstance(self.frames, MappedRows)
+        self.frames.keep(save, self._frames_in(places).ravel())
+
+    def _frames_in(self, places: NDArray[Any]) -> NDArray[np.int64]:
+        frames: NDArray[np.int64] = places["frames"]
+        if frames.size and not (frames.min() > 0 and frames.max() < self.frames.size):
+            raise ValueError("frame numbers out of range")
+        return frames
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
         """Whether a frame of the stacks in these rows is not what was stored."""

@@ -161,6 +161,9 @@ class ArrayLeaf:
         assert self.sums is not None
         self.sums[rows] = places["sum"]
 
+    def keep(self, save: str, places: NDArray[Any]) -> None:
+        """Say that a save needs what lies in these places; rows of this leaf are kept by whose rows they are."""
+
     def damaged(self, rows: NDArray[np.int64]) -> bool:
         """Whether the value of one of these rows is not what was stored."""
         assert self.sums is not None

@@ -1,6 +1,6 @@
 """Rows whose values lie in files that are mapped into memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -42,7 +42,8 @@ class MappedRows(Rows):
         grown: Called after the arrays of values have been replaced.
 
     Attributes:
-        released: Rows that are not used any more, but which the state on disk may still name. `recycle` frees them.
+        released: Rows that are not used any more, but which the state on disk may still name. `recycle` frees those
+            that no save names, see `keep`.
     """
 
     def __init__(self, open_file: Callable[[str], GrowingFile], name: str, grown: Callable[[], None]) -> None:
@@ -53,6 +54,8 @@ class MappedRows(Rows):
         self._grown = grown
         self._values: list[_Values] = []
         self._siblings: list[MappedRows] = []
+        self._kept: dict[str, NDArray[np.bool_]] = {}  # by save: which rows it names
+        self._held: list[int] = []  # rows that nothing but saves names
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         """Give `holder` an array over a file, and one for the checksums of its rows.
@@ -75,10 +78,40 @@ class MappedRows(Rows):
 
     def recycle(self) -> None:
         """Say that the state on disk names no row that was released before now."""
-        self.free[:0] = self.released
+        self._divide(self.released)
         self.released.clear()
         for sibling in self._siblings:
             sibling.recycle()
+
+    def keep(self, save: str, rows: NDArray[np.int64]) -> None:
+        """Say that a save names these rows, so that nothing is written into them until `keep_only` leaves it out."""
+        self._kept[save] = np.zeros(self.size, np.bool_)
+        self._kept[save][rows] = True
+        self._divide_all()
+
+    def keep_only(self, saves: Container[str]) -> None:
+        """Say which saves are still there."""
+        self._kept = {save: rows for save, rows in self._kept.items() if save in saves}
+        self._divide_all()
+        for sibling in self._siblings:
+            sibling.keep_only(saves)
+
+    def _divide_all(self) -> None:
+        unused = self._held + self.free
+        self.free.clear()
+        self._held.clear()
+        self._divide(unused)
+
+    def _divide(self, unused: list[int]) -> None:
+        """Hold those of these rows that a save names, and free the others."""
+        if self._kept:
+            rows = np.array(unused, np.int64)
+            kept = np.zeros(len(rows), np.bool_)
+            for named in self._kept.values():
+                kept |= (rows < len(named)) & named.take(rows, mode="clip")
+            self._held += rows[kept].tolist()
+            unused = rows[~kept].tolist()
+        self.free[:0] = unused
 
     def adopt(self) -> None:
         """Take all rows that the files have; `settle` has to say which of them are in use."""
@@ -91,6 +124,8 @@ class MappedRows(Rows):
         """Say that these rows, and no others, are in use."""
         super().settle(used)
         self.released.clear()
+        self._held.clear()
+        self._divide_all()
 
     @property
     def row_bytes(self) -> int:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
-from pfrl_like.columns.leaves import expect
+from pfrl_like.columns.leaves import ArrayLeaf, expect
 from pfrl_like.columns.mapped import MappedRows
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.state import dump_steps, restore_steps, used_observations
@@ -70,6 +70,23 @@ def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns
     settle(columns, steps)
 
 
+def keep_places(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Let nothing be written into the rows that `dump_places` has named, until `keep_only` leaves out this save.
+
+    Raises:
+        ValueError: If an array does not fit.
+    """
+    parts = [("obs", columns.obs, columns.obs_rows)]
+    parts += [(f"extra/{i}", extra.field, extra.rows) for i, extra in enumerate(columns.extras.values())]
+    for prefix, field, rows in parts:
+        if field is not None and f"{prefix}/rows" in arrays:
+            assert isinstance(rows, MappedRows)
+            at = _rows_in(rows, arrays, prefix)
+            rows.keep(save, at)
+            for i, leaf in enumerate(field.leaves):
+                leaf.keep(save, _places_in(leaf, arrays, f"{prefix}/{i}", len(at)))
+
+
 def settle(columns: Columns, rows: Indices, check: bool = False) -> None:
     """Say that these steps, and no others, are held.
 
@@ -97,14 +114,21 @@ def _places(field: Field, rows: Indices, prefix: str) -> dict[str, NDArray[Any]]
 def _take_places(rows: Rows, field: Field, arrays: dict[str, NDArray[Any]], prefix: str) -> None:
     assert isinstance(rows, MappedRows)
     rows.adopt()
-    at = arrays[f"{prefix}/rows"]
-    at = expect(arrays, f"{prefix}/rows", (len(at),), np.int64)
+    at = _rows_in(rows, arrays, prefix)
+    for i, leaf in enumerate(field.leaves):
+        leaf.take_places(at, _places_in(leaf, arrays, f"{prefix}/{i}", len(at)))
+
+
+def _rows_in(rows: Rows, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Indices:
+    at = expect(arrays, f"{prefix}/rows", (len(arrays[f"{prefix}/rows"]),), np.int64)
     if len(at) and not (at.min() > 0 and at.max() < rows.size):
         raise ValueError(f"the array '{prefix}/rows' holds row numbers out of range: the files are too short")
-    for i, leaf in enumerate(field.leaves):
-        shape = (len(at), leaf.place_dtype.itemsize)
-        places = expect(arrays, f"{prefix}/{i}", shape, np.uint8)
-        leaf.take_places(at, np.ascontiguousarray(places).reshape(-1).view(leaf.place_dtype))
+    return at
+
+
+def _places_in(leaf: ArrayLeaf, arrays: Mapping[str, NDArray[Any]], name: str, count: int) -> NDArray[Any]:
+    places = expect(arrays, name, (count, leaf.place_dtype.itemsize), np.uint8)
+    return np.ascontiguousarray(places).reshape(-1).view(leaf.place_dtype)
 
 
 def _as_bytes(places: NDArray[Any]) -> NDArray[np.uint8]:

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,18 @@ class RecordedColumns(Columns):
 
     def recycle(self) -> None:
         """Say that the state on disk names no row that was released before now."""
+        for rows in self._mapped_rows():
+            rows.recycle()
+
+    def keep_only(self, saves: Container[str]) -> None:
+        """Say which of the saves that `keep_places` told of are still there."""
+        for rows in self._mapped_rows():
+            rows.keep_only(saves)
+
+    def _mapped_rows(self) -> Iterator[MappedRows]:
         for rows in (self.obs_rows, *(extra.rows for extra in self.extras.values())):
             assert isinstance(rows, MappedRows)
-            rows.recycle()
+            yield rows
 
     # Storing
 

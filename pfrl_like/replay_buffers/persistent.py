@@ -16,6 +16,7 @@ from pfrl_like.columns import Columns, Indices, RecordedColumns, dump_places, re
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
+from pfrl_like.replay_buffers.rewinding import RewindingBuffer
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged
 from pfrl_like.utils.random import RandomSource
@@ -28,7 +29,7 @@ _SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
 _ATTEMPTS = 3
 
 
-class PersistentBuffer(ReplayBuffer):
+class PersistentBuffer(RewindingBuffer):
     """What a buffer does to keep its content in a directory; to be mixed in before the buffer whose content it is.
 
     Every step is on its way to the disk when `append` returns: it survives the end of the process, however that ends.
@@ -112,6 +113,7 @@ class PersistentBuffer(ReplayBuffer):
         if whole < len(logged.records):
             self._use(files)
             self._replay(logged, files, whole)
+        self._keep_saves()
         lost = len(logged.records) - whole
         if lost:
             self.logger.warning("%s: the last %d records were not complete and have been left out", self.dirname, lost)
@@ -295,20 +297,15 @@ class PersistentBuffer(ReplayBuffer):
             self._directory.clean(f"columns-{before.token}-")
             raise
         self._files = files
+        self._directory.saves = []  # of files that are gone then
+        self._write_state_or_refuse()
+
+    def _write_state_or_refuse(self) -> None:
         try:
             self._write_state()
         except BaseException as error:
             self._refusal = f"cannot store any more since {error!r}"
             raise
-
-    def load_increment(
-        self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
-    ) -> None:
-        """Replace the content, in memory and in the directory, by that of a save."""
-        other = self._in_memory()
-        other._rng = self._rng
-        other.load_increment(folder, reference, allow_pickle=allow_pickle)
-        self.load_state_dict(other.state_dict())
 
     def _load_pfrl(self, content: Any) -> None:
         other = self._in_memory()

@@ -31,7 +31,7 @@ from pfrl_like.storage.writer_lock import LOCK_FILES, WriterLock
 
 META = "meta.json"
 _VERSION = 1
-_MAX_META = 1 << 16
+_MAX_META = 1 << 20
 _OWN = re.compile(r"(state|journal)-[0-9]{1,18}\.bin|columns-[0-9a-f]{8}-[a-z0-9-]{1,64}\.bin|\.tmp-.*")
 _TOKEN = re.compile(r"[0-9a-f]{8}")
 _ATTEMPTS = 3
@@ -88,6 +88,7 @@ class LogDirectory:
         self.path = path
         self.marks = dict(marks)
         self.count = 0  # records in the journal
+        self.saves: list[str] = []  # files elsewhere that name rows of the values
         self._journal: Journal | None = None
         self._generation = 0
         self._files: ColumnFiles | None = None
@@ -116,7 +117,7 @@ class LogDirectory:
             CheckpointError: If it is damaged, or has other marks.
         """
         meta = read_meta(self.path, self.marks)
-        self._generation = meta["generation"]
+        self._generation, self.saves = meta["generation"], meta.get("saves", [])
         header, arrays = read_arrays(self._name("state", self._generation))
         records, synced = read_journal(self._name("journal", self._generation))
         return Logged(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
@@ -232,10 +233,28 @@ class LogDirectory:
     def _name(self, kind: str, generation: int) -> str:
         return os.path.join(self.path, f"{kind}-{generation}.bin")
 
+    def note_saves(self, saves: Sequence[str]) -> None:
+        """Keep the names of files elsewhere that name rows of the values.
+
+        Raises:
+            CheckpointError: If they cannot be written; the names from before are then still in place.
+        """
+        assert self._files is not None
+        before, self.saves = self.saves, list(saves)
+        try:
+            self._write_meta(self._generation, self._files.token)
+        except BaseException:
+            self.saves = before
+            raise
+
     def _write_meta(self, generation: int, token: str) -> None:
         meta = {"format_version": _VERSION, **self.marks, "generation": generation, "columns": token}
+        meta["saves"] = self.saves
         target = os.path.join(self.path, META)
-        atomic_write(target, dump_json(meta, target))
+        content = dump_json(meta, target)
+        if len(content) > _MAX_META:
+            raise CheckpointError(target, f"cannot name {len(self.saves)} saves: remove older ones")
+        atomic_write(target, content)
 
 
 def strange_names(path: str) -> list[str]:
@@ -257,9 +276,11 @@ def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:
     for key, mine in marks.items():
         if meta.get(key) != mine:
             raise CheckpointError(path, f"has {key} {meta.get(key)!r}, expected {mine!r} as asked for here")
-    generation, token = meta.get("generation"), meta.get("columns")
+    generation, token, saves = meta.get("generation"), meta.get("columns"), meta.get("saves", [])
     if type(generation) is not int or not 0 <= generation < 1 << 60:
         raise CheckpointError(name, f"is damaged: its generation is {generation!r}")
     if type(token) is not str or not _TOKEN.fullmatch(token):
         raise CheckpointError(name, f"is damaged: its columns are {token!r}")
+    if type(saves) is not list or not all(type(save) is str for save in saves):
+        raise CheckpointError(name, f"is damaged: its saves are {saves!r}")
     return meta

@@ -16,6 +16,8 @@ from test_replay_buffers import CAPACITY, OBSERVATIONS, STEPS, equal, feed, rele
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
     HindsightReplayBuffer,
+    PersistentEpisodicReplayBuffer,
+    PersistentReplayBuffer,
     PrioritizedEpisodicReplayBuffer,
     PrioritizedReplayBuffer,
     ReplayBuffer,
@@ -34,7 +36,8 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "prioritised episodic": PrioritizedEpisodicReplayBuffer,
 }
 
-#: What happens: so many steps, a draw, a save, going on from the save so many before, or forgetting old saves.
+#: What happens: so many steps, a draw, a save, going on from the save so many before, forgetting old saves, or the end
+#: of the process, after which a persistent buffer is opened again.
 EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("steps"), st.integers(1, 9)),
@@ -42,6 +45,7 @@ EVENTS = st.lists(
         st.tuples(st.just("save"), st.just(0)),
         st.tuples(st.just("restore"), st.integers(0, 3)),
         st.tuples(st.just("prune"), st.integers(1, 2)),
+        st.tuples(st.just("kill"), st.just(0)),
     ),
     min_size=4,
     max_size=25,
@@ -49,10 +53,13 @@ EVENTS = st.lists(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_segments_and_no_waiting_for_the_disk():
+def small_segments_few_spare_rows_and_no_waiting_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda descriptor: None)
+        patch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
         patch.setattr("pfrl_like.replay_buffers.increments._LARGEST", 4)
+        patch.setattr("pfrl_like.columns.rows._CHUNK_BYTES", 1)
+        patch.setattr("pfrl_like.columns.frames._OWN_MAPPING", 1)
         yield
 
 
@@ -78,9 +85,23 @@ def same(buffer: Any, other: Any) -> None:
     assert running[0] == running[1]
 
 
-def check(make: Callable[[], Any], made: list[Any], events: list[Any]) -> Any:
-    """Let all this happen to a buffer that is restored from its saves, and to one that is not; compare them."""
-    original, buffer, at = make(), make(), 0
+def check(
+    make: Callable[[], Any],
+    made: list[Any],
+    events: list[Any],
+    again: Callable[[Any], Any] | None = None,
+    original: Any = None,
+) -> Any:
+    """Let all this happen to a buffer that is restored from its saves, and to one that is not; compare them.
+
+    Args:
+        make: Makes a buffer.
+        made: The steps.
+        events: What happens.
+        again: Of a buffer whose content outlasts its process: the one that has it then.
+        original: The buffer that is not restored, if it is of another kind.
+    """
+    original, buffer, at = make() if original is None else original, make(), 0
     saves: list[tuple[Any, Any, int]] = []
     last = None
     with tempfile.TemporaryDirectory() as folder:
@@ -96,9 +117,12 @@ def check(make: Callable[[], Any], made: list[Any], events: list[Any]) -> Any:
                 saves.append((last, copy.deepcopy(original), at))
             elif kind == "restore" and saves:
                 last, past, at = saves[-1 - number % len(saves)]
-                original, buffer = copy.deepcopy(past), make()
+                original, buffer = copy.deepcopy(past), buffer if again else make()
                 buffer.load_increment(folder, last)
                 same(buffer, original)
+            elif kind == "kill" and again is not None:
+                buffer = again(buffer)
+                buffer._rng.set_state(original._rng.get_state())
             elif kind == "prune":
                 del saves[:-number]
                 prune(folder, [save[0] for save in saves])
@@ -108,16 +132,21 @@ def check(make: Callable[[], Any], made: list[Any], events: list[Any]) -> Any:
     return buffer
 
 
-@QUICK
-@given(STEPS, EVENTS, CAPACITY, st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)))
-def test_a_restored_buffer_is_the_one_that_went_on(steps, events, capacity, name, kind):
+def steps_for(steps: list[Any], events: list[Any], kind: str) -> list[Any]:
     # A running episode that was loaded goes on only where the next step begins with the observation it waits for.
     chained = [(env_id, end, True, optional) for env_id, end, _, optional in steps]
-    restores = any(event == "restore" for event, _ in events)
+    restores = any(event in ("restore", "kill") for event, _ in events)
     made = transitions(chained if restores else steps, kind)
     for i, (arguments, _) in enumerate(made):
         if arguments["is_state_terminal"] and i % 2:
             arguments["next_state"] = None
+    return made
+
+
+@QUICK
+@given(STEPS, EVENTS, CAPACITY, st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)))
+def test_a_restored_buffer_is_the_one_that_went_on(steps, events, capacity, name, kind):
+    made = steps_for(steps, events, kind)
     release_everything(check(lambda: MAKERS[name](capacity, rng=np.random.RandomState(3)), made, events))
 
 
@@ -129,3 +158,25 @@ def test_a_restored_hindsight_buffer_is_the_one_that_went_on(steps, events, capa
         return HindsightReplayBuffer(capacity, test_hindsight.reward_fn, rng=np.random.default_rng(3), **options)
 
     check(make, test_hindsight.transitions(steps), events)
+
+
+@QUICK
+@given(STEPS, EVENTS, CAPACITY, st.sampled_from([1, 3, None]), st.sampled_from(list(OBSERVATIONS)))
+def test_a_persistent_buffer_goes_back_to_its_saves_also_after_a_crash(steps, events, capacity, num_steps, kind):
+    with tempfile.TemporaryDirectory() as folder:
+
+        def make() -> Any:
+            options: Any = {"rng": np.random.RandomState(3), "sync_every": 3, "journal_length": 9}
+            if num_steps is None:
+                return PersistentEpisodicReplayBuffer(folder, capacity, **options)
+            return PersistentReplayBuffer(folder, capacity, num_steps=num_steps, **options)
+
+        def again(buffer: Any) -> Any:
+            buffer._directory.close()  # what is left when a process is killed: the files as they are, and no lock
+            return make()
+
+        rng = np.random.RandomState(3)
+        original: Any = EpisodicReplayBuffer(capacity, rng=rng)
+        if num_steps is not None:
+            original = ReplayBuffer(capacity, num_steps, rng=rng)
+        check(make, steps_for(steps, events, kind), events, again, original).close()

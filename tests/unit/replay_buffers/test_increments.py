@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pfrl_like.columns import frames
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import (
@@ -215,17 +216,83 @@ def test_a_disk_that_fails_costs_this_save_only(tmp_path, monkeypatch):
     assert rewards(restored(tmp_path, buffer.save_increment(tmp_path, first))) == rewards(buffer)
 
 
-def test_a_persistent_buffer_goes_back_to_a_save(tmp_path):
-    with PersistentReplayBuffer(tmp_path / "steps", 50, rng=np.random.RandomState(0)) as buffer:
-        append(buffer, range(70))
-        reference = buffer.save_increment(tmp_path / "saves")
-        held, drawn = rewards(buffer), buffer.sample_batch(5).index.tolist()
-        append(buffer, range(70, 150))
+@pytest.fixture
+def no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+    monkeypatch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
+
+
+def vector(i: int) -> np.ndarray:
+    return np.full(5000, i, np.float32)
+
+
+def persistent(folder: Path, capacity: int = 6, **options: Any) -> PersistentReplayBuffer:
+    return PersistentReplayBuffer(folder / "steps", capacity, sync_every=1, journal_length=9, **options)
+
+
+@pytest.mark.parametrize("obs", [vector, stack])
+def test_a_persistent_buffer_goes_back_to_a_save_whose_items_have_left_long_ago(
+    obs, tmp_path, monkeypatch, no_waiting_for_the_disk
+):
+    monkeypatch.setattr(frames, "_OWN_MAPPING", 1)
+    buffer = persistent(tmp_path, rng=np.random.RandomState(0))
+    append(buffer, range(10), obs)
+    reference = json.loads(json.dumps(buffer.save_increment(tmp_path / "saves")))
+    held, drawn = [item[0]["state"] for item in buffer.memory], buffer.sample_batch(5).index.tolist()
+    append(buffer, range(10, 150), obs)
+    buffer._directory.close()  # what is left when a process is killed
+    with persistent(tmp_path, rng=np.random.RandomState(5)) as buffer:
+        append(buffer, range(150, 290), obs)
         buffer.load_increment(tmp_path / "saves", reference)
-        assert rewards(buffer) == held and buffer.sample_batch(5).index.tolist() == drawn
-        append(buffer, range(70, 71))
+        assert np.array_equal([item[0]["state"] for item in buffer.memory], held)
+        assert buffer.sample_batch(5).index.tolist() == drawn
+        append(buffer, range(10, 40), obs)
+        now = rewards(buffer)
+    with persistent(tmp_path) as buffer:
+        assert rewards(buffer) == now
+        assert all(np.array_equal(item[0]["state"], obs(int(item[0]["reward"]))) for item in buffer.memory)
+
+
+def test_rows_of_pruned_saves_are_used_again(tmp_path, no_waiting_for_the_disk):
+    with persistent(tmp_path) as buffer:
+        sizes = []
+        for i in range(40):
+            append(buffer, range(20 * i, 20 * i + 20), vector)
+            prune(tmp_path / "saves", [buffer.save_increment(tmp_path / "saves")])
+            sizes.append(sum(path.stat().st_size for path in (tmp_path / "steps").glob("columns-*")))
+        assert sizes[-1] == sizes[len(sizes) // 2]
+        assert len(buffer._directory.saves) <= 2
+
+
+def test_a_persistent_buffer_refuses_saves_of_other_content(tmp_path):
+    with persistent(tmp_path) as buffer:
+        append(buffer, range(10), vector)
+        reference = buffer.save_increment(tmp_path / "saves")
+        buffer.load_state_dict(buffer.state_dict())
         held = rewards(buffer)
-    with PersistentReplayBuffer(tmp_path / "steps", 50) as buffer:
+        with pytest.raises(CheckpointError, match="another content"):
+            buffer.load_increment(tmp_path / "saves", reference)
+        assert rewards(buffer) == held
+        append(buffer, range(10, 12), vector)
+
+
+def test_going_back_to_rows_that_were_written_over_is_told_and_costs_nothing_stored(tmp_path, no_waiting_for_the_disk):
+    buffer = persistent(tmp_path)
+    append(buffer, range(10), vector)
+    reference = buffer.save_increment(tmp_path / "saves")
+    (tmp_path / "saves").rename(tmp_path / "moved")
+    buffer.save_increment(tmp_path / "saves")  # sees that the first one is gone
+    append(buffer, range(10, 100), vector)
+    prune(tmp_path / "saves", [])
+    buffer.save_increment(tmp_path / "saves")
+    append(buffer, range(100, 200), vector)
+    held = rewards(buffer)
+    with pytest.raises(CheckpointError, match="not those that were stored"):
+        buffer.load_increment(tmp_path / "moved", reference)
+    with pytest.raises(CheckpointError, match="has to be opened again"):
+        append(buffer, range(1), vector)
+    buffer.close()
+    with persistent(tmp_path) as buffer:
         assert rewards(buffer) == held
 
 
