@@ -69,7 +69,7 @@ def go_on(buffer: Any, obs: Callable[[int], Any], steps: range) -> None:
         buffer.append(obs(step), 1, 1.0, obs(step + 1))
         if step % EPISODE == EPISODE - 1:
             buffer.stop_current_episode()
-        if step % 64 == 0 and len(buffer) >= 32:
+        if step % 64 == 0 and len(buffer) >= 10 * EPISODE:
             if isinstance(buffer, PrioritizedEpisodicReplayBuffer):
                 buffer.update_priorities(buffer.sample_sequences(4, 8).index, np.ones(4))
                 continue
@@ -123,7 +123,7 @@ def main() -> None:
     too_much = []
     for kind in options.kinds:
         command = [sys.executable, __file__, "--here", "--kinds", kind, "--appends", str(options.appends)]
-        line = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        line = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         print(line, end="", flush=True)
         if options.results is not None:
             with options.results.open("a") as file:
