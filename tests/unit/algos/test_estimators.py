@@ -359,7 +359,7 @@ def test_actions_that_policies_cannot_reach_are_told_of(
 ) -> None:
     actions = largest * np.array([[1.0], [-1.0], [0.5], [0.0]], np.float32)
     data = MDPDataset.from_arrays(np.zeros((4, 4), np.float32), actions, np.zeros(4), np.arange(4) == 3)
-    make("DDPG").fit(data, n_epochs=1, **QUIET)
+    make("DDPG", batch_size=4).fit(data, n_epochs=1, **QUIET)
     assert [record.message[:39] for record in caplog.records] == ["actions of the data are as large as 2, "] * told
 
 

@@ -79,6 +79,7 @@ def test_files_hold_them(name: str, convention: str, tmp_path: Path) -> None:
 
 
 def test_frames_hold_them() -> None:
+    pytest.importorskip("pandas")
     frame = numbered().to_dataframe()
     columns = {"observations": ["observation_0"], "actions": "action", "timeout": "timeout", "log_prob": "log_prob"}
     again = MDPDataset.from_dataframe(frame, **columns, reward_convention="next_row")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from agent_parts import make_q_function
 
-from pfrl_like.agent import Agent
+from pfrl_like.agent import Agent, AttributeSavingMixin
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
@@ -267,8 +267,8 @@ class OnlyActs:
     def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
         self.weight += self.training
 
-    eval_mode, save, load = DQN.eval_mode, DQN.save, DQN.load
-    state_dict, load_state_dict = DQN.state_dict, DQN.load_state_dict
+    eval_mode, save, load = DQN.eval_mode, AttributeSavingMixin.save, AttributeSavingMixin.load
+    state_dict, load_state_dict = AttributeSavingMixin.state_dict, AttributeSavingMixin.load_state_dict
     saved_attributes = ()
 
     def saved_state(self) -> dict[str, Any]:
