@@ -11,6 +11,7 @@ from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.agents.diagnosis import Diagnosis, diagnose
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.random_streams import GlobalStreams
 
@@ -28,6 +29,7 @@ class GuardMixin(AttributeSavingMixin, ABC):
     """
 
     gradient_steps: Mapping[str, GradientStep]
+    _compiled: CompiledStep | None = None
     device: torch.device
     stream: torch.Tensor | None = None
     draws: bool = True
@@ -40,6 +42,15 @@ class GuardMixin(AttributeSavingMixin, ABC):
     @abstractmethod
     def take_back(self, updates: int) -> None:
         """Let the counters be as if so many of the last updates had never come."""
+
+    def take_trail(self) -> int:
+        """A number that all losses have gone into, in order, since it was asked for last; on a GPU they do not."""
+        steps = self.gradient_steps.values() if self._compiled is None else (self._compiled,)
+        trail = 0
+        for step in steps:
+            if step.trail:
+                trail, step.trail = hash((trail, step.trail)), 0
+        return trail
 
     def settle(self) -> None:
         """Wait for a GPU to say whether it has skipped updates since it was asked last; nothing on a CPU.

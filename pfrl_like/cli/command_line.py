@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from pfrl_like.cli import replay_crash
+from pfrl_like.cli import diff_runs, replay_crash
 from pfrl_like.errors import PfrlLikeError
 
 
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m pfrl_like", description="Looks at what runs have left.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in (replay_crash,):
+    for module in (replay_crash, diff_runs):
         module.add_to(commands)
     arguments = parser.parse_args(argv)
     try:

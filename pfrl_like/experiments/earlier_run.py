@@ -11,7 +11,9 @@ from pfrl_like.experiments.report import record_of, two_columns
 from pfrl_like.storage import atomic_write
 
 #: What a run writes under fixed names: its training, and its evaluation.
-TRAINING = ("run.log", "metrics.csv", "epochs.csv", "learning_curve.svg", "report.html", "run.json")
+TRAINING = (
+    "run.log", "metrics.csv", "epochs.csv", "learning_curve.svg", "report.html", "trace.bin", "trace.jsonl", "run.json",
+)  # fmt: skip
 EVALUATION = ("scores.txt", "best")
 TABLES = ("metrics.csv", "epochs.csv", "scores.txt")
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")

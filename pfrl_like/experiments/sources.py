@@ -49,6 +49,7 @@ class SerialSource:
         self.takes_mask = takes_mask(agent.act)
         self.running = False
         self.obs: Any = None
+        self.last: Any = None  # what the last step gave: observation, action, reward
         self.mask: Any = None
         self.total_reward, self.length = 0.0, 0
         check_spaces(agent, self.observation_space, self.action_space)
@@ -73,6 +74,7 @@ class SerialSource:
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
         check_step(self.observation_space, obs, reward)
+        self.last = obs, action, reward
         self.total_reward += float(reward)
         self.length += 1
         reset = truncated or self.length == self.max_episode_len or bool(info.get("needs_reset", False))
@@ -146,6 +148,7 @@ class VectorSource:
     Attributes:
         total_reward, length: Of each environment's episode up to the last step, shape [num_envs].
         end: Where that step ended an episode, bool [num_envs]; None before the first one.
+        last: What that step gave: observations, actions, rewards.
     """
 
     def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
@@ -160,6 +163,7 @@ class VectorSource:
         self.length = np.zeros(self.num_envs, dtype=np.int64)
         self.end: BoolArray | None = None
         self._records = False
+        self.last: Any = None
         self.takes_mask = takes_mask(agent.batch_act)
         check_spaces(agent, self.observation_space, self.action_space)
 
@@ -183,6 +187,7 @@ class VectorSource:
         clock.t += int(np.count_nonzero(step.active))
         self._check(step.obs)
         check_finite("reward", step.reward)
+        self.last = step.obs, action, step.reward
         self.total_reward += np.where(step.active, step.reward, 0.0)
         self.length += step.active
         reset = step.truncated

@@ -62,6 +62,7 @@ class DatasetSource:
         self.agent, self.dataset = agent, dataset
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)
+        self.last: Any = None  # minibatch: observations, actions, rewards
         self.options = {**getattr(agent, "sampling", {}), **options}
         lengths = [agent.sequence_length] if self.of_sequences else []
         _check_options(dataset, sample, self.minibatch_size, *lengths, agent.gamma, agent.device, **self.options)
@@ -95,6 +96,7 @@ class DatasetSource:
             raise RuntimeError(
                 f"{type(agent).__name__} could not learn from a minibatch of {came}; this came of it: {error}"
             ) from error
+        self.last = batch.obs, batch.action, batch.reward
         if batch.weight is not None:
             self.dataset.update_priorities(batch.index, td_error)
         clock.t += 1

@@ -20,6 +20,7 @@ from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.rerun import is_passed_over
 from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
 from pfrl_like.experiments.sources import VectorSource
+from pfrl_like.experiments.trace import Trace
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
@@ -73,7 +74,10 @@ def train(
         clock.episodes, seconds = progress_of(outdir, step_offset)
         csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0, elapsed=seconds)
         evaluation, updates = None, UpdateCount(agent)
-        callbacks: list[Callback] = [StepHooks(step_hooks, env, agent)] if step_hooks else []
+        callbacks: list[Callback] = []
+        if hasattr(source, "last"):
+            callbacks.append(Trace(source, agent, outdir, checkpoint_freq, step_offset))
+        callbacks += [StepHooks(step_hooks, env, agent)] if step_hooks else []
         callbacks += make_logs([csv, *loggers])
         if steps is not None and wants_progress(progress):
             callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint))

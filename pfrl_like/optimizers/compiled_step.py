@@ -57,6 +57,8 @@ class CompiledStep:
         self._trained = {name: _Trained(optimizer) for name, optimizer in optimizers.items()}
         several = len(optimizers) > 1
         self._eager = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
+        #: A number that the losses of all updates since it was 0 have gone into, in order.
+        self.trail = 0
         self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
         self._used: dict[Any, list[_Trained]] = {}  # the optimisers that descend, for each choice
@@ -91,6 +93,7 @@ class CompiledStep:
             torch.set_flush_denormal(self._flushes)
         if n_bad.item():
             raise _refusal(self._made[choice], int(n_bad.item()), len(self.optimizers) > 1)
+        self.trail = hash((self.trail, stats["loss"].item()))
         return td_error, stats
 
     def _learn_as_it_is(self, batch: Batch, choice: tuple[Any, ...]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -107,6 +110,7 @@ class CompiledStep:
         used = self._used[choice] = [self._trained[name] for name in dict.fromkeys(steps.made)]
         for trained in used:
             trained.begin()
+        self.trail = hash((self.trail, stats["loss"].item()))
         return td_error, stats
 
     def _look_again(self, some: "Iterable[_Trained]") -> None:

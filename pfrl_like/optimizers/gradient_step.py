@@ -43,6 +43,7 @@ class GradientStep:
 
     Attributes:
         wrapper: What losses pass on their way to `backward`, such as a `DistributedDataParallel`; None for nothing.
+        trail: A number that all losses since it was 0 have gone into, in order; on a GPU they do not.
 
     Raises:
         NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
@@ -62,6 +63,7 @@ class GradientStep:
         self.own_only = own_only
         self.copies = copies
         self.wrapper: Callable[[Tensor], Tensor] | None = None
+        self.trail = 0
         self._calls = 0
         self._device: torch.device | None = None
         self._flushes = flushes_denormals()
@@ -118,9 +120,11 @@ class GradientStep:
         else:
             torch._amp_foreach_non_finite_check_and_unscale_(present, self.found_inf, self.one)
             finite = self.found_inf.item() == 0
-        if not finite or not math.isfinite(loss.item()):
+        value = loss.item()
+        if not finite or not math.isfinite(value):
             self.found_inf.zero_()
-            raise _refusal(loss.item())
+            raise _refusal(value)
+        self.trail = hash((self.trail, value))
         divisor = self.divisor.fill_(excess) if excess > 1 else None
         torch.set_flush_denormal(True)
         try:

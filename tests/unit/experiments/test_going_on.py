@@ -195,7 +195,7 @@ class TestASecondRunInTheSameDirectory:
             run(tmp_path, last)
         assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("earlier-")} == {
             "8_finish", "buffer", "learning_curve.svg", "LOCK", "metrics.csv", "report.html", "run.json",
-            "run.log", "scores.txt",
+            "run.log", "scores.txt", "trace.bin", "trace.jsonl",
         }  # fmt: skip
         aside = sorted(path for path in tmp_path.iterdir() if path.name.startswith("earlier-"))
         assert {path.name for path in aside[0].iterdir()} == first

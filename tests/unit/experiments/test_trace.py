@@ -1,0 +1,135 @@
+"""The traces of runs, and the command that compares two of them."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent
+
+from pfrl_like.cli import main
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.experiments import train_agent, train_agent_batch, train_agent_offline
+from pfrl_like.experiments.trace import CHANNELS, RECORDS, checksum, read_records, read_tensors
+from pfrl_like.testing import Chain
+from pfrl_like.utils import set_random_seed
+from pfrl_like.wrappers.frame_stack import LazyFrames
+
+
+class AnotherReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """An environment that gives another reward once, at some step."""
+
+    def __init__(self, env: Any, at: int) -> None:
+        super().__init__(env)
+        self.at, self.steps = at, 0
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *others = self.env.step(action)
+        self.steps += 1
+        return (obs, float(reward) + (self.steps == self.at), *others)
+
+
+def run(outdir: Path, steps: int = 50, reward_at: int = 0, spoil_at: int = 0, **options: Any) -> None:
+    """A run of 50 steps with checkpoints every 20; at step `spoil_at` all parameters are changed a little."""
+    set_random_seed(0)
+    agent = make_agent()
+
+    def spoil(env: Any, agent: Any, t: int) -> None:
+        if t == spoil_at:
+            with torch.no_grad():
+                for param in agent.model.parameters():
+                    param += 1e-3
+
+    env = AnotherReward(Chain(time_limit=7), reward_at)
+    env.reset(seed=0)
+    train_agent(agent, env, steps, outdir, checkpoint_freq=20, step_hooks=[spoil], **options)
+
+
+def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path / "a")
+    run(tmp_path / "b")
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    out = capsys.readouterr().out
+    assert "steps: the same up to step 50" in out and "tensors: the same up to step 50" in out
+    records = read_records(str(tmp_path / "a"))
+    assert records["t"].tolist() == [*range(1, 51)]
+    assert all(len(set(records[channel].tolist())) > 10 for channel in CHANNELS)
+    assert [line["t"] for line in read_tensors(str(tmp_path / "a"))] == [20, 40, 50]
+
+
+def test_another_answer_of_the_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path / "a")
+    run(tmp_path / "b", reward_at=23)
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert "the first that differs is step 23, in its reward; the environment gave another" in capsys.readouterr().out
+
+
+def test_other_parameters_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "a")
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    run(tmp_path / "b", spoil_at=30)
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    out = capsys.readouterr().out
+    assert "the first that differs is step 31, in its loss; what was seen, done and got is the same" in out
+    assert "tensors: at step 40 these differ, those of step 20 not: model." in out
+    assert "settings.MKL_NUM_THREADS: " in out and "'7'" in out
+
+
+def test_a_run_that_goes_on_cuts_back_what_lies_beyond_and_goes_on_from_there(tmp_path: Path) -> None:
+    run(tmp_path)
+    whole, lines = read_records(str(tmp_path)), read_tensors(str(tmp_path))
+    with open(tmp_path / RECORDS, "ab") as file:
+        file.write(b"torn")
+    run(tmp_path, step_offset=30, steps=60)
+    records = read_records(str(tmp_path))
+    assert records["t"].tolist() == [*range(1, 61)] and (records[:30] == whole[:30]).all()
+    again = read_tensors(str(tmp_path))
+    assert [line["t"] for line in again] == [20, 40, 60] and again[0] == lines[0] and again[1] != lines[1]
+    assert records["loss"][30] == records["loss"][29] != 0  # the checksum goes on where it was
+
+
+def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> None:
+    set_random_seed(0)
+    agent = make_agent()
+    envs = SerialVectorEnv([Chain(time_limit=7) for _ in range(3)])
+    train_agent_batch(agent, envs, 60, tmp_path / "batch")
+    train_agent_offline(agent, agent.replay_buffer, 15, tmp_path / "offline")
+    for name, n in (("batch", 20), ("offline", 15)):
+        records = read_records(str(tmp_path / name))
+        assert len(records) == n
+        assert all(len(set(records[channel].tolist())) >= 10 for channel in CHANNELS)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (np.zeros(4, np.float32), np.full(4, 1e-9, np.float32)),
+        (np.arange(6).reshape(2, 3).T, np.arange(6).reshape(3, 2)),
+        (1.0, 1.0 + 1e-15),
+        (3, 4),
+        (10**30, 10**30 + 1),
+        (np.int64(3), np.int64(4)),
+        (True, False),
+        ("up", "down"),
+        (None, 0),
+        ({"a": np.zeros(2), "b": 1}, {"a": np.zeros(2), "b": 2}),
+        ((np.zeros(2), [1.0]), (np.zeros(2), [2.0])),
+        (torch.zeros(2, 3).T, torch.ones(2, 3).T),
+        (torch.tensor(1.0), torch.tensor(2.0)),
+        (torch.zeros(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
+        (np.array(["a"], object), np.array(["b"], object)),
+        (LazyFrames([np.zeros(3), np.zeros(3)]), LazyFrames([np.zeros(3), np.ones(3)])),
+    ],
+)
+def test_checksums_tell_values_apart_and_go_on_from_one_another(value: Any, other: Any) -> None:
+    assert checksum(value, 0) == checksum(value, 0) != checksum(other, 0)
+    assert checksum(value, 1) != checksum(value, 0)
+
+
+def test_a_directory_without_a_trace_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff-runs", str(tmp_path), str(tmp_path)]) == 2
+    assert "holds no trace of a run: there is no trace.bin in it" in capsys.readouterr().err
