@@ -33,7 +33,7 @@ def states(subject: Subject, disks: list[dict[str, bytes]], folder: Path) -> set
     return found
 
 
-@pytest.mark.parametrize(("draws", "most"), [(1, 30), pytest.param(40, 100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("draws", "most"), [(1, 8), pytest.param(40, 100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_power_cut_leaves_the_old_state_or_the_new_one(name: str, draws: int, most: int, tmp_path: Path) -> None:
     subject, rng = SAVED[name], random.Random(0)

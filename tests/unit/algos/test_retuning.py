@@ -52,22 +52,25 @@ def learnt(made: Any) -> dict[str, torch.Tensor]:
     return parameters_of(made.impl)
 
 
+@pytest.mark.parametrize("one_by_one", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*ALL, "MOPO"])
-def test_an_agent_learns_by_what_is_set_later_as_if_built_so_or_it_is_refused(name: str) -> None:
-    refused = set()
+def test_an_agent_learns_by_what_is_set_later_as_if_built_so_or_it_is_refused(name: str, one_by_one: bool) -> None:
     params = {param: value for param, value in built(name).get_params().items() if param not in {"impl", "dynamics"}}
+    accepted = {}
     for param, value in params.items():
         made, new = built(name), other(param, value)
         try:
             made.set_params(**{param: new})
         except ValueError as error:
             assert str(error).startswith(f"{param} is ") and repr(getattr(made, param)) == repr(value)
-            refused.add(param)
-            continue
-        assert getattr(made, param) == new
-        expected = learnt(built(name, **{param: new}))
-        assert all(torch.equal(tensor, expected[key]) for key, tensor in learnt(made).items()), param
-    assert refused == (KEPT | KEPT_BY.get(name, set())) & params.keys()
+        else:
+            assert getattr(made, param) == new
+            accepted[param] = new
+    for changes in [{param: new} for param, new in accepted.items()] if one_by_one else [accepted]:
+        expected = learnt(built(name, **changes))
+        found = learnt(built(name).set_params(**changes))
+        assert all(torch.equal(tensor, expected[key]) for key, tensor in found.items()), changes
+    assert params.keys() - accepted.keys() == (KEPT | KEPT_BY.get(name, set())) & params.keys()
 
 
 def test_values_that_cannot_be_are_refused_as_when_building() -> None:
