@@ -8,18 +8,15 @@ of start states is held against what the policy brings from there. Each line of 
 is there is not measured again.
 """
 
-import argparse
 import dataclasses
-import json
-import pathlib
 import tempfile
-import time
 from collections.abc import Callable
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from measured_once import measured_once, parser_of
 from torch import nn
 
 from pfrl_like import agents, explorers, ope
@@ -173,27 +170,12 @@ def table(lines: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("benchmarks/results/fqe_accuracy.jsonl"))
+    parser = parser_of(__doc__, "fqe_accuracy")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--table", action="store_true", help="print what has been measured, and stop")
     options = parser.parse_args()
-    lines = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
-    done = {(line["task"], line["seed"]) for line in lines}
-    for seed in [] if options.table else options.seeds:
-        for name in options.tasks:
-            if (name, seed) in done:
-                continue
-            start = time.perf_counter()
-            line = {"task": name, "seed": seed, **measured(TASKS[name], seed)}
-            line["seconds"] = round(time.perf_counter() - start, 1)
-            options.results.parent.mkdir(parents=True, exist_ok=True)
-            with options.results.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            print(line, flush=True)
-            lines.append(line)
-    print(table(lines))
+    cases = ({"task": name, "seed": seed} for seed in options.seeds for name in options.tasks)
+    print(table(measured_once(options, cases, lambda case: measured(TASKS[case["task"]], case["seed"]))))
 
 
 if __name__ == "__main__":

@@ -7,15 +7,12 @@ All learn from the same ten episodes (2,000 transitions) of the pendulum's data,
 stopped half-way, with as many updates. Each line of the results is one training; what is there is not measured again.
 """
 
-import argparse
-import json
-import pathlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from measured_once import measured_once, parser_of
 
 from pfrl_like import algos
 from pfrl_like.dataset import Episode
@@ -91,35 +88,20 @@ def table(lines: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("benchmarks/results/model_based.jsonl"))
+    parser = parser_of(__doc__, "model_based")
     parser.add_argument("--data", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--algorithms", nargs="+", default=list(ALGORITHMS), choices=ALGORITHMS)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--updates", type=int, default=UPDATES)
     parser.add_argument("--model-updates", type=int, default=MODEL_UPDATES)
-    parser.add_argument("--table", action="store_true", help="print what has been measured, and stop")
     args = parser.parse_args()
-    lines = [json.loads(line) for line in args.results.read_text().splitlines()] if args.results.exists() else []
-    names = ("data", "algorithm", "model", "seed", "updates", "model_updates")
-    cases = [
-        (data, algorithm, model, seed, args.updates, args.model_updates)
+    cases = (
+        {"data": data, "algorithm": algorithm, "model": model, "seed": seed,
+         "updates": args.updates, "model_updates": args.model_updates}
         for seed in args.seeds for data in args.data for algorithm in args.algorithms for model in args.models
-    ]  # fmt: skip
-    done = {tuple(line[name] for name in names) for line in lines}
-    for case in [] if args.table else cases:
-        if case in done:
-            continue
-        start = time.perf_counter()
-        line = dict(zip(names, case, strict=True)) | measured(*case)
-        line["seconds"] = round(time.perf_counter() - start, 1)
-        args.results.parent.mkdir(parents=True, exist_ok=True)
-        with args.results.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print({name: value for name, value in line.items() if name != "returns"}, flush=True)
-        lines.append(line)
-    print(table(lines))
+    )  # fmt: skip
+    print(table(measured_once(args, cases, lambda case: measured(*case.values()))))
 
 
 if __name__ == "__main__":

@@ -6,16 +6,13 @@
 Each line of the results is an MDP, an estimator and a kind of interval; what is there is not measured again.
 """
 
-import argparse
 import dataclasses
-import json
-import pathlib
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from measured_once import measured_once, parser_of
 from numpy.typing import NDArray
 
 from pfrl_like import ope
@@ -160,34 +157,22 @@ def table(lines: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("benchmarks/results/ope_coverage.jsonl"))
+    parser = parser_of(__doc__, "ope_coverage")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--estimators", nargs="+", default=list(ESTIMATORS), choices=ESTIMATORS)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--sets", type=int, default=500, help="data sets of each MDP")
     parser.add_argument("--resamples", type=int, default=1000, help="of each interval")
     parser.add_argument("--seed", type=int, default=0, help="of the data sets and resamples")
-    parser.add_argument("--table", action="store_true", help="print what has been measured, and stop")
     options = parser.parse_args()
     warnings.simplefilter("ignore", ope.UnreliableEstimateWarning)
-    lines = [json.loads(line) for line in options.results.read_text().splitlines()] if options.results.exists() else []
-    names = ("task", "estimator", "kind", "sets", "resamples", "seed")
-    done = [{"seed": 0} | {name: line[name] for name in names if name in line} for line in lines]
-    for case in [] if options.table else cases(options):
-        if case in done:
-            continue
-        start = time.perf_counter()
-        found = measured(
-            TASKS[case["task"]], case["estimator"], case["kind"], case["sets"], case["resamples"], case["seed"]
-        )
-        line = {**case, **found, "seconds": round(time.perf_counter() - start, 1)}
-        options.results.parent.mkdir(parents=True, exist_ok=True)
-        with options.results.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print(line, flush=True)
-        lines.append(line)
-    print(table([line for line in lines if line.get("seed", 0) == options.seed]))
+
+    def measure(case: dict[str, Any]) -> dict[str, Any]:
+        task, *others = case.values()
+        return measured(TASKS[task], *others)
+
+    lines = measured_once(options, cases(options), measure, {"seed": 0})
+    print(table([line for line in lines if line["seed"] == options.seed]))
 
 
 if __name__ == "__main__":
