@@ -22,6 +22,7 @@ RATES = {
     "imitator_learning_rate", "eps", "momentum", "actor_weight_decay", "weight_decay", "regularizing_rate", "tau",
     "target_smoothing_sigma", "target_smoothing_clip", "target_update_interval",
 }  # fmt: skip
+FLAGS = {"bootstrap", "share_encoder", "use_batch_norm"}
 COUNTS = {"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"}
 
 
@@ -95,6 +96,7 @@ def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_p
     path = tmp_path / "params.json"
     path.write_text(json.dumps(params))
     assert Estimator.from_json(path).get_params().keys() == made.get_params().keys()
+    refused = set()
     for wrong in ("x", -3.5, [1], {"a": []}):
         for param in sorted(params.keys() - {"use_gpu", "dynamics"}):
             path.write_text(json.dumps(params | {param: wrong}))
@@ -104,3 +106,5 @@ def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_p
                     Estimator.from_json(path)
                 except CheckpointError as error:
                     assert str(path) in str(error)
+                    refused.add(param)
+    assert params.keys() - refused <= {"use_gpu", "dynamics"} | FLAGS

@@ -110,10 +110,8 @@ def test_a_process_that_hangs_while_training_goes_on_ends_it(tmp_path, way):
 def test_a_run_all_of_whose_processes_hang_ends(tmp_path):
     with pytest.raises(AsyncTrainingError) as caught:
         run(tmp_path, make_a3c(), MakeEnv(tmp_path, "step", "step"), steps=10**8, step_timeout=0.5)
-    assert sorted(caught.value.reasons) == [
-        0,
-        1,
-    ]  # one for its hanging, and the other if it is late for not ending then
+    # One for its hanging, the other for not ending then.
+    assert sorted(caught.value.reasons) == [0, 1]
     assert any("has made no step for 0.5 s" in reason for reason in caught.value.reasons.values())
 
 
@@ -127,15 +125,9 @@ def test_a_process_that_goes_on_is_not_ended(tmp_path):
         return Slow(4, time_limit=7)
 
     run(
-        tmp_path,
-        make_a3c(),
-        make_env,
-        steps=40,
-        step_timeout=2.0,
-        eval_interval=20,
-        eval_n_steps=9,
-        eval_n_episodes=None,
-    )
+        tmp_path, make_a3c(), make_env, steps=40, step_timeout=2.0,
+        eval_interval=20, eval_n_steps=9, eval_n_episodes=None,
+    )  # fmt: skip
     check_saved(tmp_path, "finish")
 
 

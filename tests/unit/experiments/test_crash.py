@@ -92,14 +92,13 @@ def test_agents_are_not_changed_by_a_diagnosis() -> None:
     for _ in range(3):
         agent.update(batch)
     before, stream = json.dumps(agent.saved_state()), torch.get_rng_state()
-    parameters = [param.clone() for name in agent.saved_attributes if "optimizer" not in name
-                  for param in getattr(agent, name).parameters()]  # fmt: skip
+    parts = [getattr(agent, name) for name in agent.saved_attributes if "optimizer" not in name]
+    parameters = [param.clone() for part in parts for param in part.parameters()]
     found = agent.diagnose(batch)
     assert found.error is None and any(name.startswith("q_func1.") for name in found.gradients)
     bad = agent.diagnose(batch.replace(reward=batch.reward * np.nan))
     assert bad.error is not None and bad.layer is None
-    after = [param for name in agent.saved_attributes if "optimizer" not in name
-             for param in getattr(agent, name).parameters()]  # fmt: skip
+    after = [param for part in parts for param in part.parameters()]
     assert all(map(torch.equal, parameters, after))
     assert json.dumps(agent.saved_state()) == before and torch.equal(torch.get_rng_state(), stream)
 

@@ -11,6 +11,7 @@ import time
 import cloudpickle
 import pytest
 from experiment_fakes import Counting, Recorder
+from signal_parts import status_after_sigterm
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent, train_agent_with_evaluation
@@ -57,14 +58,16 @@ def test_sigterm_ends_the_process_with_143():
 
 @BY_SIGNAL
 def test_a_tick_that_does_not_end_is_broken_off(agent, tmp_path, signum, error):
+    slept = []
+
     def hang(env, agent, t):
         signal.raise_signal(signum)
         time.sleep(60)
+        slept.append(t)
 
-    start = time.monotonic()
     with pytest.raises(error):
         train_agent(agent, Counting(), 100, tmp_path, step_hooks=[hang])
-    assert time.monotonic() - start < 30
+    assert slept == []
     assert agent.saved == [str(tmp_path / "1_except")]
 
 
@@ -138,15 +141,7 @@ def test_a_forked_copy_dies_of_sigterm(agent, tmp_path):
     statuses = []
 
     def fork(env, agent, t):
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.write(writer, b"!")
-            time.sleep(60)
-            os._exit(0)
-        os.read(reader, 1)  # Python forgets the signals that come while it forks
-        os.kill(pid, signal.SIGTERM)
-        statuses.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        statuses.append(status_after_sigterm())
 
     train_agent(agent, Counting(), 1, tmp_path, step_hooks=[fork])
     assert statuses == [-signal.SIGTERM]
@@ -175,7 +170,7 @@ if __name__ == "__main__":
 def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_path, signum, status, to_group):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    paths = os.pathsep.join([os.path.dirname(sys.modules["experiment_fakes"].__file__), *filter(None, sys.path)])
+    paths = os.pathsep.join(filter(None, sys.path))
     (tmp_path / "experiment_fakes.py").symlink_to(sys.modules["experiment_fakes"].__file__)
     run = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

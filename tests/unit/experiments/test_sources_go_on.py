@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,15 +58,20 @@ def gone_on(source: Any, text: str, count: int) -> Any:
     return list(reasons), ticked(source, count)
 
 
-@pytest.mark.parametrize("first", [5, 31, 200])
-@pytest.mark.parametrize("name", ENVS)
-def test_a_serial_run_goes_on(name: str, first: int) -> None:
-    whole = serial(ENVS[name], 11)
+def check_goes_on(make: Callable[[], Any], first: int, count: int) -> None:
+    """What is saved after so many steps goes on elsewhere as it does here."""
+    whole = make()
     whole.record()
     ticked(whole, first)
     text = saved(whole)
-    expected = ticked(whole, 40)
-    assert gone_on(serial(ENVS[name], 11), text, 40) == ([], expected)
+    expected = ticked(whole, count)
+    assert gone_on(make(), text, count) == ([], expected)
+
+
+@pytest.mark.parametrize("first", [5, 31, 200])
+@pytest.mark.parametrize("name", ENVS)
+def test_a_serial_run_goes_on(name: str, first: int) -> None:
+    check_goes_on(lambda: serial(ENVS[name], 11), first, 40)
 
 
 def test_a_run_goes_on_more_than_once_and_in_the_same_objects() -> None:
@@ -102,30 +109,19 @@ VECTORS = {
 @pytest.mark.parametrize("first", [6, 25])
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_vector_run_goes_on(name: str, first: int) -> None:
-    whole = vector(VECTORS[name], 9)
-    whole.record()
-    ticked(whole, first)
-    text = saved(whole)
-    expected = ticked(whole, 25)
-    assert gone_on(vector(VECTORS[name], 9), text, 25) == ([], expected)
+    check_goes_on(lambda: vector(VECTORS[name], 9), first, 25)
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_run_in_several_processes_goes_on(shared: bool) -> None:
-    def make() -> Any:
-        return MultiprocessVectorEnv([partial(Noisy, shared, i) for i in range(2)], "fork")
+    with ExitStack() as stack:
 
-    whole = vector(make)
-    other = vector(make)
-    try:
-        whole.record()
-        ticked(whole, 17)
-        text = saved(whole)
-        expected = ticked(whole, 20)
-        assert gone_on(other, text, 20) == ([], expected)
-    finally:
-        whole.stream.close()
-        other.stream.close()
+        def make() -> Any:
+            source = vector(lambda: MultiprocessVectorEnv([partial(Noisy, shared, i) for i in range(2)], "fork"))
+            stack.callback(source.stream.close)
+            return source
+
+        check_goes_on(make, 17, 20)
 
 
 def go_on_elsewhere(path: str) -> None:

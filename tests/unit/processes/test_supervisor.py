@@ -11,6 +11,7 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
+from signal_parts import status_after_sigterm
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import Failure, Finished, Portable, Workers, supervisor
@@ -164,16 +165,7 @@ def test_a_process_that_was_stopped_has_not_waited(monkeypatch):
 
 def test_sigterm_is_left_to_the_parent_but_ends_what_a_worker_forks():
     def serve(channel, index):
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.write(writer, b"!")
-            time.sleep(60)
-            os._exit(0)
-        os.read(reader, 1)  # Python forgets the signals that come while it forks
-        for signaled in (os.getpid(), pid):
-            os.kill(signaled, signal.SIGTERM)
-        channel.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        channel.send(status_after_sigterm(os.getpid()))
 
     workers = Workers(Portable(serve), [()], start_method="fork")
     assert workers.receive() == [-signal.SIGTERM]
