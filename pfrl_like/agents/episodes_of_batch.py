@@ -1,4 +1,4 @@
-"""A `Batch` from elsewhere in the form in which on-policy agents learn."""
+"""A `Batch` from elsewhere in the form in which on-policy agents learn, and what they learnt from as a `Batch`."""
 
 from typing import Any
 
@@ -9,8 +9,34 @@ from torch import Tensor
 from pfrl_like.agents.memory import batch_first
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
+from pfrl_like.columns import packed
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
+
+#: Column of `Batch.extra` that marks rows whose observations are features already.
+FEATURES = "features"
+
+
+def batch_of_episodes(episodes: Episodes) -> Batch:
+    """What an agent learnt from, as packed sequences from which `episodes_of_batch` makes it again.
+
+    After a step from which nothing is bootstrapped `next_obs` repeats `obs`.
+    """
+    steps, lengths = episodes.steps, episodes.lengths
+    n, device = len(steps), steps.reward.device
+    ends = torch.from_numpy(np.cumsum(lengths) - 1).to(device)
+    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
+    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    next_obs = map_nested(lambda leaf: leaf[following], concatenate_nested([steps.obs, episodes.last_obs]))
+    order = np.argsort(-lengths, kind="stable")
+    time, sequence = packed(lengths[order])
+    first = torch.from_numpy((np.cumsum(lengths) - lengths)[order]).to(device)
+    rows = first[torch.from_numpy(sequence).to(device)] + torch.from_numpy(time).to(device)
+    return steps.replace(next_obs=next_obs)[rows].replace(
+        lengths=torch.from_numpy(lengths[order]),
+        recurrent_state=map_nested(lambda leaf: leaf[first].movedim(0, 1).contiguous(), episodes.states),
+        extra={FEATURES: torch.ones(n, dtype=torch.bool)},
+    )
 
 
 def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
@@ -28,8 +54,11 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
     """
     if type(batch.obs) is dict and ACTION_MASK in batch.obs and batch.action_mask is None:
         batch = batch.replace(action_mask=batch.obs[ACTION_MASK].bool())
-    features = {name: agent.features.on_batch(getattr(batch, name), agent.device) for name in ("obs", "next_obs")}
-    batch = batch.to(agent.device).replace(**features)
+    if FEATURES in (batch.extra or {}):
+        batch = batch.to(agent.device).replace(extra=None)
+    else:
+        features = {name: agent.features.on_batch(getattr(batch, name), agent.device) for name in ("obs", "next_obs")}
+        batch = batch.to(agent.device).replace(**features)
     if batch.lengths is None:
         if agent.memory is not None:
             raise ValueError("batch holds transitions, but a recurrent agent learns from sequences: lengths is None")

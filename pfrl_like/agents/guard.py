@@ -1,5 +1,6 @@
 """Updates that are refused: what a GPU has skipped is told, not counted, and where the numbers went wrong is found."""
 
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ class GuardMixin(AttributeSavingMixin, ABC):
     gradient_steps: Mapping[str, GradientStep]
     _compiled: CompiledStep | None = None
     device: torch.device
+    logger: logging.Logger
     stream: torch.Tensor | None = None
     draws: bool = True
     looks_left: int = 20
@@ -51,6 +53,20 @@ class GuardMixin(AttributeSavingMixin, ABC):
             if step.trail:
                 trail, step.trail = hash((trail, step.trail)), 0
         return trail
+
+    def refused(self, error: NonFiniteError, batch: Batch, counter: str) -> None:
+        """Take note of an update that was refused: the error gets its minibatch, unless a GPU tells of earlier ones.
+
+        Args:
+            error: What was raised; those that a GPU has skipped are counted no longer.
+            batch: The minibatch.
+            counter: The attribute that counts updates.
+        """
+        if error.skipped:
+            self.take_back(error.skipped)
+        else:
+            error.batch = batch
+        self.logger.error("update %d was refused: %s", getattr(self, counter) + 1, error)
 
     def settle(self) -> None:
         """Wait for a GPU to say whether it has skipped updates since it was asked last; nothing on a CPU.

@@ -333,11 +333,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, GuardMixin, 
         except NonFiniteError as error:
             if self._moments is not None:
                 self._moments.put_back()
-            if error.skipped:  # it is not the batch that was bad, but one of the last hundred
-                self.take_back(error.skipped)
-            else:
-                error.batch = batch
-            self.logger.error("update %d was refused: %s", self.optim_t + 1, error)
+            self.refused(error, batch, "optim_t")
             raise
         if self.draws and self.looks_left:
             self.look_for_draws()

@@ -13,7 +13,7 @@ from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.averages import Window
 from pfrl_like.agents.declared_parts import check_policy
-from pfrl_like.agents.episodes_of_batch import episodes_of_batch
+from pfrl_like.agents.episodes_of_batch import batch_of_episodes, episodes_of_batch
 from pfrl_like.agents.guard import GuardMixin
 from pfrl_like.agents.memory import RecurrentMemory, batch_first
 from pfrl_like.agents.model_outputs import allowed, check_outputs
@@ -290,7 +290,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, GuardMixin, Attrib
 
         Raises:
             NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite; `batch` of the error is the
-                batch. Values are looked at before anything is changed.
+                batch, but not on a GPU, which tells later. Values are looked at before anything is changed.
         """
         episodes, order = episodes_of_batch(self, batch)
         error, stats = self._learn_once(episodes, batch)
@@ -304,9 +304,7 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, GuardMixin, Attrib
         try:
             error, stats = self.learn(episodes)
         except NonFiniteError as failure:
-            self.take_back(failure.skipped)
-            failure.batch = episodes.steps if batch is None else batch
-            self.logger.error("update %d was refused: %s", self.n_updates + 1, failure)
+            self.refused(failure, batch_of_episodes(episodes) if batch is None else batch, "n_updates")
             raise
         for name in self._windows:
             if name in stats:

@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from on_policy_parts import make_on_policy
 
+from pfrl_like.agents.episodes_of_batch import episodes_of_batch
 from pfrl_like.agents.minibatches import everything, one_by_one, pieces, shuffled
 from pfrl_like.agents.rollout import Episodes, Rollout
 from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.testing import Chain
+from pfrl_like.testing.play import play_several
 
 
 def append(rollout: Rollout, obs: dict[int, float], ended: tuple[int, ...] = (), terminated: bool = True) -> Any:
@@ -241,3 +246,24 @@ def test_fewer_steps_than_a_minibatch_are_learnt_from_all_the_same() -> None:
 @pytest.mark.parametrize("states", [False, True])
 def test_episodes_come_one_by_one(states: bool) -> None:
     assert [batch.obs.tolist() for batch in one_by_one(numbered([2, 3], states))] == [[0, 1], [2, 3, 4]]
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_the_batch_of_a_refused_rollout_holds_what_was_to_be_learnt_from(recurrent: bool) -> None:
+    agent, seen = make_on_policy(recurrent=recurrent, update_interval=23, phi=lambda obs: np.float32(2) * obs), []
+
+    def refuse(episodes: Any) -> Any:
+        seen.append(episodes)
+        raise NonFiniteError("loss", "it is bad")
+
+    agent.learn = refuse
+    with pytest.raises(NonFiniteError) as caught:
+        play_several(agent, Chain(time_limit=7), 2, 20)
+    (episodes,), again = seen, episodes_of_batch(agent, caught.value.batch)[0]
+    ends = np.cumsum(episodes.lengths)
+    longest_first = np.argsort(-episodes.lengths, kind="stable")
+    order = np.concatenate([np.arange(ends[i] - episodes.lengths[i], ends[i]) for i in longest_first])
+    expected, came = (agent.evaluated(each, 0.9) for each in (episodes, again))
+    assert len(set(episodes.lengths.tolist())) > 1 and again.lengths.tolist() == sorted(episodes.lengths)[::-1]
+    for name in ("obs", "action", "log_prob", "value", "advantage", "returns"):
+        torch.testing.assert_close(getattr(came, name), getattr(expected, name)[order])

@@ -11,6 +11,7 @@ import pytest
 import torch
 from agent_bases import arguments_of, obs_size
 from agent_parts import make_agent
+from on_policy_parts import ON_POLICY, make_nets, make_on_policy
 from torch import Tensor, nn
 
 from pfrl_like import agents
@@ -115,6 +116,33 @@ def test_parameters_that_are_not_finite_are_named_and_cannot_be_saved(tmp_path: 
     assert record["parameters"] == ["model.2.bias"] and "model.2.bias" in record["agent_not_saved"]
     with pytest.raises(CheckpointError, match="has no agent: model"):
         replay_crash(make(), tmp_path / "crash-16")
+
+
+class Fault(nn.Module):
+    """What comes in, or NaN where somebody is to learn from it."""
+
+    learns: bool = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.nan if torch.is_grad_enabled() and not self.learns else x
+
+
+@pytest.mark.parametrize(("kind", "recurrent"), [*((kind, False) for kind in ON_POLICY), ("PPO", True)])
+def test_what_an_agent_collected_itself_is_learnt_from_again(kind: str, recurrent: bool, tmp_path: Path) -> None:
+    def make_faulty(learns: bool) -> Any:
+        torch.manual_seed(0)
+        policy, vf = make_nets(recurrent)
+        policy[1] = Fault()  # type: ignore[index]
+        policy[1].learns = learns  # type: ignore[index]
+        return make_on_policy(kind, recurrent, nets=(policy, vf), phi=lambda obs: np.float32(2) * obs)
+
+    with pytest.raises(NonFiniteError):
+        train_agent(make_faulty(False), Chain(time_limit=7), 30, tmp_path)
+    (folder,) = tmp_path.glob("crash-*")
+    record = json.loads((folder / "crash.json").read_text())
+    assert record["layer"]["class"] == "Fault" and record["error"] == record["error_again"]
+    assert replay_crash(make_faulty(False), folder).layer == record["layer"]
+    assert replay_crash(make_faulty(True), folder).error is None
 
 
 PROGRAM = """
