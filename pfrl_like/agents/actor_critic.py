@@ -15,7 +15,7 @@ from pfrl_like.agents.declared_parts import check_critics, check_distribution, c
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.policy_acting import PolicyActingMixin, check_one_for_each
 from pfrl_like.agents.policy_spaces import Bounds, bounds_of, bounds_that_differ, check_policy_fits
-from pfrl_like.agents.recorded_data import check_kind, check_size, first_observation, warn_of_actions_out_of_reach
+from pfrl_like.agents.recorded_data import RecordedDataMixin, check_kind, check_size, warn_of_actions_out_of_reach
 from pfrl_like.agents.replay_arguments import check_pairs
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
@@ -31,7 +31,7 @@ from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.spaces import space_kind
 
 
-class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
+class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin):
     """Base of agents that learn critics from replay, and a policy from the critics.
 
     An algorithm says what the critics bootstrap from (`bootstrap`) and how the policy follows them
@@ -304,25 +304,15 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent):
         if self.critics and self.critics[0] is not None:  # an acting copy has none
             try_critics(self, observation_space, distribution)
 
-    def check_dataset(self, dataset: Any, n_frames: int = 1) -> None:
-        """Refuse a dataset whose actions are not those of the policy; warn of actions that it cannot give.
-
-        Args:
-            dataset: The dataset.
-            n_frames: How many images are stacked.
-
-        Raises:
-            TypeError: If actions are of another kind.
-            ValueError: If their number or size differs, or observations do not fit.
-        """
+    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+        """Refuse actions that are not those of the policy, and warn of those that it cannot give."""
         kind, _, others = self.action_kind
         check_kind(self, dataset, kind == "discrete", others)
-        distribution = self.probe(first_observation(dataset, n_frames))
-        if isinstance(distribution, Categorical):
-            check_size(self, dataset, distribution.probs.shape[-1])
-        elif isinstance(distribution, Distribution) and kind != "discrete":
-            check_size(self, dataset, distribution.event_shape.numel())
-            warn_of_actions_out_of_reach(self, dataset, distribution)
+        if isinstance(output, Categorical):
+            check_size(self, dataset, output.probs.shape[-1])
+        elif isinstance(output, Distribution) and kind != "discrete":
+            check_size(self, dataset, output.event_shape.numel())
+            warn_of_actions_out_of_reach(self, dataset, output)
 
     def check_policy(self, distribution: Distribution, action_space: Any) -> None:
         """Refuse what the policy gives for one observation if it cannot act, or be learnt, by it."""

@@ -12,7 +12,7 @@ from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.declared_parts import check_explorer, check_output, check_takes_state, kind_of_actions
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
-from pfrl_like.agents.recorded_data import check_kind, check_size, first_observation
+from pfrl_like.agents.recorded_data import RecordedDataMixin, check_kind, check_size
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
@@ -106,7 +106,7 @@ def dqn_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
-class DQN(OffPolicyAgent):
+class DQN(OffPolicyAgent, RecordedDataMixin):
     """Deep Q-Network agent. Any Q-function that gives an `ActionValue` with a `td_loss` will do.
 
     Args:
@@ -235,20 +235,10 @@ class DQN(OffPolicyAgent):
         value = call(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
-    def check_dataset(self, dataset: Any, n_frames: int = 1) -> None:
-        """Refuse a dataset whose actions are not those of the Q-function.
-
-        Args:
-            dataset: The dataset.
-            n_frames: How many images are stacked.
-
-        Raises:
-            TypeError: If actions are of another kind.
-            ValueError: If there are more than the Q-function has, or observations do not fit.
-        """
-        value = self.probe(first_observation(dataset, n_frames))
-        if isinstance(value, self.value_type):
-            n_actions = getattr(value, "n_actions", None)
+    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+        """Refuse actions that are not those of the Q-function."""
+        if isinstance(output, self.value_type):
+            n_actions = getattr(output, "n_actions", None)
             others = "an agent with a policy" if n_actions else "a Q-function that gives a DiscreteActionValue"
             check_kind(self, dataset, n_actions is not None, others)
             if n_actions is not None:

@@ -1,11 +1,38 @@
 """Whether an agent can learn from a dataset, told before a run begins."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 import torch
 
 from pfrl_like.agents.policy_spaces import bounds_that_are_left
+
+
+class RecordedDataMixin(ABC):
+    """How an agent that learns from minibatches looks at a dataset before it learns from it."""
+
+    @abstractmethod
+    def probe(self, observation_space: Any) -> Any:
+        """What the network gives for one observation of a space; None if the space is of no known kind."""
+
+    def check_dataset(self, dataset: Any, n_frames: int = 1) -> None:
+        """Refuse a dataset whose actions are not those of the agent; warn of those that its policy cannot give.
+
+        Args:
+            dataset: The dataset.
+            n_frames: How many images are stacked.
+
+        Raises:
+            TypeError: If actions are of another kind.
+            ValueError: If continuous ones are of another size, or there are more discrete ones than the agent has, or
+                observations do not fit.
+        """
+        self.check_recorded_actions(dataset, self.probe(first_observation(dataset, n_frames)))
+
+    @abstractmethod
+    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+        """Do so for the actions, by what the network gives for one observation; None if that is not known."""
 
 
 class OneObservation:
