@@ -1,10 +1,8 @@
 """What numbers hyperparameters may be, by their names, so that errors name them and not what an agent makes of them."""
 
-import math
-import numbers
 from typing import Any
 
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 
 #: Those that count something.
 COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"})
@@ -12,7 +10,7 @@ COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "laten
 AT_LEAST_0 = frozenset({"eps", "momentum", "regularizing_rate"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
 #: Numbers with other bounds.
-BOUNDS = {"tau": (0.0, 1.0), "target_update_interval": (1.0, math.inf)}
+BOUNDS = {"tau": (0.0, 1.0), "target_update_interval": (1.0,)}
 
 
 def check_ranges(algo: Any) -> None:
@@ -27,10 +25,4 @@ def check_ranges(algo: Any) -> None:
     check_counts(least=0, **{name: getattr(algo, name) for name in names & {"rl_start_epoch"}})
     numbered = sorted(name for name in names if name in AT_LEAST_0 | BOUNDS.keys() or name.endswith(ENDINGS))
     for name in numbered:
-        least, most = BOUNDS.get(name, (0.0, math.inf))
-        value = getattr(algo, name)
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected a number")
-        if not (least <= float(value) <= most and math.isfinite(value)):
-            wanted = f"a finite number of at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
-            raise ValueError(f"{name} is {value!r}, expected {wanted}")
+        check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})

@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.described import Described
 
 #: Source of random numbers: a generator on any device; None is torch's global stream of the batch's device.
@@ -103,19 +103,6 @@ def check_floats(x: Tensor, expected: str = "floating point") -> None:
         raise TypeError(f"x has dtype {x.dtype}, expected {expected}")
 
 
-def check_number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
-    """Refuse what is no finite number within bounds.
-
-    Raises:
-        TypeError: If it is no number.
-        ValueError: If it is not finite or outside.
-    """
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
-        raise TypeError(f"{name} is {value!r} ({type(value).__name__}), expected a number")
-    if not (math.isfinite(value) and least <= value <= most):
-        raise ValueError(f"{name} is {value!r}, expected a finite number from {least} to {most}")
-
-
 def check_range(name: str, value: Any, least: float = -math.inf) -> None:
     """Refuse what is no pair of finite numbers, the smaller one first.
 
@@ -126,6 +113,6 @@ def check_range(name: str, value: Any, least: float = -math.inf) -> None:
     if not isinstance(value, tuple | list) or len(value) != 2:
         raise TypeError(f"{name} is {value!r}, expected a pair (low, high)")
     for number in value:
-        check_number(name, number, least)
+        check_numbers(least, **{name: number})
     if value[1] < value[0]:
         raise ValueError(f"{name} is {value!r}, expected the smaller number first")

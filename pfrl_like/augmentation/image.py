@@ -16,7 +16,6 @@ from pfrl_like.augmentation.augmentation import (
     Augmentation,
     RandomNumbers,
     check_images,
-    check_number,
     check_range,
     each,
     in_floating_point,
@@ -24,7 +23,7 @@ from pfrl_like.augmentation.augmentation import (
     uniform,
 )
 from pfrl_like.augmentation.colors import WHITE, jitter
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 
 
 def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
@@ -105,7 +104,7 @@ class Cutout(Augmentation):
     probability: float = 0.5
 
     def __post_init__(self) -> None:
-        check_number("probability", self.probability, 0, 1)
+        check_numbers(0, 1, probability=self.probability)
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         check_images(x)
@@ -135,7 +134,7 @@ class HorizontalFlip(Augmentation):
     probability: float = 0.1
 
     def __post_init__(self) -> None:
-        check_number("probability", self.probability, 0, 1)
+        check_numbers(0, 1, probability=self.probability)
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         check_images(x)
@@ -166,7 +165,7 @@ class RandomRotation(Augmentation):
     degree: float = 5.0
 
     def __post_init__(self) -> None:
-        check_number("degree", self.degree, 0)
+        check_numbers(0, degree=self.degree)
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         check_images(x)
@@ -191,7 +190,7 @@ class Intensity(Augmentation):
     scale: float = 0.1
 
     def __post_init__(self) -> None:
-        check_number("scale", self.scale, 0)
+        check_numbers(0, scale=self.scale)
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
         check_images(x)

@@ -136,7 +136,8 @@ class DatasetSources(ABC):
             TypeError: If it is no frame, or `observations` is not a list.
         """
         named = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
-        _check_columns(frame, **named, reward=[reward], terminal=[terminal], timeout=[timeout], episode=[episode])
+        single = {"reward": reward, "terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
+        _check_columns(frame, **named, **{name: [column] for name, column in single.items()})
         discrete = isinstance(actions, str)
         ended = frame[terminal].to_numpy()
         cut = np.zeros(len(frame), np.bool_) if timeout is None else frame[timeout].to_numpy()

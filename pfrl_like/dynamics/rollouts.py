@@ -11,7 +11,7 @@ from torch import Tensor
 from pfrl_like.agents.combo import IMAGINED
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
 
 #: Tells of observations, actions and next observations, [B, ...], which of the latter are terminal, [B], bool.
@@ -57,11 +57,10 @@ def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
 
     Raises:
         ValueError: If one is out of range.
-        TypeError: If a count is no integer.
+        TypeError: If a count is no integer, or `lam` no number.
     """
     check_counts(n_transitions=n_transitions, horizon=horizon)
-    if not 0 <= lam < float("inf"):
-        raise ValueError(f"lam is {lam!r}, expected a number of at least 0")
+    check_numbers(0, lam=lam)
 
 
 def check_sides(dataset: Any, agent: Any, model: Any) -> None:
@@ -114,7 +113,7 @@ class ModelRollouts:
 
     Raises:
         ValueError: On numbers out of range.
-        TypeError: On numbers that should be integers, and on a dataset, a model or an agent of another kind.
+        TypeError: On what should be a number or an integer, and on a dataset, a model or an agent of another kind.
     """
 
     def __init__(
@@ -133,8 +132,7 @@ class ModelRollouts:
     ) -> None:
         check_rollouts(n_transitions, horizon, lam)
         check_counts(interval=interval, kept=kept)
-        if not 0 < real_ratio < 1:
-            raise ValueError(f"real_ratio is {real_ratio!r}, expected a number between 0 and 1")
+        check_numbers(0, 1, between=True, real_ratio=real_ratio)
         check_sides(dataset, agent, model)
         self.dataset, self.model, self.agent = dataset, model, agent
         self.real_ratio, self.n_transitions, self.horizon, self.interval = real_ratio, n_transitions, horizon, interval

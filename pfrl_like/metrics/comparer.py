@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.metrics.minibatches import mean, measured
+from pfrl_like.metrics.minibatches import mean, measured, scored_episodes
 from pfrl_like.metrics.scorer import squared_distance
 
 
@@ -37,6 +37,7 @@ def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Ca
 
 def _compared(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:
     """Mean of what `measure` gives of the actions of both; each sees as many frames as it has learnt from."""
+    episodes = scored_episodes(episodes)
     return mean(measure(*(_greedy_actions(own, episodes, window_size) for own in (base_algo, algo))))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.env import as_gymnasium
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.isolated_rng import isolated_rng
 
 
@@ -30,11 +30,10 @@ def evaluate_on_environment(
 
     Raises:
         ValueError: If `n_trials` is less than 1, or `epsilon` not from 0 to 1.
-        TypeError: If `env` is no environment, or one made of several.
+        TypeError: If one is no number, or `env` is no environment, or one made of several.
     """
     check_counts(n_trials=n_trials)
-    if not 0 <= epsilon <= 1:
-        raise ValueError(f"epsilon is {epsilon!r}, expected a number from 0 to 1")
+    check_numbers(0, 1, epsilon=epsilon)
     adapted = as_gymnasium(env)
 
     def scorer(algo: Any, *args: Any) -> float:

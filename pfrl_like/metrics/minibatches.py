@@ -13,6 +13,18 @@ from pfrl_like.dataset.transition import Transitions
 from pfrl_like.utils.checks import check_counts
 
 
+def scored_episodes(episodes: Any) -> list[Episode]:
+    """The episodes given, or those of a dataset, which can be gone through several times.
+
+    Raises:
+        ValueError: If there is no transition.
+        TypeError: If something is no episode.
+    """
+    if episodes is None:
+        raise TypeError("episodes is None, expected episodes or a dataset: give some to fit as eval_episodes")
+    return listed(episodes)
+
+
 def minibatches(
     episodes: Iterable[Episode], window_size: int, n_frames: int = 1, *, first_only: bool = False
 ) -> Iterator[TransitionMiniBatch]:
@@ -29,9 +41,7 @@ def minibatches(
         TypeError: If something is no episode.
     """
     check_counts(window_size=window_size)
-    if episodes is None:
-        raise TypeError("episodes is None, expected episodes or a dataset: give some to fit as eval_episodes")
-    for _, group in groupby(listed(episodes), key=lambda episode: id(episode.table)):
+    for _, group in groupby(scored_episodes(episodes), key=lambda episode: id(episode.table)):
         own = list(group)
         table, action_size = own[0].table, own[0].get_action_size()
         all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in own])

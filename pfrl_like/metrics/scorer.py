@@ -5,7 +5,7 @@ Larger is better throughout: what should be small has a minus sign. An algorithm
 `window_size` transitions are computed at a time; the score is a mean over all transitions, whatever their size is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 
 from pfrl_like.functions.rollout_returns import lambda_returns
 from pfrl_like.metrics.environment import evaluate_on_environment as evaluate_on_environment
-from pfrl_like.metrics.minibatches import actions_of, has_discrete_actions, mean, measured
+from pfrl_like.metrics.minibatches import actions_of, has_discrete_actions, mean, measured, scored_episodes
 
 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
@@ -49,7 +49,7 @@ def discounted_sum_of_advantage_scorer(algo: Any, episodes: Any, window_size: in
         value = _values(algo, batch.observations, actions_of(batch))
         return value - _greedy_values(algo, batch.observations)
 
-    episodes = _listed(episodes)
+    episodes = scored_episodes(episodes)
     advantage = torch.from_numpy(measured(algo, episodes, window_size, advantage_of))
     continues = torch.ones(len(advantage), dtype=torch.bool)
     continues[np.cumsum([len(episode) for episode in episodes if len(episode)]) - 1] = False
@@ -118,7 +118,7 @@ def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
         def value_of(batch: Any) -> Any:
             return _values(algo, batch.observations, actions_of(batch))
 
-        episodes = _listed(episodes)
+        episodes = scored_episodes(episodes)
         value = measured(algo, episodes, window_size, value_of)
         returns = [episode.compute_return() for episode in episodes]
         success = np.repeat(np.array(returns) > return_threshold, [len(episode) for episode in episodes])
@@ -234,8 +234,3 @@ def _values(algo: Any, observations: Any, actions: Any) -> Any:
 
 def _greedy_values(algo: Any, observations: Any) -> Any:
     return _values(algo, observations, algo.predict(observations))
-
-
-def _listed(episodes: Any) -> Any:
-    """Episodes that can be gone through several times."""
-    return [*episodes] if isinstance(episodes, Iterator) else episodes

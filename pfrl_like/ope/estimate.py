@@ -7,7 +7,7 @@ import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes
 from pfrl_like.ope.intervals import KINDS, Statistic, bootstrap, interval, standard_error
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource
 
 #: Below so many episodes' worth, an estimate by importance weights is warned of.
@@ -39,6 +39,7 @@ class Bootstrap:
 
     Raises:
         ValueError: On other values.
+        TypeError: On what is no number, or no integer.
     """
 
     kind: str = "studentized"
@@ -50,8 +51,7 @@ class Bootstrap:
         check_counts(n_resamples=self.n_resamples)
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence is {self.confidence!r}, expected a number between 0 and 1")
+        check_numbers(0, 1, between=True, confidence=self.confidence)
 
 
 @dataclasses.dataclass(frozen=True)

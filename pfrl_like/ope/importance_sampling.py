@@ -10,6 +10,7 @@ import numpy as np
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
 from pfrl_like.ope.estimate import Bootstrap, Estimate, estimate
 from pfrl_like.ope.self_normalized import SelfNormalized
+from pfrl_like.utils.checks import check_numbers
 
 
 def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
@@ -77,9 +78,9 @@ def discounts(episodes: LoggedEpisodes, gamma: float) -> Array:
 
     Raises:
         ValueError: If `gamma` is not in [0, 1].
+        TypeError: If it is no number.
     """
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"gamma is {gamma!r}, expected a number from 0 to 1")
+    check_numbers(0, 1, gamma=gamma)
     return np.asarray(float(gamma) ** np.arange(episodes.reward.shape[1]))
 
 

@@ -190,6 +190,29 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
             raise ValueError(f"{name} is {value}, expected {expected}")
 
 
+def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: bool = False, **values: Any) -> None:
+    """Refuse arguments that are no finite numbers, or out of bounds.
+
+    Args:
+        least: Smallest number allowed.
+        most: Largest number allowed.
+        between: Whether the bounds themselves are not allowed.
+        **values: The arguments by name.
+
+    Raises:
+        TypeError: If one is no number.
+        ValueError: If one is not finite, or out of bounds.
+    """
+    bounds = f" of at least {least:g}" if least > -math.inf else ""
+    range_of = f"between {least:g} and {most:g}" if between else f"from {least:g} to {most:g}"
+    expected = f"a finite number{bounds}" if most == math.inf else f"a number {range_of}"
+    for name, value in values.items():
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected {expected}")
+        if not (least <= float(value) <= most and math.isfinite(value)) or (between and value in (least, most)):
+            raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
 def check_seconds(optional: bool = False, **values: Any) -> None:
     """Refuse arguments that are no positive times; arguments and errors as those of `check_counts`."""
     expected = f"a positive number of seconds{', or None' if optional else ''}"

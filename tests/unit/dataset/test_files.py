@@ -287,6 +287,7 @@ COLUMNS = ["observation_0", "observation_1"]
         ({"observations": ["x", *COLUMNS]}, KeyError, "observations: there is no column 'x'"),
         ({"observations": "observation_0"}, TypeError, "observations is 'observation_0', expected a list of columns"),
         ({"timeout": "cut"}, KeyError, "timeout: there is no column 'cut'"),
+        ({"log_prob": "logp"}, KeyError, "log_prob: there is no column 'logp'"),
         ({"frame": np.zeros((2, 4))}, TypeError, "frame is a ndarray, expected a pandas DataFrame"),
     ],
 )

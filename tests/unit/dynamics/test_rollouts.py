@@ -143,6 +143,8 @@ def test_an_agent_trains_from_them_in_the_place_of_a_dataset(tmp_path) -> None:
 def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
         rollouts(**{name: value})
+    with pytest.raises(TypeError, match=f"{name} is 'a'"):
+        rollouts(**{name: "a"})
 
 
 @pytest.mark.parametrize(

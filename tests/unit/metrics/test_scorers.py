@@ -4,6 +4,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.metrics.comparer import compare_continuous_action_diff
 from pfrl_like.metrics.scorer import (
     average_value_estimation_scorer,
     continuous_action_diff_scorer,
@@ -129,6 +130,8 @@ def test_evaluation_leaves_the_random_streams_as_they_are() -> None:
 def test_numbers_out_of_range_are_refused(argument: str, value: float) -> None:
     with pytest.raises(ValueError, match=argument):
         evaluate_on_environment(Steps(), **{argument: value})
+    with pytest.raises(TypeError, match=f"{argument} is '1'"):
+        evaluate_on_environment(Steps(), **{argument: "1"})
 
 
 def test_what_cannot_be_scored_is_refused() -> None:
@@ -185,5 +188,7 @@ def test_an_iterator_of_episodes_is_scored_as_their_list() -> None:
 
     algo = Algo([1.0])
     assert discounted_sum_of_advantage_scorer(algo, dataset) == pytest.approx((1 + 1.5 + 1.75) / 3)
-    for scorer in (discounted_sum_of_advantage_scorer, soft_opc_scorer(10)):
+    other = compare_continuous_action_diff(Algo([3.0]))
+    assert other(algo, dataset) == -4.0
+    for scorer in (discounted_sum_of_advantage_scorer, soft_opc_scorer(10), other):
         assert scorer(algo, iter(dataset.episodes)) == scorer(algo, dataset)

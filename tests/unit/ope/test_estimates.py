@@ -130,6 +130,11 @@ def test_settings_of_no_interval_are_refused(settings: dict[str, Any]) -> None:
         ope.Bootstrap(**settings)
 
 
+def test_a_confidence_that_is_no_number_is_called_by_its_name() -> None:
+    with pytest.raises(TypeError, match=r"confidence is '0\.9' \(str\), expected a number between 0 and 1"):
+        ope.Bootstrap(confidence="0.9")  # type: ignore[arg-type]
+
+
 def test_a_discount_outside_of_its_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"gamma is 1.1, expected a number from 0 to 1"):
         ope.importance_sampling(episodes(), 1.1)

@@ -10,6 +10,7 @@ from pfrl_like.utils.checks import (
     check_action,
     check_actions,
     check_finite,
+    check_numbers,
     check_observation,
     check_observations,
     check_reward,
@@ -193,3 +194,22 @@ def test_spaces_of_gym_are_understood():
     check_observation(gym_spaces.Dict(a=gym_spaces.Box(0, 1, (2,))), {"a": np.zeros(2)})
     with pytest.raises(ValueError, match="action is 2"):
         check_action(gym_spaces.Discrete(2), 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "good", "bad", "expected"),
+    [
+        ({}, (-1e30, 0, np.float32(0.5)), (INF, -INF, NAN), "a finite number"),
+        ({"least": 0}, (0, 7, np.int64(7)), (-0.1, INF, NAN), "a finite number of at least 0"),
+        ({"least": 0, "most": 1}, (0, 1, 0.5), (-0.1, 1.5, NAN), "a number from 0 to 1"),
+        ({"least": 0, "most": 1, "between": True}, (0.5, 1e-9), (0, 1.0, 2, NAN), "a number between 0 and 1"),
+    ],
+)
+def test_numbers_out_of_bounds_are_refused(options, good, bad, expected):
+    check_numbers(**options, **{f"x{i}": number for i, number in enumerate(good)})
+    for number in bad:
+        with pytest.raises(ValueError, match=f"y is .*, expected {expected}$"):
+            check_numbers(**options, x=good[1], y=number)
+    for thing in ("0.5", None, True):
+        with pytest.raises(TypeError, match=rf"y is {thing!r} \(.*\), expected {expected}$"):
+            check_numbers(**options, y=thing)
