@@ -3,7 +3,7 @@
 import copy
 from typing import Any, ClassVar
 
-from pfrl_like.algos.copying import reset_optimizers
+from pfrl_like.algos.copying import reset_optimizers, take_from
 from pfrl_like.ope.policies import agent_of, policy_of
 
 
@@ -23,7 +23,7 @@ class CopyingFQE:
         discrete = self.action_size if self.discrete_action else None
         other = algo.agent.policy if isinstance(algo, CopyingFQE) else policy_of(algo, discrete)
         own = copy.deepcopy(self.agent.policy)
-        _load(own, other, "a policy")
+        take_from(own, other, "policy")
         self.agent.policy = own
 
     def copy_policy_optim_from(self, algo: Any) -> None:
@@ -43,8 +43,8 @@ class CopyingFQE:
         for own, target, other in zip(
             self.agent.critics, self.agent.target_critics, _critics_of(algo, len(self.agent.critics)), strict=True
         ):
-            _load(own, other, "a Q-function")
-            _load(target, other, "a Q-function")
+            take_from(own, other, "Q-function")
+            take_from(target, other, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
         """Take the state of the optimiser of the critics.
@@ -72,10 +72,3 @@ def _critics_of(algo: Any, count: int) -> list[Any]:
     if len(critics) != count:
         raise ValueError(f"algo has {len(critics)} Q-functions, expected {count}")
     return [*critics]
-
-
-def _load(own: Any, other: Any, what: str) -> None:
-    try:
-        own.load_state_dict(other.state_dict())
-    except RuntimeError as error:
-        raise ValueError(f"algo has {what} of another form: {error}") from error

@@ -299,35 +299,6 @@ def test_images_are_stacked(name: str) -> None:
         made.predict(np.zeros((2, 1, 16, 16), np.uint8))
 
 
-def test_policies_and_q_functions_are_copied() -> None:
-    given, taking = fitted("TD3"), fitted("DDPG", n_critics=2)
-    assert not np.array_equal(predicted(given, OBS), predicted(taking, OBS))
-    taking.copy_policy_from(given)
-    assert np.array_equal(predicted(given, OBS), predicted(taking, OBS))
-    actions = predicted(given, OBS)
-    assert not np.array_equal(given.predict_value(OBS, actions), taking.predict_value(OBS, actions))
-    other = fitted("TD3")
-    other.copy_q_function_from(given)
-    assert np.array_equal(given.predict_value(OBS, actions), other.predict_value(OBS, actions))
-    with pytest.raises(ValueError, match="expected two estimators that have a policy"):
-        fitted("DQN").copy_policy_from(given)
-
-
-def test_optimisers_that_forget_step_like_new_ones() -> None:
-    data = vectors(False)
-    old, new = fitted("SAC"), make("SAC")
-    new.create_impl((4,), 2)
-    for name in old.impl.saved_attributes:
-        if isinstance(getattr(old.impl, name), torch.nn.Module):
-            getattr(new.impl, name).load_state_dict(getattr(old.impl, name).state_dict())
-    old.reset_optimizer_states()
-    batch = data.sample_batch(16, 0.9)
-    for made in (old, new):
-        torch.manual_seed(0)
-        made.update(0, 0, batch)
-    assert all(map(torch.equal, old.impl.policy.parameters(), new.impl.policy.parameters()))
-
-
 def test_epochs_are_yielded_with_their_metrics() -> None:
     made = make("DQN")
     seen = list(made.fitter(vectors(True), 3, scorers={"one": lambda algo, episodes: 1.0}, **QUIET))
