@@ -129,7 +129,8 @@ def _checksum_of_others(value: Any, start: int) -> int:
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
             return start  # nobody waits for a GPU
-        value = value.detach().cpu().reshape(-1).view(torch.uint8).numpy() if value.numel() else ()
+        whole = value.detach().clone(memory_format=torch.contiguous_format)  # one number may have any stride
+        value = whole.reshape(-1).view(torch.uint8).numpy() if value.numel() else ()
     if isinstance(value, list | tuple):
         for item in value:
             start = checksum(item, start)

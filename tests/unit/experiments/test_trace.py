@@ -120,6 +120,8 @@ def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> 
         ((np.zeros(2), [1.0]), (np.zeros(2), [2.0])),
         (torch.zeros(2, 3).T, torch.ones(2, 3).T),
         (torch.tensor(1.0), torch.tensor(2.0)),
+        (torch.zeros(()).expand(1), torch.ones(()).expand(1)),
+        (torch.zeros(()).expand(3, 2), torch.ones(()).expand(3, 2)),
         (torch.zeros(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
         (np.array(["a"], object), np.array(["b"], object)),
         (LazyFrames([np.zeros(3), np.zeros(3)]), LazyFrames([np.zeros(3), np.ones(3)])),
