@@ -3,7 +3,7 @@
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -45,14 +45,10 @@ class GuardMixin(AttributeSavingMixin, ABC):
     def take_back(self, updates: int) -> None:
         """Let the counters be as if so many of the last updates had never come."""
 
-    def take_trail(self) -> int:
-        """A number that all losses have gone into, in order, since it was asked for last; on a GPU they do not."""
-        steps = self.gradient_steps.values() if self._compiled is None else (self._compiled,)
-        trail = 0
-        for step in steps:
-            if step.trail:
-                trail, step.trail = hash((trail, step.trail)), 0
-        return trail
+    @property
+    def trailed(self) -> Sequence[GradientStep | CompiledStep]:
+        """What all losses go through; the `trail` of each is a number that they have gone into."""
+        return (*self.gradient_steps.values(),) if self._compiled is None else (self._compiled,)
 
     def refused(self, error: NonFiniteError, batch: Batch, counter: str) -> None:
         """Take note of an update that was refused: the error gets its minibatch, unless a GPU tells of earlier ones.

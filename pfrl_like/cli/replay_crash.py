@@ -2,13 +2,11 @@
 
 import argparse
 import os
-import shlex
-import sys
 from typing import Any
 
-from pfrl_like.errors import CheckpointError
+from pfrl_like.cli.owners import check_owner
 from pfrl_like.experiments.crash import CRASH, in_words, read_crash
-from pfrl_like.experiments.rerun import start_again
+from pfrl_like.experiments.rerun import command_of, start_again
 
 
 def add_to(commands: Any) -> None:
@@ -38,18 +36,8 @@ def replay(arguments: argparse.Namespace) -> int:
     record = read_crash(directory)
     print(f"step {record['t']}: {record['error']}\nthen: {in_words(record)}", flush=True)
     if not arguments.program:
-        _check_owner(os.path.join(directory, CRASH), record)
+        check_owner(os.path.join(directory, CRASH), command_of(record), "if that may run, give it after --")
     found = start_again(record, os.path.dirname(directory), crash=directory, command=arguments.program)
     again = found["error_again"]
     print(f"now: {again}\n     {found['in_words']}" if again else "now: the update is made, all its numbers are finite")
     return 0 if again else 1
-
-
-def _check_owner(path: str, record: dict[str, Any]) -> None:
-    """Refuse to start what a file of somebody else names; say what is started."""
-    command = shlex.join([sys.executable, *record["started_as"][1:]])
-    if hasattr(os, "getuid") and os.stat(path).st_uid != os.getuid():
-        raise CheckpointError(
-            path, f"is another user's file, and names the program {command}: if that may run, give it after --"
-        )
-    print(f"starting {command}", file=sys.stderr)

@@ -19,6 +19,7 @@ from pfrl_like.storage import atomic_write, dump_json, read_json
 #: Where the order is found.
 VARIABLE = "PFRL_LIKE_RERUN"
 _LARGEST = 1 << 24  # of an answer, in bytes
+_LAST_WORDS = 2000  # bytes of what a program that failed has printed
 
 
 class RerunError(PfrlLikeError, RuntimeError):
@@ -31,17 +32,28 @@ class Order(NamedTuple):
     Attributes:
         outdir: Directory of the run whose agent is wanted; the program's runs for other directories are passed over.
         scratch: Directory for what the program writes meanwhile.
-        crash: Record of the refused update that is to be made again.
+        crash: Record of the refused update that is to be made again; "" if it is the training that is.
+        checkpoint: Checkpoint of the run that the training goes on from; "" for one from the start.
+        since: Step after which the trace looks at every step closely.
+        until: Step at which the training ends.
     """
 
     outdir: str
     scratch: str
-    crash: str
+    crash: str = ""
+    checkpoint: str = ""
+    since: int = 0
+    until: int = 0
 
     @property
     def answer(self) -> str:
         """File for what was found."""
         return os.path.join(self.scratch, "answer.json")
+
+    @property
+    def diverted(self) -> str:
+        """Run directory that is written into instead."""
+        return os.path.join(self.scratch, "outdir")
 
     @classmethod
     def of_text(cls, text: str) -> Self:
@@ -62,11 +74,20 @@ def ordered() -> Order | None:
 def diverted(outdir: str) -> str:
     """Where what is meant for a run directory goes: elsewhere in a program that was started again."""
     order = ordered()
-    return outdir if order is None else os.path.join(order.scratch, "outdir")
+    return outdir if order is None else order.diverted
+
+
+def checkpoint() -> str | None:
+    """The checkpoint that training has to go on from, which belongs to a run that nothing is written into.
+
+    None for one that begins as the program says.
+    """
+    order = ordered()
+    return None if order is None else order.checkpoint or None
 
 
 def is_passed_over(agent: Any, outdir: str | os.PathLike[str]) -> bool:
-    """Whether a run is none of this program's business; the run that it was started for ends the program.
+    """Whether a run is none of this program's business; the one that it was started for to replay a crash ends it.
 
     Args:
         agent: The agent of the run.
@@ -80,6 +101,8 @@ def is_passed_over(agent: Any, outdir: str | os.PathLike[str]) -> bool:
         return False
     if os.path.realpath(os.fsdecode(outdir)) != os.path.realpath(order.outdir):
         return True
+    if not order.crash:
+        return False
     found = described(replay_crash(agent, order.crash))
     atomic_write(order.answer, dump_json({**found, "in_words": in_words(found)}, order.answer))
     raise SystemExit(0)
@@ -97,19 +120,53 @@ def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
     Raises:
         RerunError: If it cannot be started, or ends without an answer.
     """
-    command = [*command] or [sys.executable, *record["started_as"][1:]]
-    settings = {name: value for name, value in record["settings"].items() if isinstance(value, str) and name.isupper()}
     with tempfile.TemporaryDirectory() as scratch:
         order = Order(os.path.realpath(outdir), scratch, os.path.realpath(crash))
-        try:
-            code = subprocess.run(
-                command, cwd=record["directory"], env={**os.environ, **settings, VARIABLE: order.to_text()}, check=False
-            ).returncode
-        except OSError as error:
-            raise RerunError(f"{' '.join(command)} cannot be started: {error}") from error
+        code = _start(record, order, command)
         if not os.path.exists(order.answer):
             raise RerunError(
-                f"{' '.join(command)} has ended with code {code} before it trained an agent in {outdir}; if it makes "
-                "that agent in another way now, load it yourself with pfrl_like.experiments.replay_crash"
+                f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in "
+                f"{outdir}; if it makes that agent in another way now, load it yourself with "
+                "pfrl_like.experiments.replay_crash"
             )
         return read_json(order.answer, _LARGEST)
+
+
+def train_again(record: Mapping[str, Any], order: Order) -> None:
+    """Start the program of a run again, which trains as far as it is told; what it leaves is in `order.diverted`.
+
+    Args:
+        record: What `circumstances` gave.
+        order: How far. `scratch` is made; what the program prints goes there, too.
+
+    Raises:
+        RerunError: If it cannot be started, or ends before it trains.
+    """
+    os.makedirs(order.scratch)
+    said = os.path.join(order.scratch, "output.txt")
+    with open(said, "wb") as output:
+        code = _start(record, order, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    if code or not os.path.isdir(order.diverted):
+        with open(said, "rb") as output:
+            words = output.read()[-_LAST_WORDS:].decode(errors="replace")
+        when = "" if os.path.isdir(order.diverted) else f" before it trained an agent in {order.outdir}"
+        raise RerunError(f"{' '.join(command_of(record))} has ended with code {code}{when}; it said last:\n{words}")
+
+
+def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
+    """Run a program with an order; returns its exit code."""
+    set_then = {name: value for name, value in record["settings"].items() if name.isupper()}
+    now = {name: value for name, value in os.environ.items() if name not in set_then}
+    then = {name: value for name, value in set_then.items() if isinstance(value, str)}
+    try:
+        return subprocess.run(
+            command_of(record, command), cwd=record["directory"], env={**now, **then, VARIABLE: order.to_text()},
+            check=False, **streams,
+        ).returncode  # fmt: skip
+    except OSError as error:
+        raise RerunError(f"{' '.join(command_of(record, command))} cannot be started: {error}") from error
+
+
+def command_of(record: Mapping[str, Any], command: Sequence[str] = ()) -> list[str]:
+    """What is started again for a record, if nothing else is asked for."""
+    return [*command] or [sys.executable, *record["started_as"][1:]]

@@ -2,9 +2,10 @@
 
 `trace.bin` has a record of one size for every tick of the loop: the step, and four rolling checksums, of actions,
 observations, rewards and losses so far. Once two runs differ, so do all their later records. `trace.jsonl` has a line
-for every checkpoint, with the checksum of every tensor that the agent saves.
+for the start and every checkpoint, with the checksum of every tensor that the agent saves.
 """
 
+import contextlib
 import json
 import os
 import struct
@@ -13,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments.checksums import checksum, checksums_of, checksums_of_streams
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.utils.isolated_rng import isolated_rng
+from pfrl_like.experiments.rerun import ordered
 
 #: Its files, and what a record says.
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"
@@ -24,7 +26,7 @@ CHANNELS = ("action", "observation", "reward", "loss")
 RECORD = np.dtype([("t", "<u8"), *((channel, "<u4") for channel in CHANNELS)])
 _PACK = struct.Struct("<Q4I").pack  # a record
 _SIZE = RECORD.itemsize
-_DOUBLE, _NUMBER = struct.Struct("<d"), struct.Struct("<q")
+_NUMBER = struct.Struct("<q")
 #: Steps that wait for their records, and bytes of records that wait in memory.
 _PENDING = 64
 _WAITING = 4096 * _SIZE
@@ -33,10 +35,13 @@ _WAITING = 4096 * _SIZE
 class Trace:
     """A callback of the loop that keeps the trace.
 
+    In a program that was started again to be looked at more closely (see `rerun`) there is a line about tensors and
+    random streams for the start and every step, and the program ends where it was told to.
+
     Args:
         source: Its `last` is what came of the last tick: observations, actions, rewards.
-        agent: Its `take_trail()`, if any, gives a number that all losses since have gone into; its `state_dict` what is
-            learnt.
+        agent: `trailed`, if it has that, are parts whose `trail` is a number that their losses have gone into; its
+            `state_dict` is what is learnt.
         outdir: Run directory.
         interval: Steps between lines about tensors, beside one at the end; None for none.
         step_offset: Step at which the run starts: what an earlier part left beyond it is cut off.
@@ -44,28 +49,43 @@ class Trace:
 
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
         self.source, self.agent, self.interval = source, agent, interval
-        self._has_trail = hasattr(agent, "take_trail")
-        kept = read_records(outdir)
-        kept = kept[kept["t"] <= step_offset] if step_offset else kept[:0]
-        lines = [line for line in read_tensors(outdir) if line["t"] <= step_offset] if step_offset else []
-        self._last: tuple[int, int, int, int] = kept[-1].tolist()[1:] if len(kept) else (0, 0, 0, 0)
+        self._trailed = (*getattr(agent, "trailed", ()),)
+        order = ordered()
+        self._order = order if order is not None and order.until else None
+        self._last = _sums_at(outdir if order is None else order.outdir, step_offset)
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps of which there is no record yet
         # A loop over many steps finds in the cache what it needs. Several environments may reuse their arrays.
         self._most = 1 if hasattr(source, "num_envs") else _PENDING
-        self._file = open(os.path.join(outdir, RECORDS), "wb")  # noqa: SIM115 (closed by close)
-        self._file.write(kept.tobytes())
-        self._lines = open(os.path.join(outdir, TENSORS), "w", encoding="utf-8")  # noqa: SIM115
-        self._lines.writelines(json.dumps(line) + "\n" for line in lines)
+        self._file, self._lines = (open(os.path.join(outdir, name), "ab") for name in (RECORDS, TENSORS))  # noqa: SIM115
+        self._file.truncate(_SIZE * _count_up_to(read_records(outdir), step_offset))
+        self._lines.truncate(_size_up_to(outdir, step_offset))
         self._written_at = self._t = step_offset
+        if self._order is not None:
+            self._look_closely(self._order.since, self._order.until)
+        elif step_offset == 0:
+            self.write_tensors()
 
     def __call__(self, clock: Clock) -> None:
         self._t = t = clock.t
-        self._pending.append((t, self.source.last, self.agent.take_trail() if self._has_trail else 0))
+        trail = 0
+        for part in self._trailed:
+            if part.trail:
+                trail, part.trail = hash((trail, part.trail)), 0
+        self._pending.append((t, self.source.last, trail))
         if len(self._pending) >= self._most:
             self._digest()
-        if self.interval is not None and t // self.interval != clock.previous_t // self.interval:
+        if self._order is not None:
+            self._look_closely(self._order.since, self._order.until)
+        elif self.interval is not None and t // self.interval != clock.previous_t // self.interval:
             self.write_tensors()
+
+    def _look_closely(self, since: int, until: int) -> None:
+        """Write a line about each step of an interval, and end the program after it."""
+        if self._t >= since:
+            self.write_tensors(**checksums_of_streams(self.agent, self.source))
+        if self._t >= until:
+            raise SystemExit(0)
 
     def _digest(self) -> None:
         """Make records of the steps that wait."""
@@ -85,10 +105,14 @@ class Trace:
         self._file.flush()
         self._records.clear()
 
-    def write_tensors(self) -> None:
-        """Write a line about the tensors as they are now, and all records before it."""
+    def write_tensors(self, **more: int) -> None:
+        """Write a line about the tensors as they are now, and all records before it.
+
+        Args:
+            **more: Further checksums.
+        """
         self.flush()
-        self._lines.write(json.dumps({"t": self._t, "tensors": checksums_of(self.agent)}) + "\n")
+        self._lines.write(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
         self._lines.flush()
         self._written_at = self._t
 
@@ -96,6 +120,30 @@ class Trace:
         """Hand the records to the system, which keeps them if the process ends now."""
         self._digest()
         self._write_records()
+
+    def sync(self) -> None:
+        """Wait until what was written so far would survive a power cut."""
+        self.flush()
+        for file in (self._file, self._lines):
+            os.fsync(file.fileno())
+
+    def saved_state(self) -> dict[str, Any]:
+        """The checksums so far."""
+        self._digest()
+        return {"t": self._t, "sums": [*self._last]}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from the checksums that `saved_state` gave, also where the files were lost.
+
+        Raises:
+            ValueError: If it comes from something else.
+        """
+        try:
+            t, sums = int(state["t"]), [int(each) for each in state["sums"]]
+            _PACK(t, *sums)
+        except (KeyError, TypeError, ValueError, struct.error) as error:
+            raise ValueError(f"it is no state of a trace: {error!r:.200}") from error
+        self._written_at, self._last = t, (sums[0], sums[1], sums[2], sums[3])
 
     def close(self) -> None:
         """Write what is left."""
@@ -108,56 +156,6 @@ class Trace:
             self._lines.close()
 
 
-def checksum(value: Any, start: int) -> int:
-    """The CRC-32 of an observation, action or reward, going on from another; of stacked frames that of the newest."""
-    if type(value) is float:
-        value = _DOUBLE.pack(value)
-    elif type(value) is int:
-        value = b"%d" % value
-    try:
-        return zlib.crc32(value, start)  # of arrays, and NumPy's numbers
-    except (TypeError, ValueError, BufferError):
-        return _checksum_of_others(value, start)
-
-
-def _checksum_of_others(value: Any, start: int) -> int:
-    if isinstance(value, Mapping):
-        value = [item for pair in value.items() for item in pair]
-    frames = getattr(value, "_frames", None)
-    if frames is not None:
-        value = frames[-1]
-    if isinstance(value, torch.Tensor):
-        if value.device.type != "cpu":
-            return start  # nobody waits for a GPU
-        whole = value.detach().clone(memory_format=torch.contiguous_format)  # one number may have any stride
-        value = whole.reshape(-1).view(torch.uint8).numpy() if value.numel() else ()
-    if isinstance(value, list | tuple):
-        for item in value:
-            start = checksum(item, start)
-        return start
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind != "O":
-        return zlib.crc32(np.ascontiguousarray(value).data, start)
-    return zlib.crc32(repr(value).encode(), start)
-
-
-def checksums_of(agent: Any) -> dict[str, int]:
-    """The checksum of everything that an agent saves, by name; empty for one without `state_dict`."""
-    if not hasattr(agent, "state_dict"):
-        return {}
-    with isolated_rng():
-        state = agent.state_dict()
-    return {name: checksum(value, 0) for name, value in _leaves("", state.get("attributes", state))}
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else None
-    if items is None:
-        yield name, value.cpu() if isinstance(value, torch.Tensor) else value
-        return
-    for key, item in items:
-        yield from _leaves(f"{name}.{key}" if name else str(key), item)
-
-
 def read_records(outdir: str) -> Any:
     """The records of a run, an array of `RECORD`; a torn last one is left out, and without a file there is none."""
     try:
@@ -165,14 +163,58 @@ def read_records(outdir: str) -> Any:
             content = file.read()
     except FileNotFoundError:
         return np.zeros(0, RECORD)
-    return np.frombuffer(content, RECORD, count=len(content) // RECORD.itemsize)
+    return np.frombuffer(content, RECORD, count=len(content) // _SIZE)
 
 
 def read_tensors(outdir: str) -> list[dict[str, Any]]:
-    """The lines about tensors of a run; a torn last one is left out, and without a file there is none."""
+    """The lines about tensors of a run; a torn last one is left out, and without a file there is none.
+
+    Raises:
+        CheckpointError: If the file holds something else.
+    """
+    return [line for _, line in _lines_of(outdir)]
+
+
+def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    path = os.path.join(outdir, TENSORS)
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        for text in file:
+            if text.endswith(b"\n"):
+                yield text, _line(text, path)
+
+
+def _line(text: bytes, path: str) -> dict[str, Any]:
     try:
-        with open(os.path.join(outdir, TENSORS), encoding="utf-8") as file:
-            lines = [line for line in file if line.endswith("\n")]
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines]
+        line = json.loads(text)
+        if type(line["t"]) is int and isinstance(line["tensors"], dict):
+            return {"t": line["t"], "tensors": line["tensors"]}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise CheckpointError(path, f"holds a line that is none of a trace: {text[:80]!r}")
+
+
+def _count_up_to(records: Any, t: int) -> int:
+    """How many records, up to the first that a power cut has spoilt, are of steps up to one; none of step 0."""
+    steps = records["t"]
+    beyond = np.flatnonzero((steps == 0) | (steps > t))
+    return int(beyond[0]) if len(beyond) else len(steps)
+
+
+def _size_up_to(outdir: str, t: int) -> int:
+    """How many bytes of the lines about tensors, up to the first that a power cut has spoilt, are of such steps."""
+    size = 0
+    with contextlib.suppress(CheckpointError):
+        for text, line in _lines_of(outdir):
+            if line["t"] > t:
+                break
+            size += len(text)
+    return size
+
+
+def _sums_at(outdir: str, t: int) -> tuple[int, int, int, int]:
+    """The checksums at a step; of a run that begins with it, zeros."""
+    records = read_records(outdir)
+    count = _count_up_to(records, t)
+    return tuple(records[count - 1].tolist()[1:]) if count else (0, 0, 0, 0)

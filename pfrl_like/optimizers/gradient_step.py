@@ -6,6 +6,7 @@ has attached something to it (hooks, a closure, a tensor as learning rate).
 """
 
 import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -43,7 +44,7 @@ class GradientStep:
 
     Attributes:
         wrapper: What losses pass on their way to `backward`, such as a `DistributedDataParallel`; None for nothing.
-        trail: A number that all losses since it was 0 have gone into, in order; on a GPU they do not.
+        trail: A number that all losses since it was 0 have gone into, in order; those of a GPU when it is waited for.
 
     Raises:
         NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
@@ -64,7 +65,7 @@ class GradientStep:
         self.copies = copies
         self.wrapper: Callable[[Tensor], Tensor] | None = None
         self.trail = 0
-        self._calls = 0
+        self._calls, self._losses = 0, list[Tensor]()  # since a GPU was waited for
         self._device: torch.device | None = None
         self._flushes = flushes_denormals()
         self._prepare()
@@ -149,6 +150,9 @@ class GradientStep:
             NonFiniteError: If there are some; `skipped` of the error is their number.
         """
         calls, self._calls = self._calls, 0
+        if self._losses:
+            self.trail = zlib.crc32(torch.stack(self._losses).double().cpu().numpy().data, self.trail)
+            self._losses.clear()
         if calls and (count := int(self.skipped.item())):
             self.skipped.zero_()
             message = f"{count} of {calls} steps were not finite and were skipped"
@@ -158,7 +162,9 @@ class GradientStep:
         present = [grad for grad in grads if grad is not None]
         if self.max_grad_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.leaves, self.max_grad_norm)
-        bad = (~torch.isfinite(loss.detach())).float()
+        value = loss.detach()
+        self._losses.append(value)
+        bad = (~torch.isfinite(value)).float()
         if refused is not None:
             self.skipped.sub_(refused)
             bad = torch.maximum(bad, refused)

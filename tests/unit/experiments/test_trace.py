@@ -1,50 +1,26 @@
 """The traces of runs, and the command that compares two of them."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
+from traced_run import run
 
 from pfrl_like.cli import main
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.experiments import train_agent, train_agent_batch, train_agent_offline
-from pfrl_like.experiments.trace import CHANNELS, RECORDS, checksum, read_records, read_tensors
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments import train_agent_batch, train_agent_offline
+from pfrl_like.experiments.checksums import checksum
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.trace import CHANNELS, RECORDS, TENSORS, Trace, read_records, read_tensors
 from pfrl_like.testing import Chain
 from pfrl_like.utils import set_random_seed
 from pfrl_like.wrappers.frame_stack import LazyFrames
-
-
-class AnotherReward(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment that gives another reward once, at some step."""
-
-    def __init__(self, env: Any, at: int) -> None:
-        super().__init__(env)
-        self.at, self.steps = at, 0
-
-    def step(self, action: Any) -> Any:
-        obs, reward, *others = self.env.step(action)
-        self.steps += 1
-        return (obs, float(reward) + (self.steps == self.at), *others)
-
-
-def run(outdir: Path, steps: int = 50, reward_at: int = 0, spoil_at: int = 0, **options: Any) -> None:
-    """A run of 50 steps with checkpoints every 20; at step `spoil_at` all parameters are changed a little."""
-    set_random_seed(0)
-    agent = make_agent()
-
-    def spoil(env: Any, agent: Any, t: int) -> None:
-        if t == spoil_at:
-            with torch.no_grad():
-                for param in agent.model.parameters():
-                    param += 1e-3
-
-    env = AnotherReward(Chain(time_limit=7), reward_at)
-    env.reset(seed=0)
-    train_agent(agent, env, steps, outdir, checkpoint_freq=20, step_hooks=[spoil], **options)
 
 
 def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,7 +32,7 @@ def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, capsys: pyte
     records = read_records(str(tmp_path / "a"))
     assert records["t"].tolist() == [*range(1, 51)]
     assert all(len(set(records[channel].tolist())) > 10 for channel in CHANNELS)
-    assert [line["t"] for line in read_tensors(str(tmp_path / "a"))] == [20, 40, 50]
+    assert [line["t"] for line in read_tensors(str(tmp_path / "a"))] == [0, 20, 40, 50]
 
 
 def test_another_answer_of_the_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,11 +48,11 @@ def test_other_parameters_are_named(
     run(tmp_path / "a")
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     run(tmp_path / "b", spoil_at=30)
-    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b"), "--no-rerun"]) == 1
     out = capsys.readouterr().out
     assert "the first that differs is step 31, in its loss; what was seen, done and got is the same" in out
     assert "tensors: at step 40 these differ, those of step 20 not: model." in out
-    assert "settings.MKL_NUM_THREADS: " in out and "'7'" in out
+    assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are made in another order)" in out
 
 
 def test_a_run_that_goes_on_cuts_back_what_lies_beyond_and_goes_on_from_there(tmp_path: Path) -> None:
@@ -88,8 +64,49 @@ def test_a_run_that_goes_on_cuts_back_what_lies_beyond_and_goes_on_from_there(tm
     records = read_records(str(tmp_path))
     assert records["t"].tolist() == [*range(1, 61)] and (records[:30] == whole[:30]).all()
     again = read_tensors(str(tmp_path))
-    assert [line["t"] for line in again] == [20, 40, 60] and again[0] == lines[0] and again[1] != lines[1]
+    assert [line["t"] for line in again] == [0, 20, 40, 60] and again[:2] == lines[:2] and again[2] != lines[2]
     assert records["loss"][30] == records["loss"][29] != 0  # the checksum goes on where it was
+
+
+def test_what_a_power_cut_has_spoilt_is_cut_off(tmp_path: Path) -> None:
+    run(tmp_path)
+    whole, lines = read_records(str(tmp_path)), read_tensors(str(tmp_path))
+    with open(tmp_path / RECORDS, "ab") as file, open(tmp_path / TENSORS, "ab") as table:
+        file.write(bytes(48))
+        table.write(bytes(9) + b"\n")
+    with pytest.raises(CheckpointError, match="is none of a trace"):
+        read_tensors(str(tmp_path))
+    run(tmp_path, step_offset=50, steps=55)
+    records = read_records(str(tmp_path))
+    assert (records[:50] == whole).all() and records["t"].tolist()[50:] == [*range(51, 56)]
+    assert read_tensors(str(tmp_path))[:4] == lines
+
+
+def test_the_checksums_go_on_in_another_process_also_where_the_files_were_lost(tmp_path: Path) -> None:
+    source, clock = SimpleNamespace(last=(np.zeros(3), 1, 0.5)), Clock(10)
+
+    def ticks(trace: Trace, name: str, n: int) -> Any:
+        for _ in range(n):
+            clock.previous_t, clock.t = clock.t, clock.t + 1
+            trace(clock)
+        trace.sync()
+        return read_records(str(tmp_path / name))
+
+    for name in ("whole", "second"):
+        (tmp_path / name).mkdir()
+    first = Trace(source, None, str(tmp_path / "whole"), None, 0)
+    ticks(first, "whole", 3)
+    state = json.loads(json.dumps(first.saved_state()))
+    whole = ticks(first, "whole", 2)
+    clock.t = 3
+    second = Trace(source, None, str(tmp_path / "second"), None, 3)
+    second.restore_state(state)
+    assert (ticks(second, "second", 2) == whole[3:]).all() and whole["t"].tolist() == [1, 2, 3, 4, 5]
+    for wrong in ({}, {"t": 3, "sums": [1, 2]}, {"t": 3, "sums": None}, {"t": -1, "sums": [0] * 4}):
+        with pytest.raises(ValueError, match="no state of a trace"):
+            second.restore_state(wrong)
+    first.close()
+    second.close()
 
 
 def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> None:
@@ -122,6 +139,7 @@ def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> 
         (torch.tensor(1.0), torch.tensor(2.0)),
         (torch.zeros(()).expand(1), torch.ones(()).expand(1)),
         (torch.zeros(()).expand(3, 2), torch.ones(()).expand(3, 2)),
+        (torch.zeros(3).to_sparse(), torch.ones(3).to_sparse()),
         (torch.zeros(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
         (np.array(["a"], object), np.array(["b"], object)),
         (LazyFrames([np.zeros(3), np.zeros(3)]), LazyFrames([np.zeros(3), np.ones(3)])),

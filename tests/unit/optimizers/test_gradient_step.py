@@ -1,6 +1,8 @@
 """`GradientStep` gives the numbers of `optimizer.step()`, whatever the user does with the optimiser meanwhile."""
 
+import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -401,3 +403,20 @@ def test_averages_too_small_to_be_normal_become_zero_in_the_step_alone(before: b
         assert (torch.full((), 1e-39).mul(1.0).item() == 0) == before
     finally:
         torch.set_flush_denormal(False)
+
+
+def test_losses_are_in_the_trail_in_order_those_of_a_gpu_once_it_is_waited_for() -> None:
+    def trail_of(kind: type[GradientStep], *factors: float) -> int:
+        param = torch.ones(2, requires_grad=True)
+        step = kind(SGD([param], lr=0.0))
+        for factor in factors:
+            step(factor * param.sum())
+            assert bool(step.trail) == (kind is GradientStep)
+        with contextlib.suppress(NonFiniteError):
+            step.settle()
+        return step.trail
+
+    for kind in (GradientStep, AsOnGPU):
+        assert 0 != trail_of(kind, 1.0, 2.0) == trail_of(kind, 1.0, 2.0) != trail_of(kind, 2.0, 1.0)
+    bad = math.nan, 1.0
+    assert trail_of(AsOnGPU, *bad) == trail_of(AsOnGPU, *bad) != trail_of(AsOnGPU, 1.0)

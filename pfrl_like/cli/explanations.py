@@ -1,0 +1,88 @@
+"""What the records of two runs tell that may explain why the runs differ."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage import read_json
+
+#: The record of a run, and what in it differs between any two runs.
+RECORD = "run.json"
+_ALWAYS = ("start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
+_LARGEST = 1 << 24  # of a record, in bytes
+
+#: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.
+_WHY = {
+    "settings.PYTHONHASHSEED": "sets of text have another order",
+    "settings.ATEN_CPU_CAPABILITY": "other kernels compute, which round otherwise",
+    "settings.cpu_capability": "other kernels compute, which round otherwise",
+    "settings.deterministic": "other kernels compute, which round otherwise",
+    "settings.CUBLAS": "sums are made in another order",
+    "settings": "sums are made in another order",
+    "hardware.torch_threads": "sums are made in another order",
+    "hardware": "other kernels compute, which round otherwise",
+    "device": "other kernels compute, which round otherwise",
+    "seeds": "other random numbers were drawn from the start",
+    "versions": "another version computes",
+    "git_head": "the program may be another one",
+    "command": "other arguments",
+    "arguments": "other arguments",
+}
+
+
+def record_of(outdir: str) -> dict[str, Any]:
+    """The record of a run.
+
+    Raises:
+        CheckpointError: If there is none, or it is damaged.
+    """
+    return read_json(os.path.join(outdir, RECORD), _LARGEST)
+
+
+def explanations(outdirs: tuple[str, str]) -> Iterator[str]:
+    """What differs, in lines of text, and what does not and yet may be why."""
+    one, other = (_told(outdir) for outdir in outdirs)
+    for name in {**one, **other}:
+        if one.get(name) != other.get(name):
+            why = next((f" ({why})" for start, why in _WHY.items() if name.startswith(start)), "")
+            yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
+    yield from dict.fromkeys(line for record in (one, other) for line in _without_control(record))
+
+
+def _without_control(record: Mapping[str, Any]) -> Iterator[str]:
+    """What lets two runs differ although their records do not."""
+    if record.get("settings.PYTHONHASHSEED") in (None, "random"):
+        yield "settings.PYTHONHASHSEED: not set, so that sets of text have another order in every process"
+    if not str(record.get("device")).startswith("cuda"):
+        return
+    yield "device: a GPU, whose losses a trace has of every 100 updates"
+    if not record.get("settings.deterministic"):
+        yield "settings.deterministic: off on a GPU, where kernels may then make sums in another order every time"
+
+
+def _told(outdir: str) -> dict[str, Any]:
+    """What a run's record and its arguments tell, without where it was."""
+    content = {name: value for name, value in record_of(outdir).items() if name not in _ALWAYS}
+    arguments = os.path.join(outdir, "args.txt")
+    if os.path.isfile(arguments):
+        with contextlib.suppress(CheckpointError):  # what JSON does not know
+            content["arguments"] = read_json(arguments, _LARGEST)
+    return {name: _placeless(value, os.path.abspath(outdir)) for name, value in _flat("", content)}
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from _flat(f"{name}.{key}" if name else key, item)
+
+
+def _placeless(value: Any, outdir: str) -> Any:
+    """A value in which nothing names the run directory."""
+    if isinstance(value, list):
+        return [_placeless(item, outdir) for item in value]
+    is_place = isinstance(value, str) and os.path.basename(value.rstrip(os.sep)) == os.path.basename(outdir)
+    return "DIR" if is_place else value

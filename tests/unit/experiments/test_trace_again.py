@@ -1,0 +1,145 @@
+"""The closer look at two runs that differ: an interval of them is trained again."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from traced_run import run
+
+from pfrl_like.cli import main
+from pfrl_like.cli.closer_look import first_of_all
+from pfrl_like.cli.explanations import explanations
+from pfrl_like.cli.parting import repetition
+from pfrl_like.experiments import rerun
+from pfrl_like.experiments.rerun import VARIABLE, Order, RerunError, train_again
+from pfrl_like.experiments.trace import read_records, read_tensors
+
+Again = Callable[..., str]
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
+    """Does what a program does that is started again: trains up to a step, looking closely; gives where it wrote."""
+
+    def again(name: str, outdir: Path, since: int, until: int, **options: Any) -> str:
+        order = Order(str(outdir), str(tmp_path / name), since=since, until=until)
+        monkeypatch.setenv(VARIABLE, order.to_text())
+        run(outdir.with_name("another"), 5)
+        with pytest.raises(SystemExit) as end:
+            run(outdir, **options)
+        assert end.value.code == 0
+        return order.diverted
+
+    return again
+
+
+def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_path: Path, again: Again) -> None:
+    outdir = tmp_path / "run"
+    run(outdir)
+    before, whole = files_in(outdir), read_records(str(outdir))
+    now = again("scratch", outdir, 20, 30)
+    assert files_in(outdir) == before and not (tmp_path / "another").exists()
+    assert [line["t"] for line in read_tensors(now)] == [*range(20, 31)]
+    assert (read_records(now) == whole[:30]).all() and not repetition(str(outdir), now).differs
+    elsewhere = repetition(str(outdir), again("elsewhere", outdir, 20, 30, reward_at=23))
+    assert elsewhere.t == 23 and "in its reward" in elsewhere.text
+
+
+def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp_path: Path, again: Again) -> None:
+    outdir = tmp_path / "run"
+    one = again("one", outdir, 0, 35)
+    other = again("other", outdir, 0, 35, spoil_at=30, draw_at=12)
+    found = first_of_all(one, other)
+    assert (found["tensors"].same, found["tensors"].t) == (30, 31) and ": model." in found["tensors"].text
+    assert (found["random streams"].same, found["random streams"].t) == (12, 13)
+    assert found["random streams"].text.endswith("not: random stream global.python")
+    assert found["steps"].t == 31 and "in its loss" in found["steps"].text
+    unlike = next(parting for name, parting in found.items() if "from the start" in name)
+    assert unlike.t == 0 and "action_space" in unlike.text  # which nobody has seeded
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {path!r})
+from traced_run import run
+run(Path(sys.argv[1]), spoil_at=int(sys.argv[2]))
+raise SystemExit("that was the whole run")
+"""
+
+
+def record(outdir: Path, **content: Any) -> None:
+    """Change what the record of a run tells."""
+    path = outdir / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | content))
+
+
+def test_the_command_starts_both_programs_again_to_name_the_step(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tests = str(Path(__file__).parents[2])
+    (tmp_path / "program.py").write_text(PROGRAM.format(path=tests))
+    for name, at in (("a", 0), ("b", 10)):
+        run(tmp_path / name, spoil_at=at)
+        record(tmp_path / name, started_as=[sys.executable, "program.py", name, str(at)], directory=str(tmp_path))
+    before = files_in(tmp_path)
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    out, err = capfd.readouterr()
+    assert "tensors: at step 20 these differ, those of step 0 not: model." in out
+    assert "tensors: at step 11 these differ, those of step 10 not: model." in out and "does not repeat" not in out
+    assert "program.py a 0" in err and "program.py b 10" in err and files_in(tmp_path) == before
+
+
+def test_programs_that_do_not_train_again_are_told_with_their_last_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started_as = [sys.executable, "-S", "-c", "raise SystemExit('no such data')"]
+    for name, at in (("a", 0), ("b", 10)):
+        run(tmp_path / name, spoil_at=at)
+        record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    out = capsys.readouterr().out
+    assert "again: there is no closer look" in out and "before it trained an agent in" in out and "no such data" in out
+    assert "what may explain it:" in out
+    with pytest.raises(RerunError, match="cannot be started"):
+        train_again(
+            {"started_as": started_as, "directory": str(tmp_path / "gone"), "settings": {}},
+            Order(str(tmp_path / "a"), str(tmp_path / "scratch"), until=1),
+        )
+
+
+def test_a_program_learns_which_checkpoint_to_go_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rerun.checkpoint() is None
+    monkeypatch.setenv(VARIABLE, Order("run", "scratch", until=7).to_text())
+    assert rerun.checkpoint() is None
+    monkeypatch.setenv(VARIABLE, Order("run", "scratch", checkpoint="run/5_checkpoint", until=7).to_text())
+    assert rerun.checkpoint() == "run/5_checkpoint"
+
+
+def test_what_may_explain_a_difference_is_told_with_the_reason(tmp_path: Path) -> None:
+    common = {"agent": "DQN", "device": "cuda:0", "start": "today", "versions": {"torch": "2.10", "numpy": "2.3"}}
+    for name, threads, lr, hashes in (("a", 1, 0.1, None), ("b", 2, 0.2, "0")):
+        outdir = tmp_path / name
+        outdir.mkdir()
+        told = {
+            **common, "start": name, "command": ["train.py", str(outdir), "--fast"],
+            "hardware": {"torch_threads": threads}, "settings": {"PYTHONHASHSEED": hashes, "deterministic": False},
+        }  # fmt: skip
+        (outdir / "run.json").write_text(json.dumps(told))
+        (outdir / "args.txt").write_text(json.dumps({"lr": lr, "outdir": str(outdir), "steps": 10}))
+    found = [*explanations((str(tmp_path / "a"), str(tmp_path / "b")))]
+    assert found[:3] == [
+        "hardware.torch_threads: 1 and 2 (sums are made in another order)",
+        "settings.PYTHONHASHSEED: None and '0' (sets of text have another order)",
+        "arguments.lr: 0.1 and 0.2 (other arguments)",
+    ]
+    assert [line.partition(":")[0] for line in found[3:]] == [
+        "settings.PYTHONHASHSEED", "device", "settings.deterministic"
+    ]  # fmt: skip
