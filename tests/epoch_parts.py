@@ -1,12 +1,11 @@
 """A run in epochs whose numbers depend on every random stream there is, for tests of how it goes on."""
 
-import random
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
+from resume_parts import noisy_env
 from torch import nn
 
 from pfrl_like.algos import EpochDQN
@@ -17,27 +16,9 @@ from pfrl_like.replay_buffers import PrioritizedReplayBuffer
 from pfrl_like.utils import set_random_seed
 
 
-class Noisy(gymnasium.Wrapper):  # type: ignore[type-arg]
-    """Rewards have noise of the environment's own stream, of Python's, NumPy's and torch's; it tells of success."""
-
-    def step(self, action: Any) -> Any:
-        obs, reward, terminated, truncated, info = super().step(action)
-        noise = self.np_random.normal() + random.random() + np.random.normal() + torch.rand(()).item()
-        return (
-            obs,
-            float(reward) + 0.1 * noise,
-            terminated,
-            truncated,
-            {**info, "success": self.np_random.random() < 0.1},
-        )
-
-
 def epoch_runner(outdir: Path, **options: Any) -> EpochRunner:
     """A small run, made the same way every time."""
-    env, eval_env = (Noisy(gymnasium.make("CartPole-v1")) for _ in range(2))
-    for seed, each in enumerate((env, eval_env)):
-        each.reset(seed=seed)
-        each.action_space.seed(seed)
+    env, eval_env = map(noisy_env, range(2))
     set_random_seed(0)
     qf = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 2), DiscreteActionValueHead())
     algorithm = EpochDQN(

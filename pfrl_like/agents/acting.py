@@ -17,6 +17,7 @@ from pfrl_like.batch import ACTION_MASK, described
 from pfrl_like.explorer import select_actions
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
+from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
@@ -68,7 +69,13 @@ class ActingMixin(ExportingMixin):
     batch_last_obs: Any = None
     batch_last_action: Any = None
     _last_mask: Any = None
+    _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether updates are compiled, but for the first one of a process."""
+        return self._compiled is not None
 
     def batch_act(self, batch_obs: Any, *, action_mask: Any = None, active: Any = None) -> Any:
         """Choose an action for each environment.

@@ -8,7 +8,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from pfrl_like.columns.leaves import ArrayLeaf, Job, as_array, expect
 from pfrl_like.columns.mapped import MappedRows
-from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.rows import Rows, first_seen
 
 _SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
 _DEEPEST_STACK = 16
@@ -206,14 +206,14 @@ class FrameLeaf(ArrayLeaf):
 
     def dump(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """Frames and frame numbers of some rows."""
-        used, index = np.unique(self.index.take(rows, 0), return_inverse=True)
+        used, index = first_seen(self.index.take(rows, 0))
         return {"frames": self.data.take(used, 0), "index": index.reshape(len(rows), self.depth).astype(np.int64)}
 
     def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
         """What `dump` would have given for some of its rows alone: no frame that no other row shows."""
         frames = expect(arrays, "frames", (len(arrays["frames"]), *self.frame_shape), self.dtype)
         index = expect(arrays, "index", (len(arrays["index"]), self.depth), np.int64).take(which, 0)
-        used, index = np.unique(index, return_inverse=True)
+        used, index = first_seen(index)
         return {"frames": frames.take(used, 0), "index": index.reshape(len(which), self.depth).astype(np.int64)}
 
     def restore(self, rows: NDArray[np.int64], arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -94,3 +94,19 @@ class Rows:
     def nbytes(self) -> int:
         """Bytes held by the arrays, unused rows included."""
         return sum(array.nbytes for array in self._arrays)
+
+
+def first_seen(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different ones among some numbers in the order in which they come up, and where among them each one is.
+
+    Args:
+        numbers: Of any shape.
+
+    Returns:
+        The different ones, [n]; for each number its place among them, in the shape of `numbers`.
+    """
+    different, first, place = np.unique(numbers, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return different[order], rank[place.reshape(numbers.shape)]

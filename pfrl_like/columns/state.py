@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import expect
+from pfrl_like.columns.rows import first_seen
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
 
 
@@ -23,7 +24,7 @@ def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDA
 
 
 def dump_part(columns: Columns, rows: Indices, used: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """As `dump`, for some of the steps; `used` are the rows of the observations to go with them, in ascending order."""
+    """As `dump`, for some of the steps; `used` are the rows of their observations, in their order there."""
     new_obs = np.zeros(columns.obs_rows.size, np.int64)
     new_obs[used] = np.arange(1, len(used) + 1)
     header, arrays = dump_steps(columns, rows, new_obs)
@@ -41,12 +42,13 @@ def dump_part(columns: Columns, rows: Indices, used: Indices) -> tuple[dict[str,
 
 
 def used_observations(columns: Columns, rows: Indices, running: Iterable[Running] | None = None) -> Indices:
-    """The rows of the observations of these steps and of those that running episodes wait for, in ascending order."""
+    """The rows of the observations of these steps and of those that running episodes wait for, as they come up.
+
+    So equal contents are dumped as equal arrays, wherever in the store they are.
+    """
     pending = [run.pending for run in (columns.running.values() if running is None else running) if run.pending]
-    used: Indices = np.unique(
-        np.concatenate([columns.obs_row[rows], columns.next_row[rows], np.array(pending, np.int64)])
-    )
-    return used
+    shown = np.stack([columns.obs_row[rows], columns.next_row[rows]], axis=1).ravel()
+    return first_seen(np.concatenate([shown, np.array(pending, np.int64)]))[0]
 
 
 def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -1,9 +1,9 @@
-"""What happens beside training: hooks, logs, evaluation, checkpoints. Each sees only the clock."""
+"""What happens beside training: hooks, logs, evaluation. Each sees only the clock."""
 
 import collections
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,14 @@ class IntervalLog:
         )
         self.logger.info("statistics:%s", statistics_of(self.agent))
 
+    def saved_state(self) -> dict[str, Any]:
+        """The recent returns."""
+        return {"returns": [*self.returns]}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self.returns.extend(state["returns"])
+
 
 class Evaluation:
     """Evaluates when it is due, and ends training when the score is good enough.
@@ -99,22 +107,19 @@ class Evaluation:
             if self.successful_score is not None and score >= self.successful_score:
                 clock.stop(f"score {score:.1f} >= {self.successful_score:g}")
 
+    def saved_state(self) -> dict[str, Any]:
+        """The statistics so far."""
+        return {"history": self.history}
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Take up what `saved_state` gave, and say if the evaluator, which is a part of its own, cannot."""
+        self.history[:] = state["history"]
+        known = hasattr(self.evaluator, "restore_state")
+        return () if known else [f"evaluator: a {type(self.evaluator).__name__} has no restore_state"]
+
     def close(self) -> None:
         """Close what the evaluator has opened."""
         close_all([self.evaluator])
-
-
-class Checkpoints:
-    """Saves the agent as `<t>_checkpoint` at every multiple of `interval`, that of the last step only if `at_end`."""
-
-    def __init__(self, agent: Any, interval: int, outdir: str, logger: logging.Logger, *, at_end: bool) -> None:
-        self.agent, self.interval, self.outdir, self.logger, self.at_end = agent, interval, outdir, logger, at_end
-
-    def __call__(self, clock: Clock) -> None:
-        first = clock.previous_t - clock.previous_t % self.interval + self.interval
-        for due in range(first, clock.t + 1, self.interval):
-            if self.at_end or due < clock.steps:
-                save_agent(self.agent, due, self.outdir, self.logger, suffix="_checkpoint")
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:

@@ -54,7 +54,7 @@ def _checksum_of_others(value: Any, start: int) -> int:
     if isinstance(value, Mapping):
         value = [item for pair in value.items() for item in pair]
     frames = getattr(value, "_frames", None)
-    if frames is not None:
+    if isinstance(frames, list | tuple):
         value = frames[-1]
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu":

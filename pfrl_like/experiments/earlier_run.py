@@ -13,6 +13,7 @@ from pfrl_like.storage import atomic_write
 #: What a run writes under fixed names: its training, and its evaluation.
 TRAINING = (
     "run.log", "metrics.csv", "epochs.csv", "learning_curve.svg", "report.html", "trace.bin", "trace.jsonl", "run.json",
+    "checkpoint_buffers",
 )  # fmt: skip
 EVALUATION = ("scores.txt", "best")
 TABLES = ("metrics.csv", "epochs.csv", "scores.txt")
@@ -97,7 +98,7 @@ def set_aside(
         logging.INFO if follows else logging.WARNING,
         f"what the run had left beyond step {step_offset:,} is now in %s"
         if step_offset
-        else "what an earlier run had left is now in %s; to go on with that run, give the step_offset",
+        else "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset",
         folder,
     )
 

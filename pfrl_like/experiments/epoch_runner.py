@@ -3,32 +3,27 @@
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
+from pfrl_like.experiments.checkpoints import Checkpoints, saved_in
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Source
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.paths import Actor, PathRecorder
+from pfrl_like.experiments.resume import Checkpoint, fitting, newest_checkpoint
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.run_state import restore_part
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import CSVLogger, MetricsLogger
-from pfrl_like.storage import atomic_write, dump_json, read_json
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.isolated_rng import isolated_rng
-from pfrl_like.utils.random_streams import GlobalStreams, Streams
 
 _LOGGER = logging.getLogger(__name__)
-_RECORD = "epoch.json"
-_LARGEST_RECORD = 1 << 16
-#: What a snapshot holds beside agent and buffer: random streams, and what else the numbers depend on.
-_STATE = "run_state.json"
-_LARGEST_STATE = 1 << 28
 
 
 class EpochAlgorithm(Actor, Protocol):
@@ -59,8 +54,7 @@ class EpochRunner:
     """Runs an algorithm for epochs in an environment.
 
     The run directory is that of `train_agent`, with `epochs.csv`, a line for every epoch, and `<t>_checkpoint`, the
-    agent and its replay buffer, after every `snapshot_interval` epochs and the last one; of older ones only the agent
-    is kept.
+    checkpoint that training can go on from, after every `snapshot_interval` epochs and the last one.
 
     Args:
         algorithm: The algorithm.
@@ -69,6 +63,8 @@ class EpochRunner:
         eval_env: Environment to evaluate in; None for a fresh one of the same specification, else a deep copy.
         eval_n_episodes: Episodes of the evaluation after every epoch; 0 for none.
         snapshot_interval: Epochs between snapshots.
+        keep_snapshots: Snapshots that stay, as `keep_checkpoints` of `train_agent`.
+        on_snapshot_failure: As `on_checkpoint_failure` of `train_agent`.
         logger: Logger of this run.
         hooks: Called with the `Clock` of the loop after every step; `clock.stop()` ends training after the epoch.
         loggers: Further loggers of the metrics of episodes; closed at the end.
@@ -92,6 +88,8 @@ class EpochRunner:
         eval_env: Any = None,
         eval_n_episodes: int = 5,
         snapshot_interval: int = 1,
+        keep_snapshots: int | None = None,
+        on_snapshot_failure: Literal["raise", "warn"] = "raise",
         logger: logging.Logger | None = None,
         hooks: Sequence[Callback] = (),
         loggers: Sequence[MetricsLogger] = (),
@@ -100,18 +98,22 @@ class EpochRunner:
         check_counts(least=0, eval_n_episodes=eval_n_episodes)
         self.algorithm, self.env, self.outdir = algorithm, env, check_directory(outdir)
         self.eval_env, self.eval_n_episodes, self.snapshot_interval = eval_env, eval_n_episodes, snapshot_interval
+        self.keep_snapshots, self.on_snapshot_failure = keep_snapshots, on_snapshot_failure
         self.logger, self.hooks, self.loggers = logger or _LOGGER, hooks, loggers
         self._check_spaces()
-        self.epoch = self.step_itr = self._t = 0
+        self.epoch = self.step_itr = 0
         self.step_path: list[dict[str, Any]] = []
-        self._restored: dict[str, Any] | None = None
+        self._restored: Checkpoint | None = None
+        self._recorder: PathRecorder | None = None
+        self._evaluator: Evaluator | None = None
 
-    def train(self, n_epochs: int, batch_size: int | None = None) -> float:
+    def train(self, n_epochs: int, batch_size: int | None = None, *, resume: bool = False) -> float:
         """Train up to an epoch, those before `restore` included.
 
         Args:
             n_epochs: Epochs in all.
             batch_size: Steps of a batch of samples; None for `algorithm.rollout_batch_size` whole paths.
+            resume: Whether to `restore` first if anything was saved in `outdir`.
 
         Returns:
             What `algorithm.train` returns: the average return of the last epoch.
@@ -120,21 +122,24 @@ class EpochRunner:
         check_counts(optional=True, batch_size=batch_size)
         algorithm = self.algorithm
         self._n_epochs, self._batch_size = n_epochs, batch_size
-        self._recorder = PathRecorder(algorithm, self.env, algorithm.max_path_length)
+        recorder = self._recorder = PathRecorder(algorithm, self.env, algorithm.max_path_length)
         average: list[float] = []
 
-        def drive(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
-            self._walked = (source, clock, callbacks)
-            self._go_on()
+        def drive(source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Checkpoints) -> None:
+            self._walked, self._checkpoints = (source, clock, callbacks), checkpoints
             average.append(algorithm.train(self))
 
         with owned(self.outdir), ExitStack() as stack:
-            self._evaluator = self._make_evaluator(stack) if self.eval_n_episodes else None
+            if resume and saved_in(self.outdir):
+                self.restore()
+            goes_on_from, self._restored = self._restored, None
             train(
-                algorithm.agent, self.env, self._recorder.source, None, self.outdir, drive=drive,
-                make_logs=partial(self._make_logs, stack), checkpoint_freq=None, step_offset=self._t,
-                evaluator=self._evaluator, successful_score=None, step_hooks=(), eval_during_episode=False,
-                logger=self.logger, progress=None, hooks=self.hooks, loggers=self.loggers,
+                algorithm.agent, self.env, recorder.source, None, self.outdir, drive=drive,
+                make_logs=partial(self._make_logs, stack), checkpoint_freq=None, step_offset=0,
+                evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
+                successful_score=None, step_hooks=(), eval_during_episode=False, logger=self.logger, progress=None,
+                hooks=self.hooks, loggers=self.loggers, parts=self._parts(), resume=goes_on_from or False,
+                keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
         return average[0]
 
@@ -144,7 +149,6 @@ class EpochRunner:
         while self.epoch < self._n_epochs and not clock.stopped:
             yield self.epoch
             self.epoch += 1
-            self._t = clock.t
             self._end_epoch(clock)
 
     def obtain_samples(self, itr: int) -> list[dict[str, Any]]:
@@ -154,16 +158,13 @@ class EpochRunner:
             itr: Number of the iteration, for the log.
         """
         self.logger.debug("iteration %d: sampling", itr)
+        assert self._recorder is not None
         return self._recorder.walk(*self._walked, self.algorithm.rollout_batch_size, self._batch_size)
 
     def restore(self) -> int:
-        """Go back to the last snapshot in `outdir`, with an algorithm that was made as the one that was saved.
+        """Go back to the newest snapshot in `outdir` that is whole, with an algorithm made as the one that was saved.
 
-        `train` then goes on bit for bit (on a CPU, and save for the times in the tables) as if it had not been
-        stopped: networks, optimisers, counters, replay buffer, averages, the global random streams and those of the
-        environments and their action spaces are as they were, and the actions of an episode that was running are taken
-        again. If the environment comes to another state by them, the log warns, and a new episode begins. What an
-        environment keeps between episodes, and generators that nobody but the user knows, are not in a snapshot.
+        `train` then goes on as if it had not been stopped, as `train_agent` does with `resume=True`.
 
         Returns:
             Epochs that are over.
@@ -171,37 +172,25 @@ class EpochRunner:
         Raises:
             CheckpointError: If there is none, or it cannot be read.
         """
-        record = os.path.join(self.outdir, _RECORD)
-        told = read_json(record, _LARGEST_RECORD)
-        numbers: list[Any] = [told.get(name) for name in ("epoch", "step_itr", "t")]
-        if not all(type(number) is int and number > 0 for number in numbers):
-            raise CheckpointError(record, "tells of no snapshot")
-        snapshot = os.path.join(self.outdir, _snapshot_of(numbers[2]))
-        path = os.path.join(snapshot, _STATE)
-        state = read_json(path, _LARGEST_STATE)
-        with _damage(path):
-            streams = GlobalStreams.from_plain(state["streams"])
-            getattr(self.algorithm, "restore_state", lambda state: None)(state["algorithm"])
-        self.algorithm.agent.load_snapshot(snapshot)
-        self.epoch, self.step_itr, self._t = numbers
-        self._restored = state | {"streams": streams, "path": path}
+        checkpoint = newest_checkpoint(self.algorithm.agent, None, self.outdir, self.logger)
+        if checkpoint is None:
+            raise CheckpointError(self.outdir, "holds no snapshot to go back to")
+        with fitting(checkpoint.path):
+            for part in self._parts():
+                restore_part(part, checkpoint.state)
+        self._restored = checkpoint
         return self.epoch
 
-    def _go_on(self) -> None:
-        """Let everything random be as it was at the snapshot that training goes on from."""
-        state, self._restored = self._restored, None
-        if state is None:
-            return
-        with _damage(state["path"]):
-            if state["episode"] is not None and not self._recorder.relive(state["episode"]):
-                self.logger.warning(
-                    "the environment did not come to where its episode was: a new one begins, and numbers will differ "
-                    "from those of a run that was not stopped"
-                )
-            Streams.of(self.env, with_global=False).restore(state["env"])
-            if self._evaluator is not None and state["evaluator"] is not None:
-                self._evaluator.restore_state(state["evaluator"])
-            state["streams"].restore()
+    def saved_state(self) -> dict[str, Any]:
+        """How many epochs and iterations are over."""
+        return {"epoch": self.epoch, "step_itr": self.step_itr}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self.epoch, self.step_itr = int(state["epoch"]), int(state["step_itr"])
+
+    def _parts(self) -> list[Any]:
+        return [self, self.algorithm, *([self._recorder] if self._recorder else [])]
 
     def _check_spaces(self) -> None:
         if not hasattr(self.algorithm, "env_spec"):
@@ -214,18 +203,19 @@ class EpochRunner:
             if found is not None and found != wanted:
                 raise ValueError(f"env: has the {name} {found}, expected {wanted} as env_spec of the algorithm says")
 
-    def _make_evaluator(self, stack: ExitStack) -> Evaluator:
+    def _make_evaluator(self, stack: ExitStack, t: int) -> Evaluator:
         algorithm = self.algorithm
         own_env, choice = choose_eval_env(self.env, self.eval_env)
         limit = algorithm.max_eval_path_length
-        return Evaluator(
+        self._evaluator = Evaluator(
             agent=algorithm.agent, env=stack.enter_context(own_env), n_steps=None, n_episodes=self.eval_n_episodes,
-            eval_interval=sys.maxsize, outdir=self.outdir, step_offset=self._t, logger=self.logger, env_choice=choice,
+            eval_interval=sys.maxsize, outdir=self.outdir, step_offset=t, logger=self.logger, env_choice=choice,
             max_episode_len=algorithm.max_path_length if limit is None else limit,
         )  # fmt: skip
+        return self._evaluator
 
     def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger]) -> list[Callback]:
-        self._epochs = CSVLogger(os.path.join(self.outdir, "epochs.csv"), append=self._t > 0)
+        self._epochs = CSVLogger(os.path.join(self.outdir, "epochs.csv"), append=self.epoch > 0)
         stack.callback(self._epochs.close)
         return [EpisodeLog(self.algorithm.agent, sinks, self.logger, self.outdir)]
 
@@ -239,41 +229,7 @@ class EpochRunner:
             "success_rate": algorithm.success_rate, "eval_return": score,
         }  # fmt: skip
         self._epochs.log(clock.t, told | dict(statistics_of(algorithm.agent)))
+        self._epochs.flush()  # a snapshot may presume it
         self.logger.info("step %d: %s", clock.t, told)
         if self.epoch % self.snapshot_interval == 0 or self.epoch == self._n_epochs:
-            self._snapshot(clock.t)
-
-    def _state(self) -> dict[str, Any]:
-        """What numbers depend on beside agent and buffer."""
-        return {
-            "streams": GlobalStreams.now().to_plain(),
-            "env": Streams.of(self.env, with_global=False).to_plain(),
-            "evaluator": None if self._evaluator is None else self._evaluator.saved_state(),
-            "episode": self._recorder.running_episode(),
-            "algorithm": getattr(self.algorithm, "saved_state", dict)(),
-        }
-
-    def _snapshot(self, t: int) -> None:
-        record, snapshot = os.path.join(self.outdir, _RECORD), os.path.join(self.outdir, _snapshot_of(t))
-        with isolated_rng():
-            self.algorithm.agent.save_snapshot(snapshot)
-        path = os.path.join(snapshot, _STATE)
-        atomic_write(path, dump_json(self._state(), path))
-        before = read_json(record, _LARGEST_RECORD).get("t") if os.path.exists(record) else t
-        atomic_write(record, dump_json({"epoch": self.epoch, "step_itr": self.step_itr, "t": t}, record))
-        if before != t:
-            with suppress(FileNotFoundError):
-                os.remove(os.path.join(self.outdir, _snapshot_of(before), "replay_buffer.pkl"))
-
-
-@contextmanager
-def _damage(path: str) -> Iterator[None]:
-    """Say of what does not fit that a file holds it."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(path, f"holds no state of this run: {error!r:.200}") from error
-
-
-def _snapshot_of(t: Any) -> str:
-    return f"{t}_checkpoint"
+            self._checkpoints.save(clock, "_checkpoint")

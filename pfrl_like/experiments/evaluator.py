@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from pfrl_like.envs.env_states import EnvState, restore_env
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Callback, Clock, run
@@ -314,16 +315,26 @@ class Evaluator:
 
     def saved_state(self) -> dict[str, Any]:
         """What later scores depend on beside the agent."""
-        return {"seed": self._seed, "streams": Streams.of(self.env, with_global=False).to_plain()}
+        return {
+            "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
+            "elapsed": time.time() - self.start_time, "env": EnvState(self.env).to_plain(),
+            "streams": Streams.of(self.env, with_global=False).to_plain(),
+        }  # fmt: skip
 
-    def restore_state(self, state: Mapping[str, Any]) -> None:
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Take up what `saved_state` gave.
 
-        Raises:
-            ValueError: If it comes from another environment.
+        Returns:
+            Why later scores may differ from those of a run that was not stopped; nothing if they do not.
         """
-        self._seed = int(state["seed"])
-        Streams.of(self.env, with_global=False).restore(state["streams"])
+        self._seed, self.max_score, self.prev_eval_t = state["seed"], state["max_score"], state["prev_eval_t"]
+        self.start_time = time.time() - state["elapsed"]
+        try:
+            restore_env(self.env, state["env"])
+            Streams.of(self.env, with_global=False).restore(state["streams"])
+        except ValueError as error:
+            return [f"the environment of evaluation: {error}"]
+        return ()
 
     def close(self) -> None:
         """Close the files of TensorBoard; the environment is left to its owner."""

@@ -54,7 +54,8 @@ class Interruption:
 
     def __init__(self, clock: Interruptible) -> None:
         self.clock = clock
-        self._owner, self._since, self._in_loop = os.getpid(), 0.0, False
+        self._owner, self._since = os.getpid(), 0.0
+        self._in_loop = self._in_critical = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
@@ -83,6 +84,15 @@ class Interruption:
         finally:
             self._in_loop = False
 
+    @contextlib.contextmanager
+    def critical(self) -> Iterator[None]:
+        """Here nothing is broken off, however long it lasts."""
+        self._in_critical = True
+        try:
+            yield
+        finally:
+            self._in_critical = False
+
     def _handle(self, signum: int, _: object) -> None:
         if os.getpid() != self._owner:  # a forked copy, of which the clock is not the run's
             signal.signal(signum, self._before[signum])
@@ -91,14 +101,16 @@ class Interruption:
             self._since = time.monotonic()
             self.clock.interrupt(signum)
             _thread.start_new_thread(self._insist, (signum,))  # which takes no lock that the main thread may hold
-        elif time.monotonic() - self._since > ONCE and (self._in_loop or signum == signal.SIGINT):
+        elif time.monotonic() - self._since > ONCE and (self._in_loop > self._in_critical or signum == signal.SIGINT):
             raise error_of(self.clock.interrupted)
 
     def _insist(self, signum: int) -> None:
         """Send the signal again while the loop goes on, to the thread that may wait for something."""
         time.sleep(PATIENCE)
-        while self._in_loop:
-            if hasattr(signal, "pthread_kill"):
+        while self._in_loop or self._in_critical:
+            if self._in_critical:
+                pass
+            elif hasattr(signal, "pthread_kill"):
                 signal.pthread_kill(threading.main_thread().ident or 0, signum)
             else:
                 _thread.interrupt_main(signal.Signals(signum))

@@ -35,6 +35,7 @@ class Clock:
         stopped: Whether `stop` ended training; `reason` is why, in words.
         interrupted: The signal that ended training; None for none.
         between_episodes: Whether no episode is running, so that even a shared environment may be used otherwise.
+        between_ticks: Whether the loop has ended, so that nothing is half done; a signal may have ended it.
     """
 
     def __init__(self, steps: int | None, step_offset: int = 0) -> None:
@@ -45,6 +46,7 @@ class Clock:
         self.between_episodes = False
         self.stopped, self.reason = False, ""
         self.interrupted: int | None = None
+        self.between_ticks = False
 
     @property
     def done(self) -> bool:
@@ -95,6 +97,7 @@ def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
         KeyboardInterrupt: If SIGINT ended it before the last step.
         Terminated: If SIGTERM did.
     """
+    clock.between_ticks = False
     while not clock.done:
         clock.previous_t = clock.t
         clock.ended = source.tick(clock)
@@ -102,5 +105,6 @@ def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
             clock.episodes += len(clock.ended)
         for callback in callbacks:
             callback(clock)
+    clock.between_ticks = True
     if clock.interrupted is not None and clock.t < clock.steps:
         raise error_of(clock.interrupted)

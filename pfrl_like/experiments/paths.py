@@ -43,10 +43,12 @@ class PathRecorder:
         self.env = self.source.env  # a tape, which also keeps `info`, which no agent is told of
         self.paths: list[dict[str, Any]] = []
         self._rows: list[tuple[Any, ...]] = []
-        self._total, self._success = 0.0, False
+        self._success = False
 
     def act(self, obs: Any) -> Any:
         """The actor's action."""
+        if self.source.length == 0:
+            self._success = False
         self._obs, self._action = obs, self.actor.act(obs)
         return self._action
 
@@ -55,12 +57,10 @@ class PathRecorder:
         info = self.env.info
         self._rows.append((self._obs, self._action, reward, terminated, info))
         self._last = obs
-        self._total += float(reward)
         self._success = self._success or any(bool(info.get(name)) for name in _SUCCESS)
         self.actor.observe(obs, reward, terminated, truncated)
         if terminated or truncated:
             self._end_path(True)
-            self._total, self._success = 0.0, False
 
     def _end_path(self, complete: bool) -> None:
         observations, actions, rewards, terminations, infos = zip(*self._rows, strict=True)
@@ -73,7 +73,7 @@ class PathRecorder:
             {
                 "observations": stacked, "actions": np.array(actions), "rewards": np.array(rewards, np.float64),
                 "terminations": np.array(terminations), "env_infos": list(infos), "last_observation": self._last,
-                "complete": complete, "undiscounted_return": self._total, "success": self._success,
+                "complete": complete, "undiscounted_return": self.source.total_reward, "success": self._success,
             }
         )  # fmt: skip
 
@@ -99,29 +99,20 @@ class PathRecorder:
             if reached and not clock.stopped:
                 clock.stop(_ENOUGH)
 
-        run(source, clock, [*callbacks, enough])
+        try:
+            run(source, clock, [*callbacks, enough])
+        finally:
+            clock.between_ticks = False  # the algorithm goes on with the paths
         if clock.reason == _ENOUGH:
             clock.stopped, clock.reason = False, ""
         if self._rows:
             self._end_path(False)
         return self.paths
 
-    def running_episode(self) -> dict[str, Any] | None:
-        """How the episode that runs between two walks came about, in plain values; None if there is none."""
-        if not self.source.running:
-            return None
-        return self.source.saved_state() | {"return": self._total, "success": self._success}
+    def saved_state(self) -> dict[str, Any]:
+        """What the source does not know of the episode that runs between two walks."""
+        return {"success": self._success}
 
-    def relive(self, episode: Mapping[str, Any]) -> bool:
-        """Let the environment come to where an episode was, which the actor is not told of, and go on from there.
-
-        Args:
-            episode: What `running_episode` gave.
-
-        Returns:
-            Whether the environment came there; otherwise a new episode begins.
-        """
-        told = float(episode["return"]), bool(episode["success"])
-        reasons = self.source.restore_state(episode)
-        self._total, self._success = (0.0, False) if reasons else told
-        return not reasons
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self._success = bool(state["success"])

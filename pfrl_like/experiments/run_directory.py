@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pfrl_like.experiments.circumstances import circumstances
@@ -41,12 +41,22 @@ class RunRecord:
             "eval_env": getattr(evaluator, "env_choice", None),
             "steps": steps,
             "step_offset": step_offset,
+            "resumed": None,
             **circumstances(),
             "device": str(getattr(agent, "device", "cpu")),
             "start": _now(),
             "outcome": "running",
             "earlier_parts": earlier_parts(outdir) if step_offset else [],
         }
+        self._write()
+
+    def resumed(self, how: Mapping[str, Any]) -> None:
+        """Add which checkpoint the run goes on from, and whether it does so exactly.
+
+        Args:
+            how: What `Checkpoint.restore` gave.
+        """
+        self.content["resumed"] = how
         self._write()
 
     def finish(self, outcome: str, clock: Clock) -> None:

@@ -49,7 +49,7 @@ class Trace:
 
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
         self.source, self.agent, self.interval = source, agent, interval
-        self._trailed = (*getattr(agent, "trailed", ()),)
+        self._trailed = agent.trailed if hasattr(type(agent), "trailed") else ()
         order = ordered()
         self._order = order if order is not None and order.until else None
         self._last = _sums_at(outdir if order is None else order.outdir, step_offset)

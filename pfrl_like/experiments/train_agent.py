@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
@@ -36,6 +36,9 @@ def train_agent(
     progress: bool | None = None,
     hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
+    resume: bool = False,
+    keep_checkpoints: int | None = None,
+    on_checkpoint_failure: Literal["raise", "warn"] = "raise",
 ) -> list[dict[str, Any]]:
     """Train an agent in an environment.
 
@@ -48,24 +51,36 @@ def train_agent(
         env: Environment of gymnasium or gym, or an object with `reset` and `step`.
         steps: Step at which training ends.
         outdir: Run directory; made if it is missing.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold all that `resume` needs; what replay
+            buffers hold is in `checkpoint_buffers/`. None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts, not above `steps`. Above 0 the run in `outdir` goes on: episodes and
             time are counted on, and what lay beyond this step is kept aside in `outdir/beyond-...`. At 0 everything
             that an earlier run left is kept aside in `outdir/earlier-...`.
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
-            progress shows its `max_score`. Its method `close`, if any, is called at the end.
+            progress shows its `max_score`. Its method `close`, if any, is called at the end. Or a function that makes
+            it, called with the step at which training starts, which `resume` finds out.
         successful_score: Score of an evaluation that ends training.
         step_hooks: Called as (env, agent, t) after every step.
         eval_during_episode: Whether evaluation need not wait for an episode's end; needs an environment of its own.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of the loop after every tick, last of all; `clock.stop()` ends training. A method
-            `close` of a hook, if any, is called at the end.
+            `close` of a hook, if any, is called at the end. Those of the hooks and loggers that have `saved_state()`
+            and `restore_state(state)`, or `state_dict()` and `load_state_dict(state)`, go on with `resume`, too.
         loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
+        resume: Whether to go on from the newest checkpoint in `outdir` that is whole, as if the run had not stopped; a
+            new run if nothing was saved there. Agent, environment and the rest have to be made as they were. What lay
+            beyond the checkpoint is kept aside. If steps may differ from those of a run that was not stopped, the log
+            says why.
+        keep_checkpoints: Checkpoints that stay, `best` beside them; each can be gone on from. None keeps all agents,
+            and what else the newest two need.
+        on_checkpoint_failure: "raise" if a checkpoint that cannot be written ends training, "warn" if the log tells it
+            and training goes on; what was saved before stays in both cases.
 
     Returns:
-        The agent's statistics and "eval_score" at every evaluation.
+        The agent's statistics and "eval_score" at every evaluation, those before a checkpoint that training went on
+        from included.
 
     Raises:
         NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
@@ -79,7 +94,8 @@ def train_agent(
         make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, check_directory(outdir))],
         checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
         successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=eval_during_episode,
-        logger=logger, progress=progress, hooks=hooks, loggers=loggers,
+        logger=logger, progress=progress, hooks=hooks, loggers=loggers, resume=resume,
+        keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
     )  # fmt: skip
 
 
@@ -108,6 +124,9 @@ def train_agent_with_evaluation(
     eval_success_threshold: float | None = None,
     hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
+    resume: bool = False,
+    keep_checkpoints: int | None = None,
+    on_checkpoint_failure: Literal["raise", "warn"] = "raise",
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train an agent in an environment and evaluate it regularly; see `train_agent` and `Evaluator`.
 
@@ -137,6 +156,9 @@ def train_agent_with_evaluation(
             evaluation hooks and TensorBoard get.
         hooks: Called with the `Clock` of the loop after every tick.
         loggers: Further loggers of the metrics; closed at the end.
+        resume: Whether to go on from the newest checkpoint in `outdir`; see `train_agent`.
+        keep_checkpoints: Checkpoints that stay; see `train_agent`.
+        on_checkpoint_failure: Whether a checkpoint that cannot be written ends training; see `train_agent`.
 
     Returns:
         The agent, and its statistics and "eval_score" at every evaluation.
@@ -158,15 +180,16 @@ def train_agent_with_evaluation(
     own_env, choice = choose_eval_env(env, eval_env)
     eval_limit = train_max_episode_len if eval_max_episode_len is None else eval_max_episode_len
     with owned(check_directory(outdir)), own_env as chosen:
-        evaluator = Evaluator(
+        make_evaluator = lambda t: Evaluator(  # noqa: E731
             agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
             outdir=outdir, max_episode_len=eval_limit,
-            step_offset=step_offset, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
+            step_offset=t, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
             use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold, env_choice=choice,
         )  # fmt: skip
         history = train_agent(
-            agent, env, steps, outdir, checkpoint_freq, train_max_episode_len, step_offset, evaluator,
+            agent, env, steps, outdir, checkpoint_freq, train_max_episode_len, step_offset, make_evaluator,
             successful_score, step_hooks, eval_during_episode, logger, progress=progress, hooks=hooks, loggers=loggers,
+            resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
         )  # fmt: skip
     return agent, history
 

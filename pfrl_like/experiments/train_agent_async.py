@@ -201,7 +201,7 @@ def train_agent_async(
                     make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
                     checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
                     step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
-                    loggers=loggers, on_error=source.close, clears=False,
+                    loggers=loggers, on_error=lambda _: source.close(), clears=False,
                 )  # fmt: skip
             finally:
                 if stop_event is not None:

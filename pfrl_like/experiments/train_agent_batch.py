@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
@@ -38,6 +38,9 @@ def train_agent_batch(
     progress: bool | None = None,
     hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
+    resume: bool = False,
+    keep_checkpoints: int | None = None,
+    on_checkpoint_failure: Literal["raise", "warn"] = "raise",
 ) -> list[dict[str, Any]]:
     """Train an agent in a vector environment.
 
@@ -47,14 +50,16 @@ def train_agent_batch(
             closed if training ends by an error.
         steps: Step, counted over all environments, at which training ends.
         outdir: Run directory; made if it is missing.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold all that `resume` needs; what replay
+            buffers hold is in `checkpoint_buffers/`. None for none.
         log_interval: Steps between log lines; None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts, not above `steps`. Above 0 the run in `outdir` goes on: episodes and
             time are counted on, and what lay beyond this step is kept aside in `outdir/beyond-...`. At 0 everything
             that an earlier run left is kept aside in `outdir/earlier-...`.
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
-            progress shows its `max_score`. Its method `close`, if any, is called at the end.
+            progress shows its `max_score`. Its method `close`, if any, is called at the end. Or a function that makes
+            it, called with the step at which training starts, which `resume` finds out.
         successful_score: Score of an evaluation that ends training.
         step_hooks: Called as (env, agent, t) for every step.
         return_window_size: Episodes over which the logged mean return is taken.
@@ -63,6 +68,9 @@ def train_agent_batch(
         hooks: Called with the `Clock` of the loop after every tick, last of all; `clock.stop()` ends training. A method
             `close` of a hook, if any, is called at the end.
         loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
+        resume: Whether to go on from the newest checkpoint in `outdir`; see `train_agent`.
+        keep_checkpoints: Checkpoints that stay; see `train_agent`.
+        on_checkpoint_failure: Whether a checkpoint that cannot be written ends training; see `train_agent`.
 
     Returns:
         The agent's statistics and "eval_score" at every evaluation.
@@ -82,7 +90,8 @@ def train_agent_batch(
         checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
         successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True, logger=logger,
         progress=progress, hooks=hooks, loggers=loggers,
-        on_error=lambda: close_all([env, getattr(evaluator, "env", None)]),
+        on_error=lambda evaluator: close_all([env, getattr(evaluator, "env", None)]),
+        resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
     )  # fmt: skip
 
 
@@ -112,6 +121,9 @@ def train_agent_batch_with_evaluation(
     eval_success_threshold: float | None = None,
     hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
+    resume: bool = False,
+    keep_checkpoints: int | None = None,
+    on_checkpoint_failure: Literal["raise", "warn"] = "raise",
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train an agent in a vector environment and evaluate it regularly.
 
@@ -138,14 +150,15 @@ def train_agent_batch_with_evaluation(
     own_env, choice = choose_eval_env(env, eval_env, vector=True)
     eval_limit = max_episode_len if eval_max_episode_len is None else eval_max_episode_len
     with owned(check_directory(outdir)), own_env as chosen:
-        evaluator = Evaluator(
+        make_evaluator = lambda t: Evaluator(  # noqa: E731
             agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
             outdir=outdir, max_episode_len=eval_limit,
-            step_offset=step_offset, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
+            step_offset=t, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
             use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold, env_choice=choice,
         )  # fmt: skip
         history = train_agent_batch(
-            agent, env, steps, outdir, checkpoint_freq, log_interval, max_episode_len, step_offset, evaluator,
+            agent, env, steps, outdir, checkpoint_freq, log_interval, max_episode_len, step_offset, make_evaluator,
             successful_score, step_hooks, return_window_size, logger, progress=progress, hooks=hooks, loggers=loggers,
+            resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
         )  # fmt: skip
     return agent, history

@@ -4,7 +4,7 @@ import inspect
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pfrl_like.batch import described
 from pfrl_like.dataset import MDPDataset
@@ -161,6 +161,9 @@ def train_agent_offline(
     progress: bool | None = None,
     hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
+    resume: bool = False,
+    keep_checkpoints: int | None = None,
+    on_checkpoint_failure: Literal["raise", "warn"] = "raise",
     **sampling: Any,
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train an agent from recorded data; the run directory is that of `train_agent`.
@@ -190,6 +193,9 @@ def train_agent_offline(
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of the loop after every update.
         loggers: Further loggers of the metrics; closed at the end.
+        resume: Whether to go on from the newest checkpoint in `outdir`; see `train_agent`.
+        keep_checkpoints: Checkpoints that stay; see `train_agent`.
+        on_checkpoint_failure: Whether a checkpoint that cannot be written ends training; see `train_agent`.
         sampling: Further arguments of `dataset.sample_batch`: `num_steps`, `n_frames`, `rng`.
 
     Returns:
@@ -214,20 +220,21 @@ def train_agent_offline(
         agent.check_dataset(dataset, sampling.get("n_frames", 1))
     directory = check_directory(outdir)
     with owned(directory):
-        evaluator = None
+        make_evaluator = None
         if eval_interval is not None:
-            evaluator = Evaluator(
+            make_evaluator = lambda t: Evaluator(  # noqa: E731
                 agent=agent, env=eval_env, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
                 eval_interval=eval_interval, outdir=directory, max_episode_len=eval_max_episode_len,
-                step_offset=step_offset, evaluation_hooks=evaluation_hooks,
+                step_offset=t, evaluation_hooks=evaluation_hooks,
                 save_best_so_far_agent=save_best_so_far_agent,
                 use_tensorboard=use_tensorboard, logger=logger,
             )  # fmt: skip
         history = train(
             agent, eval_env, source, steps, outdir,
             make_logs=lambda sinks: [UpdateLog(agent, sinks, log_interval)],
-            checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
+            checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=make_evaluator,
             successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True,
             logger=logger, progress=progress, hooks=hooks, loggers=loggers,
+            resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
         )  # fmt: skip
     return agent, history

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pfrl_like.experiments.callbacks import Checkpoints, Evaluation, StepHooks, save_agent
+from pfrl_like.experiments.callbacks import Evaluation, StepHooks
+from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.crash import record_crash
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
+from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.interruption import Interruption
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
 from pfrl_like.experiments.no_update import UpdateCount
@@ -18,12 +20,16 @@ from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.rerun import is_passed_over
+from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
 from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
+from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.trace import Trace
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
+
+Drive = Callable[[Source, Clock, Sequence[Callback], Checkpoints], None]
 
 
 def train(
@@ -44,16 +50,22 @@ def train(
     progress: bool | None,
     hooks: Sequence[Callback],
     loggers: Sequence[MetricsLogger],
-    on_error: Callable[[], None] = lambda: None,
+    on_error: Callable[[Any], None] = lambda _: None,
     clears: bool = True,
-    drive: Callable[[Source, Clock, Sequence[Callback]], None] = run,
+    resume: bool | Checkpoint = False,
+    keep_checkpoints: int | None = None,
+    on_checkpoint_failure: str = "raise",
+    parts: Sequence[Any] = (),
+    drive: Drive = lambda source, clock, callbacks, _: run(source, clock, callbacks),
 ) -> list[dict[str, Any]]:
     """Train, evaluate, save; the common body of the runners.
 
     Most arguments are those of `train_agent`. `source` is where training comes from, `make_logs` gives the callbacks
-    that log, for the loggers of this run, and `on_error` is called after the agent has been saved because of an error.
-    `clears` is whether what an earlier run left has still to be set aside. `drive` lets the source tick; without it
-    that is `loop.run`. `steps` is None if it, and not the clock, says when training is over.
+    that log, for the loggers of this run, and `on_error` is called with the evaluator after the agent has been saved
+    because of an error. `clears` is whether what an earlier run left has still to be set aside. `parts` are further
+    ones that go on where they were (see `RunState`), `resume` may be a checkpoint that has been loaded. `drive` lets
+    the source tick, and may save checkpoints; without it that is `loop.run`. `steps` is None if it, and not the clock,
+    says when training is over.
 
     Returns:
         The statistics at every evaluation.
@@ -61,9 +73,15 @@ def train(
     if is_passed_over(agent, outdir):
         return []
     check_run(step_offset if steps is None else steps, step_offset, checkpoint_freq=checkpoint_freq)
+    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
     with owned(outdir), Interruption(clock) as interruption:
+        goes_on_from = newest_checkpoint(agent, source, outdir, logger) if resume is True else resume or None
+        if goes_on_from is not None:
+            step_offset = clock.t = clock.previous_t = goes_on_from.t
+        if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
+            evaluator = evaluator(step_offset)
         if clears:  # an evaluator does it with its own files
             set_aside(outdir, step_offset, logger, evaluation=evaluator is None)
         if hasattr(agent, "t"):
@@ -84,24 +102,56 @@ def train(
         if evaluator is not None:
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
             callbacks.append(evaluation)
-        if checkpoint_freq is not None:
-            at_end = isinstance(source, VectorSource)  # as PFRL: a serial run ends with `<t>_finish` alone
-            callbacks.append(Checkpoints(agent, checkpoint_freq, outdir, logger, at_end=at_end))
         callbacks += hooks
+        evaluation_hooks = evaluator.evaluation_hooks if isinstance(evaluator, Evaluator) else ()
+        known = [csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
+        state = RunState(agent, env, source, known)
+        saves = state.is_known and (checkpoint_freq is not None or resume is not False or parts)
+        checkpoints = Checkpoints(
+            agent, state if saves else None, checkpoint_freq, outdir, logger, critical=interruption.critical,
+            at_end=isinstance(source, VectorSource),  # as PFRL: a serial run ends with `<t>_finish` alone
+            keep=keep_checkpoints, stops=on_checkpoint_failure == "raise",
+            last=goes_on_from.references if goes_on_from else None,
+        )  # fmt: skip
+        callbacks.append(checkpoints)  # last of all, so that it sees what the others have done
+        if saves:
+            source.record()  # type: ignore[attr-defined]
         record = RunRecord(outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator)
         with (
             _reported(outdir, logger),
             log_file(outdir, logger, append=step_offset > 0),
             _closing([csv, *loggers, *callbacks], logger),
-            _saved_on_error(agent, clock, outdir, logger, record, on_error),
         ):
-            with interruption.of_loop():
-                drive(source, clock, callbacks)
-            if clock.t > step_offset and (complaint := updates.complaint()):
-                logger.warning(complaint)
-            save_agent(agent, clock.t, outdir, logger, suffix="_finish")
-            record.finish(": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished", clock)
+            if goes_on_from is not None:
+                record.resumed(goes_on_from.restore(state, clock, logger))
+            with _saved_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
+                with interruption.of_loop():
+                    drive(source, clock, callbacks, checkpoints)
+                if clock.t > step_offset and (complaint := updates.complaint()):
+                    logger.warning(complaint)
+                checkpoints.save(clock, "_finish")
+                outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
+                record.finish(outcome, clock)
         return evaluation.history if evaluation is not None else []
+
+
+def check_checkpoints(step_offset: int, resume: Any, keep_checkpoints: Any, on_checkpoint_failure: Any) -> None:
+    """Refuse what a run cannot do with its checkpoints, before anything is written.
+
+    Raises:
+        TypeError: If one of these is of another type.
+        ValueError: If one is out of range, or `step_offset` is given beside `resume`.
+    """
+    check_counts(optional=True, keep_checkpoints=keep_checkpoints)
+    if not isinstance(resume, bool | Checkpoint):
+        raise TypeError(f"resume is {resume!r:.80} ({type(resume).__name__}), expected True or False")
+    if on_checkpoint_failure not in ("raise", "warn"):
+        raise ValueError(f"on_checkpoint_failure is {on_checkpoint_failure!r:.80}, expected 'raise' or 'warn'")
+    if resume is True and step_offset:
+        raise ValueError(
+            f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
+            "which step training goes on"
+        )
 
 
 def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
@@ -170,9 +220,10 @@ def _closing(things: Sequence[Any], logger: logging.Logger) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _saved_on_error(
-    agent: Any, clock: Clock, outdir: str, logger: logging.Logger, record: RunRecord, on_error: Callable[[], None]
+    checkpoints: Checkpoints, clock: Clock, record: RunRecord, on_error: Callable[[], None]
 ) -> Iterator[None]:
     """Save the agent as `<t>_except` before an error goes on; nothing that fails meanwhile hides the error."""
+    outdir, logger = checkpoints.outdir, checkpoints.logger
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
@@ -180,8 +231,8 @@ def _saved_on_error(
         logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
         for act in (
             partial(record.finish, f"{type(error).__name__}: {error}", clock),
-            partial(record_crash, error, agent, clock.t, outdir, logger),
-            partial(save_agent, agent, clock.t, outdir, logger, suffix="_except"),
+            partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
+            partial(checkpoints.save_interrupted, clock),
             on_error,
         ):
             try:

@@ -49,6 +49,18 @@ class CSVLogger:
             self._file.flush()
             self._flushed = now
 
+    def flush(self) -> None:
+        """Let the file hold all lines."""
+        self._file.flush()
+
+    def saved_state(self) -> dict[str, Any]:
+        """The seconds that have passed."""
+        return {"elapsed": time.monotonic() - self._start}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Go on counting where `saved_state` was asked for."""
+        self._start = time.monotonic() - state["elapsed"]
+
     def close(self) -> None:
         """Write the rest and close the file."""
         self._file.close()

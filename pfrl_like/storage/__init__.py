@@ -1,7 +1,7 @@
 """Files and directories that are whole or absent, and reading them without trusting them."""
 
 from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
-from pfrl_like.storage.atomic import atomic_path, atomic_write, make_directory, open_regular
+from pfrl_like.storage.atomic import atomic_path, atomic_write, make_directory, open_regular, sync_directory, sync_file
 from pfrl_like.storage.checks import check_like
 from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory, save_directory
 from pfrl_like.storage.json_file import dump_json, plain_json, read_json
@@ -26,6 +26,8 @@ __all__ = [
     "read_json",
     "read_pickle",
     "save_directory",
+    "sync_directory",
+    "sync_file",
     "tensor_writer",
     "write_arrays",
 ]

@@ -63,11 +63,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     directory, name = os.path.split(target)
     with _replacing(target) as temporary:
         yield temporary
-        descriptor = os.open(temporary, os.O_RDWR | _NO_FOLLOW)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_file(temporary)
     sync_directory(directory or ".")
     _remove_stale(directory or ".", f".tmp-{name}-")
 
@@ -102,6 +98,20 @@ def make_directory(directory: str) -> None:
     for name in reversed(new):
         sync_directory(above)
         above = os.path.join(above, name)
+
+
+def sync_file(path: str) -> None:
+    """Make the content of a file survive a power cut.
+
+    Raises:
+        CheckpointError: If it cannot be opened, or the disk reports an error.
+    """
+    with _named_errors(path, "written"):
+        descriptor = os.open(path, os.O_RDWR | _NO_FOLLOW)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def sync_directory(directory: str) -> None:

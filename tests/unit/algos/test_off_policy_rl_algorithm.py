@@ -68,9 +68,12 @@ def updates_of(algorithm: Any) -> list[Any]:
     return batches
 
 
+OF_RUNNER = ("eval_n_episodes", "snapshot_interval", "keep_snapshots", "on_snapshot_failure", "hooks")
+
+
 def run(outdir: Path, epochs: int = 2, *, env: Any = None, batch_size: int | None = None, **options: Any) -> Any:
     """An algorithm after so many epochs, its minibatches, what it returned, and the runner."""
-    runner_options = {name: options.pop(name) for name in ("eval_n_episodes", "snapshot_interval") if name in options}
+    runner_options = {name: options.pop(name) for name in OF_RUNNER if name in options}
     env = env or Counting()
     algorithm = dqn(env, **options)
     batches = updates_of(algorithm)
@@ -242,8 +245,10 @@ def test_a_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     runner.train(3)
     assert (runner.epoch, runner.step_itr, other.agent.t, len(other.replay_buffer)) == (3, 9, 36, 36)
     assert [row["epoch"] for row in epochs_of(tmp_path)] == ["1", "2", "3"]
-    kept = {path.parent.name for path in tmp_path.glob("*/replay_buffer.pkl")}
-    assert kept == {"36_checkpoint"} and (tmp_path / "12_checkpoint").is_dir()
+    kept = {path.parent.name for path in tmp_path.glob("*/run")}
+    assert (
+        kept == {"24_checkpoint", "24_finish", "36_checkpoint", "36_finish"} and (tmp_path / "12_checkpoint").is_dir()
+    )
 
 
 def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
@@ -251,12 +256,30 @@ def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> 
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{12 * epoch}_checkpoint" for epoch in (2, 4, 5)}
 
 
+def test_so_many_snapshots_are_kept(tmp_path: Path) -> None:
+    run(tmp_path, 4, keep_snapshots=2)
+    assert {path.parent.name for path in tmp_path.glob("*/run")} == {"36_checkpoint", "48_checkpoint", "48_finish"}
+    assert not (tmp_path / "24_checkpoint").exists()
+
+
+def test_a_snapshot_that_cannot_be_written_ends_training_or_does_not(tmp_path: Path) -> None:
+    def fill_disk(clock: Any) -> None:
+        if clock.t == 20:
+            (tmp_path / "24_checkpoint").write_text("in the way")
+
+    with pytest.raises(CheckpointError, match="24_checkpoint"):
+        run(tmp_path, 2, hooks=[fill_disk])
+    (tmp_path / "24_checkpoint").unlink()
+    *_, runner = run(tmp_path, 3, hooks=[fill_disk], on_snapshot_failure="warn")
+    assert runner.epoch == 3
+
+
 def test_a_directory_without_a_snapshot_is_refused(tmp_path: Path) -> None:
     runner = EpochRunner(dqn(Counting()), Counting(), tmp_path)
-    with pytest.raises(CheckpointError, match="epoch.json"):
+    with pytest.raises(CheckpointError, match="holds no snapshot"):
         runner.restore()
-    (tmp_path / "epoch.json").write_text('{"epoch": 1, "step_itr": "../3", "t": 4}')
-    with pytest.raises(CheckpointError, match="tells of no snapshot"):
+    runner.algorithm.agent.save(str(tmp_path / "4_checkpoint"))
+    with pytest.raises(CheckpointError, match="4_checkpoint holds an agent alone"):
         runner.restore()
 
 

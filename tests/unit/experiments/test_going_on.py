@@ -208,8 +208,8 @@ class TestASecondRunInTheSameDirectory:
         told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         assert len(told) == 1
         assert re.fullmatch(
-            f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to go on with that run, give the "
-            "step_offset", told[0],
+            f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to go on with that run, give "
+            "resume=True, or the step_offset", told[0],
         )  # fmt: skip
 
     def test_without_evaluation_it_keeps_the_scores_of_the_first_aside_too(self, tmp_path):

@@ -36,6 +36,7 @@ RUNS = HERE + "test_train_agent.py::test_"
 BATCH = HERE + "test_train_agent_batch.py::test_"
 ASYNC = HERE + "test_train_agent_async.py::test_"
 TOLD = HERE + "test_async_arguments.py::test_"
+RESUME = HERE + "test_resume.py::test_"
 OFFLINE = HERE + "test_train_agent_offline.py::test_"
 EPOCHS = "unit/algos/test_off_policy_rl_algorithm.py::test_"
 DIRECTORY = HERE + "test_output_dir.py::test_"
@@ -181,6 +182,13 @@ RUNNING = {
     "outdir": Effect(Made(lambda run: run["folder"] / "elsewhere"), "files"),
     "log_interval": Effect(6, "log", held_by=BATCH + "interval_and_window_of_the_log"),
     "return_window_size": Effect(1, "log", given={"log_interval": 6}, held_by=BATCH + "interval_and_window_of_the_log"),
+    "resume": Effect(held_by=RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been"),
+    "keep_checkpoints": Effect(
+        1, "files", given={"checkpoint_freq": 3}, held_by=RESUME + "so_many_checkpoints_are_kept_and_the_best_agent"
+    ),
+    "on_checkpoint_failure": Effect(
+        held_by=RESUME + "a_checkpoint_that_cannot_be_written_ends_training_or_does_not"
+    ),
 }  # fmt: skip
 OF_TRAIN = {
     **RUNNING,
@@ -310,6 +318,9 @@ HELD = {
             ),
             OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
         ),
+        "resume": RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been",
+        "keep_checkpoints": RESUME + "so_many_checkpoints_are_kept_and_the_best_agent",
+        "on_checkpoint_failure": RESUME + "a_checkpoint_that_cannot_be_written_ends_training_or_does_not",
         "sampling": OFFLINE + "the_same_seed_gives_the_same_numbers",
     },
     EpochRunner: {
@@ -323,6 +334,8 @@ HELD = {
         "eval_n_episodes": EPOCHS + "evaluation_has_a_limit_of_its_own",
         "snapshot_interval": EPOCHS + "snapshots_are_made_at_their_interval_and_at_the_end",
         "hooks": EPOCHS + "a_hook_may_end_training",
+        "keep_snapshots": EPOCHS + "so_many_snapshots_are_kept",
+        "on_snapshot_failure": EPOCHS + "a_snapshot_that_cannot_be_written_ends_training_or_does_not",
     },
     generate_exp_id: dict.fromkeys(("prefix", "argv"), DIRECTORY + "id_follows_commit_changes_arguments_and_prefix"),
     prepare_output_dir: {

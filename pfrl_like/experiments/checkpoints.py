@@ -1,0 +1,220 @@
+"""Checkpoints of a run: all that another process needs to go on as if the run had not stopped.
+
+    <t>_checkpoint/             the agent, as `agent.save` writes it
+    <t>_checkpoint/run/         what else the run depends on, see `RunState`, and which files of buffers belong to it
+    checkpoint_buffers/<name>/  of all checkpoints: what replay buffers hold, each part written once
+
+`run/` is written last, at one instant: before it there is no checkpoint, but an agent alone.
+"""
+
+import contextlib
+import logging
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments.callbacks import save_agent
+from pfrl_like.experiments.earlier_run import TABLES
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.run_state import RunState
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.replay_buffers import prune
+from pfrl_like.storage import has_manifest, load_directory, save_directory, sync_file
+from pfrl_like.utils.isolated_rng import isolated_rng
+
+RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
+#: Checkpoints that can be gone on from where all agents are kept: if the newest one is damaged, the one before serves.
+_RESUMABLE = 2
+_NAME = re.compile(r"(\d+)_(?:checkpoint|finish|except)")
+_GONE = re.compile(r"\.tmp-gone-[0-9]+-[0-9a-f]{8}")
+
+
+class Saved(NamedTuple):
+    """An agent in a run directory.
+
+    Attributes:
+        t: The step it is named after.
+        path: Its directory.
+    """
+
+    t: int
+    path: str
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Whether there is more than the agent."""
+        return has_manifest(os.path.join(self.path, RUN))
+
+    def state(self) -> dict[str, Any]:
+        """What is saved beside agent and buffers, after a check of all files but those of buffers.
+
+        Raises:
+            CheckpointError: If a file is missing or damaged.
+        """
+        if has_manifest(self.path):
+            load_directory(self.path)
+        return dict(load_directory(os.path.join(self.path, RUN), kind=KIND).state)
+
+
+def saved_in(outdir: str) -> list[Saved]:
+    """The agents in a run directory, the newest one first."""
+    matches = filter(None, map(_NAME.fullmatch, os.listdir(outdir) if os.path.isdir(outdir) else []))
+    found = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
+    return sorted(found, key=lambda saved: (saved.t, _mtime(saved.path), saved.path), reverse=True)
+
+
+def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
+    """The replay buffers that an agent fills, or a source draws from, by the names that they have there."""
+    found: dict[str, AbstractReplayBuffer] = {}
+    for owner in owners:
+        for name, value in getattr(owner, "__dict__", {}).items():
+            if isinstance(value, AbstractReplayBuffer) and all(value is not other for other in found.values()):
+                found[name] = value
+    return found
+
+
+class Checkpoints:
+    """Saves a run as `<t>_checkpoint` at every multiple of `interval`, that of the last step only if `at_end`.
+
+    Args:
+        agent: The agent.
+        state: What else is saved; None if only the agent is.
+        interval: Steps between checkpoints; None for none but those asked for by `save`.
+        outdir: Run directory.
+        logger: Told what is saved.
+        at_end: Whether the last step may be a multiple that counts.
+        keep: Checkpoints that stay, of which each can be gone on from; None keeps all agents, and what else the newest
+            two need.
+        stops: Whether a checkpoint that cannot be written ends training; otherwise the log says so.
+        critical: Gives a context in which nothing is broken off.
+        last: What is known of the files of buffers since the checkpoint that training went on from.
+    """
+
+    def __init__(
+        self,
+        agent: Any,
+        state: RunState | None,
+        interval: int | None,
+        outdir: str,
+        logger: logging.Logger,
+        *,
+        at_end: bool,
+        keep: int | None = None,
+        stops: bool = True,
+        critical: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+        last: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.agent, self.interval, self.outdir, self.logger, self.at_end = agent, interval, outdir, logger, at_end
+        self.state = state if hasattr(agent, "save") else None
+        self.keep, self.stops, self.critical = keep, stops, critical
+        self._references: dict[str, Any] = dict(last or {})
+        self._references_of: dict[str, Mapping[str, Any]] = {}
+        self._saved_t: int | None = None
+
+    def __call__(self, clock: Clock) -> None:
+        if self.interval is None:
+            return
+        first = clock.previous_t - clock.previous_t % self.interval + self.interval
+        for due in range(first, clock.t + 1, self.interval):
+            if self.at_end or due < clock.steps:
+                self.save(clock, "_checkpoint", due)
+
+    def save(self, clock: Clock, suffix: str, due: int | None = None) -> None:
+        """Save the run, between two ticks, as `<due><suffix>`.
+
+        Args:
+            clock: Where it is.
+            suffix: "_checkpoint", "_finish" or "_except".
+            due: Step to name it after; None for that of the clock.
+
+        Raises:
+            CheckpointError: If something cannot be written and that stops training; what was saved before stays.
+        """
+        name = f"{clock.t if due is None else due}{suffix}"
+        try:
+            if self.state is None:
+                save_agent(self.agent, name, self.outdir, self.logger)
+            else:
+                with self.critical(), isolated_rng():
+                    self._write(clock, name)
+                self._saved_t = clock.t
+                self.logger.info("Saved the run to %s", os.path.join(self.outdir, name))
+        except CheckpointError as error:
+            if self.stops:
+                raise
+            self.logger.error("no checkpoint was saved, training goes on: %s", error)
+
+    def save_interrupted(self, clock: Clock) -> None:
+        """Save a run that ends for an error or a signal as `<t>_except`: the whole, if it ended between two ticks."""
+        if not clock.between_ticks or self.state is None:
+            save_agent(self.agent, clock.t, self.outdir, self.logger, suffix="_except")
+        elif self._saved_t != clock.t:
+            self.save(clock, "_except")
+
+    def _write(self, clock: Clock, name: str) -> None:
+        assert self.state is not None
+        path = os.path.join(self.outdir, name)
+        self._remove(os.path.join(path, RUN))  # of another state, which the agent will no longer be
+        self._sync_tables()
+        state, references = self.state.saved(clock), self._save_buffers()
+        self.agent.save(path)
+        run = os.path.join(path, RUN)
+        save_directory(run, {}, state | {"buffers": references}, kind=KIND, class_name=type(self.agent).__name__)
+        self._references_of[path] = references
+        self._references.update(references)
+        self._forget()
+
+    def _sync_tables(self) -> None:
+        """What the tables hold by now must be there whenever this checkpoint is."""
+        assert self.state is not None
+        self.state.flush()
+        for name in TABLES:
+            path = os.path.join(self.outdir, name)
+            if os.path.exists(path):
+                sync_file(path)
+
+    def _save_buffers(self) -> dict[str, Any]:
+        assert self.state is not None
+        return {
+            name: buffer.save_increment(os.path.join(self.outdir, BUFFERS, name), self._references.get(name))
+            for name, buffer in buffers_of(self.agent, self.state.source).items()
+        }
+
+    def _forget(self) -> None:
+        """Remove the checkpoints that do not stay, and the files of buffers that no other one needs."""
+        whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
+        steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
+        for saved in (saved for saved in whole if saved.t not in steps):
+            goes = self.keep is not None and saved.path.endswith("_checkpoint")
+            self._remove(saved.path if goes else os.path.join(saved.path, RUN))
+        kept = [self._references_in(saved) for saved in whole if saved.t in steps]
+        for name in self._references:
+            prune(os.path.join(self.outdir, BUFFERS, name), [one[name] for one in kept if name in one])
+        for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # of a writer that was killed meanwhile
+            shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
+
+    def _remove(self, path: str) -> None:
+        """Remove a directory, if it is there, which from the first moment on is none."""
+        gone = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
+        with contextlib.suppress(OSError):
+            os.rename(path, gone)
+            shutil.rmtree(gone)
+
+    def _references_in(self, saved: Saved) -> Mapping[str, Any]:
+        if saved.path not in self._references_of:
+            try:
+                self._references_of[saved.path] = saved.state()["buffers"]
+            except (CheckpointError, KeyError):  # nothing can go on from it
+                self._references_of[saved.path] = {}
+        return self._references_of[saved.path]
+
+
+def _mtime(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0

@@ -1,0 +1,117 @@
+"""Going on from the newest checkpoint of a run directory that is whole."""
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.experiments.checkpoints import BUFFERS, Saved, buffers_of, saved_in
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.run_state import RunState
+
+
+class Checkpoint(NamedTuple):
+    """A checkpoint whose agent and replay buffers have been loaded.
+
+    Attributes:
+        path: Where it is.
+        t: Step at which it was saved.
+        state: What else was saved, see `RunState`.
+        references: The files of buffers that belong to it.
+    """
+
+    path: str
+    t: int
+    state: Mapping[str, Any]
+    references: Mapping[str, Any]
+
+    def restore(self, run: RunState, clock: Clock, logger: logging.Logger) -> dict[str, Any]:
+        """Let the rest of the run go on where it was.
+
+        Args:
+            run: The rest.
+            clock: Set to where it was.
+            logger: Told if later steps may differ from those of a run that was not stopped.
+
+        Returns:
+            For `run.json`: which checkpoint it was, and why steps may differ.
+
+        Raises:
+            CheckpointError: If it is the checkpoint of another run.
+        """
+        with fitting(self.path):
+            clock.t = clock.previous_t = self.t
+            clock.episodes = int(self.state["episodes"])
+            reasons = run.restore(self.state)
+        for reason in reasons:
+            logger.warning("the run will not go on exactly as it would have: %s", reason)
+        logger.info("The run goes on from %s", self.path)
+        how = "approximate" if reasons else "exact"
+        return {"checkpoint": os.path.basename(self.path), "t": self.t, "resume": how, "reasons": reasons}
+
+
+@contextlib.contextmanager
+def fitting(path: str) -> Iterator[None]:
+    """Say of what does not fit that it comes from the checkpoint of another run.
+
+    Raises:
+        CheckpointError: Instead of what was raised.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, PfrlLikeError):
+            raise
+        raise CheckpointError(path, f"does not fit this run: {error!r:.300}") from error
+
+
+def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logger) -> Checkpoint | None:
+    """Load agent and replay buffers from the newest checkpoint that is whole; those before it are not touched.
+
+    Args:
+        agent: An agent made as that of the run was.
+        source: Where training comes from, which may hold a replay buffer.
+        outdir: Run directory; it need not exist.
+        logger: Told of checkpoints that are passed over.
+
+    Returns:
+        The checkpoint; None if nothing was saved in this directory.
+
+    Raises:
+        CheckpointError: If there are agents, but no checkpoint that can be loaded; it says why for each.
+        TypeError: If the agent cannot load.
+    """
+    problems = []
+    for saved in saved_in(outdir):
+        if not saved.is_checkpoint:
+            problems.append(f"{os.path.basename(saved.path)} holds an agent alone")
+            continue
+        try:
+            return _load(agent, source, saved, outdir)
+        except CheckpointError as error:
+            problems.append(str(error))
+            logger.warning("a checkpoint is passed over: %s", error)
+    if problems:
+        raise CheckpointError(
+            outdir,
+            f"has no checkpoint to go on from: {'; '.join(problems)}. A run with checkpoint_freq makes them; to go on "
+            "from an agent alone, load it and give the step_offset; for a new run, give another outdir",
+        )
+    return None
+
+
+def _load(agent: Any, source: Any, saved: Saved, outdir: str) -> Checkpoint:
+    if not hasattr(agent, "load"):
+        raise TypeError(f"agent: a {type(agent).__name__} has no method load, which resume=True needs")
+    state = saved.state()
+    with fitting(saved.path):
+        t, references = int(state["t"]), dict(state["buffers"])
+        buffers = buffers_of(agent, source)
+        if references.keys() != buffers.keys():
+            raise ValueError(f"it has the buffers {sorted(references)}, the run has {sorted(buffers)}")
+        for name, buffer in buffers.items():
+            buffer.load_increment(os.path.join(outdir, BUFFERS, name), references[name])
+        agent.load(saved.path)
+    return Checkpoint(saved.path, t, state, references)

@@ -1,0 +1,148 @@
+"""What a run depends on beside its agent and buffers: taken down for a checkpoint, and taken up in another process."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from pfrl_like.experiments.circumstances import circumstances
+from pfrl_like.experiments.loop import Clock
+from pfrl_like.utils.plain_values import from_json, to_json
+from pfrl_like.utils.random_streams import Streams
+
+#: What of the circumstances the last bits of a number may depend on.
+_OF_NUMBERS = ("versions", "hardware", "settings")
+_CUT = "training ended in the middle of an episode, so that a new one begins"
+
+
+class RunState:
+    """A run as `Checkpoints` saves it and `resume=True` takes it up.
+
+    Args:
+        agent: The agent; what it saves itself is not part of this.
+        env: Environments of the user's, which may hold random streams.
+        source: Where training comes from.
+        parts: Everything else that may remember something, in the same order in every process: callbacks, hooks,
+            loggers. Those with `saved_state` and `restore_state` (see `loop.Resumable`), or with `state_dict` and
+            `load_state_dict`, go on where they were.
+    """
+
+    def __init__(self, agent: Any, env: Any, source: Any, parts: Sequence[Any]) -> None:
+        self.agent, self.env, self.source = agent, env, source
+        self.parts = dict(_named(parts))
+        self._all = parts
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the source can tell where it is."""
+        return hasattr(self.source, "saved_state")
+
+    def saved(self, clock: Clock) -> dict[str, Any]:
+        """All of it between two ticks, as JSON takes it.
+
+        "resume" is "exact" or, if later steps may differ from those of a run that was not stopped, "approximate"; then
+        "reasons" says why.
+        """
+        reasons, parts = [], {}
+        for name, part in self.parts.items():
+            try:
+                parts[name] = to_json(_state_of(part))
+            except TypeError as error:
+                reasons.append(f"{name}: {error}")
+        source = self.source.saved_state()
+        if not clock.between_episodes and source.get("running") is False:
+            source = None
+            reasons.append(_CUT)
+        streams = self._streams()
+        reasons += [f"{name} may draw random numbers, and its state is not known" for name in streams.unknown]
+        reasons += _of_agent(self.agent)
+        return {
+            "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": streams.to_plain(),
+            "resume": "approximate" if reasons else "exact", "reasons": reasons, **_circumstances(),
+        }  # fmt: skip
+
+    def restore(self, state: Mapping[str, Any]) -> list[str]:
+        """Let everything be as `saved` told; the random streams last, since anything before may draw.
+
+        Returns:
+            Why later steps may differ from those of a run that was not stopped; nothing if they do not.
+
+        Raises:
+            KeyError, TypeError, ValueError: If it is the state of something else.
+        """
+        reasons = [*state["reasons"], *_differences(state)]
+        for name, part in self.parts.items():
+            if name in state["parts"]:
+                reasons += _restore(part, from_json(state["parts"][name])) or ()
+            else:
+                reasons.append(f"nothing is known of {name}")
+        if state["source"] is not None:
+            reasons += self.source.restore_state(state["source"])
+        try:
+            self._streams().restore(state["streams"])
+        except ValueError as error:
+            reasons.append(str(error))
+        return [*dict.fromkeys(reasons)]
+
+    def flush(self) -> None:
+        """Let files hold all that was written to them."""
+        for part in self._all:
+            getattr(part, "flush", lambda: None)()
+
+    def _streams(self) -> Streams:
+        return Streams.of(self.agent, self.env, *(part for part in self._all if not hasattr(part, "saved_state")))
+
+
+def restore_part(part: Any, state: Mapping[str, Any]) -> None:
+    """Let one part, the first of its class, be as in a whole state; nothing if nothing is known of it."""
+    for name, _ in _named([part]):
+        if name in state["parts"]:
+            _restore(part, from_json(state["parts"][name]))
+
+
+def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Those of which the state can be asked for, under names that tell equal ones apart."""
+    names = Counter[str]()
+    for part in parts:
+        if hasattr(part, "saved_state") or (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+            name = type(part).__name__
+            names[name] += 1
+            yield (name if names[name] == 1 else f"{name}-{names[name]}"), part
+
+
+def _state_of(part: Any) -> Any:
+    return part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
+
+
+def _restore(part: Any, state: Any) -> Sequence[str] | None:
+    if not hasattr(part, "saved_state"):
+        part.load_state_dict(state)
+        return None
+    reasons: Sequence[str] | None = part.restore_state(state)
+    return reasons
+
+
+def _of_agent(agent: Any) -> list[str]:
+    """Why an agent may go on otherwise than it would have, though it has been saved and loaded."""
+    reasons = []
+    if getattr(agent, "is_compiled", False) is True:
+        reasons.append("the first update of a process is made before the agent is compiled")
+    if str(getattr(agent, "device", "cpu")).startswith("cuda") and not torch.are_deterministic_algorithms_enabled():
+        reasons.append("GPUs add in any order, unless torch.use_deterministic_algorithms(True) was called")
+    return reasons
+
+
+def _circumstances() -> dict[str, Any]:
+    now = circumstances()
+    return {name: now[name] for name in _OF_NUMBERS}
+
+
+def _differences(state: Mapping[str, Any]) -> list[str]:
+    now = _circumstances()
+    return [
+        f"{name} was {before!r} and is {now[kind].get(name)!r}"
+        for kind in _OF_NUMBERS
+        for name, before in state[kind].items()
+        if now[kind].get(name) != before and name not in ("pfrl_like", "system", "cores")
+    ]

@@ -1,0 +1,46 @@
+"""Runs that are made the same way every time and depend on every random stream there is, for tests of `resume`."""
+
+import random
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import nn
+
+from pfrl_like.agents import DQN
+from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer
+from pfrl_like.utils import set_random_seed
+
+
+class Noisy(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """Rewards have noise of the environment's own stream, of Python's, NumPy's and torch's; it tells of success."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, truncated, info = super().step(action)
+        noise = self.np_random.normal() + random.random() + np.random.normal() + torch.rand(()).item()
+        success = self.np_random.random() < 0.1
+        return obs, float(reward) + 0.1 * noise, terminated, truncated, {**info, "success": success}
+
+
+def noisy_env(seed: int) -> Any:
+    """CartPole with noise, seeded."""
+    env = Noisy(gymnasium.make("CartPole-v1"))
+    env.reset(seed=seed)
+    env.action_space.seed(seed)
+    return env
+
+
+def small_dqn(env: Any, **options: Any) -> DQN:
+    """An agent with a replay buffer of priorities and returns over two steps."""
+    set_random_seed(0)
+    q_function = nn.Sequential(
+        nn.Linear(4, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 2), DiscreteActionValueHead()
+    )
+    return DQN(
+        q_function, torch.optim.Adam(q_function.parameters(), 1e-3), PrioritizedReplayBuffer(60, num_steps=2), 0.9,
+        ConstantEpsilonGreedy(0.5, env.action_space.sample), replay_start_size=10, minibatch_size=4,
+        target_update_interval=15, **options,
+    )  # fmt: skip

@@ -1,0 +1,301 @@
+"""Runs that were stopped go on from their newest checkpoint as if they had not been."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from experiment_fakes import Counting, Recorder
+from resume_parts import Noisy, noisy_env, small_dqn
+
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments import (
+    Evaluator,
+    train_agent,
+    train_agent_batch_with_evaluation,
+    train_agent_offline,
+    train_agent_with_evaluation,
+)
+from pfrl_like.experiments.interruption import Terminated
+
+
+class Stopped(Exception):
+    """Ends a run."""
+
+
+def stop_at(t: int) -> Any:
+    def stop(clock: Any) -> None:
+        if clock.t >= t:
+            raise Stopped
+
+    return stop
+
+
+class Sum:
+    """A hook that remembers something."""
+
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def __call__(self, env: Any, agent: Any, t: int) -> None:
+        self.sum += t
+
+    def saved_state(self) -> dict[str, int]:
+        return {"sum": self.sum}
+
+    def restore_state(self, state: dict[str, int]) -> None:
+        self.sum = state["sum"]
+
+
+def serial(outdir: Path, steps: int = 90, **options: Any) -> Any:
+    env = noisy_env(0)
+    agent = small_dqn(env)
+    _, history = train_agent_with_evaluation(
+        agent, env, steps, None, 2, 20, outdir, eval_env=noisy_env(1), checkpoint_freq=25, **options
+    )
+    return agent, history
+
+
+def several(outdir: Path, steps: int = 90, **options: Any) -> Any:
+    env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
+    agent = small_dqn(env.envs[0])
+    _, history = train_agent_batch_with_evaluation(
+        agent, env, steps, None, 2, 20, outdir, eval_env=noisy_env(4), checkpoint_freq=25, log_interval=30, **options
+    )
+    return agent, history
+
+
+def offline(outdir: Path, steps: int = 90, **options: Any) -> Any:
+    rng = np.random.default_rng(0)
+    done = np.arange(50) % 10 == 9
+    observations, actions = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(2, size=50)
+    dataset = MDPDataset(observations, actions, rng.normal(size=50), done, discrete_action=True)
+    agent = small_dqn(noisy_env(0))
+    _, history = train_agent_offline(
+        agent, dataset, steps, outdir, eval_env=noisy_env(1), eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,
+        log_interval=10, rng=rng, **options,
+    )  # fmt: skip
+    return agent, history
+
+
+RUNS = pytest.mark.parametrize("run", [serial, several, offline])
+
+
+def rows(path: Path, delimiter: str) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return [{**row, "elapsed": ""} for row in csv.DictReader(file, delimiter=delimiter)]
+
+
+def left(outdir: Path, run: Any) -> dict[str, Any]:
+    """What a run has left that does not tell of the time."""
+    agent, history = run
+    stored = agent.replay_buffer.state_dict()
+    return {
+        "parameters": {name: value.tolist() for name, value in agent.model.state_dict().items()},
+        "moments": [value["exp_avg"].tolist() for value in agent.optimizer.state_dict()["state"].values()],
+        "statistics": agent.get_statistics(), "history": history,
+        "buffer": (stored["header"], {name: array.tolist() for name, array in stored["arrays"].items()}),
+        "scores": rows(outdir / "scores.txt", "\t"), "episodes": rows(outdir / "metrics.csv", ","),
+    }  # fmt: skip
+
+
+def resumed(outdir: Path) -> Any:
+    return json.loads((outdir / "run.json").read_text())["resumed"]
+
+
+@RUNS
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    wanted = left(whole, run(whole, resume=True))
+    assert resumed(whole) is None
+    for t in (37, 83):
+        with pytest.raises(Stopped):
+            run(broken, hooks=[stop_at(t)], resume=True)
+    torch.rand(3)
+    assert left(broken, run(broken, resume=True)) == wanted
+    assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, "resume": "exact", "reasons": []}
+
+
+@RUNS
+def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path) -> None:
+    _, history = run(tmp_path, 40)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert run(tmp_path, 40, resume=True)[1] == history
+    assert {path.name for path in tmp_path.iterdir()} == names
+
+
+@RUNS
+def test_a_finished_run_may_be_made_longer(run: Any, tmp_path: Path) -> None:
+    run(tmp_path, 40)
+    _, history = run(tmp_path, 90, resume=True)
+    assert resumed(tmp_path)["checkpoint"] in ("40_finish", "42_finish")
+    assert [int(row["steps"]) // 20 for row in rows(tmp_path / "scores.txt", "\t")][-1] == 4 and len(history) >= 3
+
+
+@pytest.mark.parametrize("signum, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum: Any, error: Any, tmp_path: Path) -> None:
+    wanted = left(tmp_path / "whole", serial(tmp_path / "whole"))
+    broken = tmp_path / "broken"
+    with pytest.raises(error):
+        serial(broken, step_hooks=[lambda env, agent, t: t == 63 and signal.raise_signal(signum)])
+    assert left(broken, serial(broken, resume=True)) == wanted
+    assert resumed(broken)["checkpoint"] == "63_except"
+
+
+def test_a_signal_at_a_checkpoint_makes_no_second_one(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        serial(tmp_path, step_hooks=[lambda env, agent, t: t == 25 and signal.raise_signal(signal.SIGINT)])
+    assert [path.name for path in tmp_path.glob("25_*")] == ["25_checkpoint"]
+
+
+def test_hooks_that_remember_something_go_on_too(tmp_path: Path) -> None:
+    hook = Sum()
+    with pytest.raises(Stopped):
+        serial(tmp_path, step_hooks=[hook], hooks=[stop_at(60)])
+    other = Sum()
+    serial(tmp_path, step_hooks=[other], resume=True)
+    assert other.sum == sum(range(1, 91))
+
+
+def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path: Path) -> None:
+    def run(**options: Any) -> Any:
+        def make_evaluator(t: int) -> Evaluator:
+            starts.append(t)
+            return Evaluator(agent, noisy_env(1), None, 1, 20, tmp_path, step_offset=t)
+
+        env = noisy_env(0)
+        agent = small_dqn(env)
+        return train_agent(agent, env, 90, tmp_path, 25, evaluator=make_evaluator, **options)
+
+    starts: list[int] = []
+    with pytest.raises(Stopped):
+        run(hooks=[stop_at(60)])
+    run(resume=True)
+    assert starts == [0, 50]
+    assert [int(row["steps"]) // 20 for row in rows(tmp_path / "scores.txt", "\t")] == [1, 2, 3, 4]
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("pattern", ["75_checkpoint/model-*.pt", "75_checkpoint/run/state-*.json", "75_checkpoint/run"])
+def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(
+    pattern: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    wanted = left(whole, serial(whole))
+    with pytest.raises(Stopped):
+        serial(broken, hooks=[stop_at(80)])
+    [path] = broken.glob(pattern)
+    shutil.rmtree(path) if path.is_dir() else damage(path)
+    assert left(broken, serial(broken, resume=True)) == wanted
+    assert resumed(broken)["checkpoint"] == "50_checkpoint"
+    assert ("a checkpoint is passed over" in caplog.text) != pattern.endswith("run")
+
+
+def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        serial(tmp_path, hooks=[stop_at(80)])
+    for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*"):
+        damage(path)
+    with pytest.raises(CheckpointError, match="no checkpoint to go on from") as caught:
+        serial(tmp_path, resume=True)
+    assert "is damaged" in str(caught.value)
+    assert (tmp_path / "scores.txt").exists() and not list(tmp_path.glob("earlier-*"))
+
+
+def test_agents_alone_are_not_gone_on_from(tmp_path: Path) -> None:
+    train_agent(small_dqn(noisy_env(0)), noisy_env(0), 20, tmp_path)
+    with pytest.raises(CheckpointError, match="20_finish holds an agent alone.*give the step_offset"):
+        serial(tmp_path, resume=True)
+
+
+def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        serial(tmp_path, hooks=[stop_at(30)])
+    with pytest.raises(CheckpointError, match="does not fit this run"):
+        several(tmp_path, resume=True)
+
+
+def test_an_environment_that_comes_elsewhere_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Stopped):
+        serial(tmp_path, hooks=[stop_at(60)])
+    step = Noisy.step
+    monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
+    serial(tmp_path, resume=True)
+    assert resumed(tmp_path)["resume"] == "approximate"
+    assert "the run will not go on exactly as it would have" in caplog.text
+    assert "the run will not go on exactly as it would have" in (tmp_path / "run.log").read_text()
+
+
+# What is kept
+
+
+def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path: Path) -> None:
+    serial(tmp_path, 110)
+    assert {path.name for path in tmp_path.glob("*_*/run")} == {"run"}
+    assert sorted(path.parent.name for path in tmp_path.glob("*/run")) == ["100_checkpoint", "110_finish"]
+    assert len(list(tmp_path.glob("*_checkpoint"))) == 4
+    needed = {
+        entry["name"]
+        for path in tmp_path.glob("*/run/state-*.json")
+        for reference in json.loads(path.read_text())["buffers"].values()
+        for entry in (reference["table"], *reference["segments"])
+    }
+    assert {path.name for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*")} == needed
+
+
+@pytest.mark.parametrize("keep, kept", [(1, ["110_finish"]), (3, ["100_checkpoint", "110_finish", "75_checkpoint"])])
+def test_so_many_checkpoints_are_kept_and_the_best_agent(keep: int, kept: list[str], tmp_path: Path) -> None:
+    serial(tmp_path, 110, keep_checkpoints=keep)
+    assert sorted(path.name for path in tmp_path.glob("*_*") if path.name[0].isdigit()) == kept
+    assert sorted(path.parent.name for path in tmp_path.glob("*/run")) == kept
+    assert (tmp_path / "best").is_dir()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="a file takes the place of a directory")
+@pytest.mark.parametrize("choice", ["raise", "warn"])
+def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
+    choice: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fill_disk(env: Any, agent: Any, t: int) -> None:
+        if t == 40:
+            (tmp_path / "50_checkpoint").write_text("in the way")
+
+    if choice == "raise":
+        with pytest.raises(CheckpointError, match="50_checkpoint"):
+            serial(tmp_path, step_hooks=[fill_disk], on_checkpoint_failure=choice)
+    else:
+        serial(tmp_path, step_hooks=[fill_disk], on_checkpoint_failure=choice)
+        assert "no checkpoint was saved, training goes on" in caplog.text
+        assert (tmp_path / "75_checkpoint" / "run").is_dir()
+    assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
+
+
+@pytest.mark.parametrize(
+    "options, error, told",
+    [
+        ({"resume": True, "step_offset": 5}, ValueError, "step_offset is 5"),
+        ({"resume": "yes"}, TypeError, "resume is 'yes'"),
+        ({"keep_checkpoints": 0}, ValueError, "keep_checkpoints"),
+        ({"keep_checkpoints": 1.5}, TypeError, "keep_checkpoints"),
+        ({"on_checkpoint_failure": "ignore"}, ValueError, "on_checkpoint_failure is 'ignore'"),
+    ],
+)
+def test_bad_arguments_are_refused(options: Any, error: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(error, match=told):
+        train_agent(Recorder(), Counting(), 5, tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
