@@ -20,7 +20,7 @@ from pfrl_like.dataset.hdf5 import concatenated, opened, write_nested
 from pfrl_like.dataset.hdf5_members import Members, h5py_module
 from pfrl_like.dataset.table import Table, field_of
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage import atomic_path, atomic_write, dump_json, read_json
+from pfrl_like.storage import atomic_path, atomic_write, dump_json, make_directory, read_json
 
 _LOG_PROB = "log_prob"  # an info; as all of them it has a row for the reset, before those of the steps
 _DATA, _META = "main_data.hdf5", "metadata.json"
@@ -151,7 +151,7 @@ def write_minari(table: Table, discrete: bool, directory: Path, dataset_id: str,
     kept = np.flatnonzero(table.lengths > 0)
     if not len(kept):
         raise ValueError("the dataset holds no transition, expected at least one")
-    data.mkdir(parents=True, exist_ok=True)
+    make_directory(str(data))
     with atomic_path(data / _DATA) as temporary, h5py_module().File(temporary, "w", track_order=True) as file:
         for i, number in enumerate(kept.tolist()):
             group = file.create_group(f"episode_{i}")

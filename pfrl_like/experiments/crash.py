@@ -16,7 +16,7 @@ import torch
 from pfrl_like.batch import Batch, Future, map_nested
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
 from pfrl_like.experiments.circumstances import circumstances
-from pfrl_like.storage import atomic_write, dump_json, load_tensors, read_json, tensor_writer
+from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_directory, read_json, tensor_writer
 from pfrl_like.utils.random_streams import GlobalStreams
 
 #: Names in a record.
@@ -45,7 +45,7 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
         return
     streams = agent.streams_before()
     folder = os.path.join(outdir, f"crash-{t}")
-    os.makedirs(folder, exist_ok=True)
+    make_directory(folder)
     not_saved = None
     try:
         agent.save(os.path.join(folder, AGENT))

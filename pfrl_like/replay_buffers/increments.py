@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns import dump_segment, dump_table, join
 from pfrl_like.replay_buffers.saved import SavedBuffer, refusing_misfits, sequence_number
 from pfrl_like.storage import make_directory, plain_json, read_arrays, write_arrays
+from pfrl_like.storage.atomic import names_in
 
 _LARGEST = 1 << 14  # items of a segment
 _NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
@@ -193,13 +194,13 @@ def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str,
         kept_references: What `save_increment` gave.
 
     Raises:
-        CheckpointError: If one of these is no reference; nothing is removed.
+        CheckpointError: If one of these is no reference, or the folder cannot be read; nothing is removed.
     """
     folder = os.fspath(folder)
     with refusing_misfits(folder):
         entries = [entry for kept in kept_references for entry in (kept["table"], *kept["segments"])]
         names = {SavedFile.of(entry).name for entry in entries}
-    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+    for name in names_in(folder) if os.path.isdir(folder) else ():
         if _OWN.fullmatch(name) and name not in names:
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(folder, name))

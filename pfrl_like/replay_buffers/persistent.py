@@ -17,6 +17,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.rewinding import RewindingBuffer
+from pfrl_like.storage.atomic import named_errors, names_in
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged
 from pfrl_like.utils.random import RandomSource
@@ -67,16 +68,18 @@ class PersistentBuffer(RewindingBuffer):
         marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
         _refuse_shards(whole, shard)
         self._directory = LogDirectory(self.dirname, marks)
+        self._files = ColumnFiles(self.dirname)
         try:
             if ancestor is not None:
                 self._descend(_ancestor_of(os.fspath(ancestor), shard))
             elif self._directory.is_new:
                 self._directory.refuse_orphans()
-                self._use(ColumnFiles(self.dirname))
+                self._use(self._files)
             else:
                 self._restore()
             self._write_state()
         except BaseException:
+            self._files.close()
             self._directory.close()
             raise
 
@@ -253,14 +256,20 @@ class PersistentBuffer(RewindingBuffer):
         self._unsynced, self._last_sync = 0, time.monotonic()
 
     def close(self) -> None:
-        """Write everything and let others write; the buffer is empty afterwards. May be called again."""
-        if self._refusal is None and os.getpid() == self._process:
-            self._write_state()
-        if self._refusal != "is closed":
-            self._refusal = "is closed"
-            self._columns = Columns()
-            self._first = self._next
-            self._directory.close()
+        """Write everything and let others write; the buffer is empty afterwards. May be called again.
+
+        Raises:
+            CheckpointError: If it cannot be written; it is closed all the same, and what it stored is in its files.
+        """
+        try:
+            if self._refusal is None and os.getpid() == self._process:
+                self._write_state()
+        finally:
+            if self._refusal != "is closed":
+                self._refusal = "is closed"
+                self._columns = Columns()
+                self._first = self._next
+                self._directory.close()
 
     def __enter__(self) -> Self:
         return self
@@ -426,8 +435,9 @@ def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_by
         return
     size = int(capacity * (_SPARE * row_bytes + _STEP_BYTES))
     logger.info("%s: %d transitions will take about %.1f MB", dirname, capacity, size / 1e6)
-    there = sum(entry.stat().st_size for entry in os.scandir(dirname))
-    free = shutil.disk_usage(dirname).free
+    with named_errors(dirname, "measured"):
+        there = sum(entry.stat().st_size for entry in os.scandir(dirname))
+        free = shutil.disk_usage(dirname).free
     if size - there > free:
         raise CheckpointError(
             dirname,
@@ -459,7 +469,7 @@ def _refuse_shards(dirname: str, shard: str | None) -> None:
     """Refuse a directory that is divided in another way."""
     if not os.path.isdir(dirname):
         return
-    parts = [match for match in map(_SHARD.fullmatch, sorted(os.listdir(dirname))) if match]
+    parts = [match for match in map(_SHARD.fullmatch, names_in(dirname)) if match]
     size = None if shard is None else shard.rpartition("-")[2]
     if parts and size is None:
         raise CheckpointError(dirname, f"is divided among {parts[0][2]} processes; open it with distributed=True")

@@ -73,7 +73,7 @@ def _replacing(target: str) -> Iterator[str]:
     """The name of a file that takes the place of `target` in the end, or is removed after an error."""
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".tmp-{name}-{os.getpid()}-{secrets.token_hex(4)}")
-    with _named_errors(target, "written"):
+    with named_errors(target, "written"):
         try:
             yield temporary
             os.replace(temporary, target)
@@ -93,7 +93,7 @@ def make_directory(directory: str) -> None:
     while not os.path.isdir(above) and above != os.path.dirname(above):
         above, name = os.path.split(above)
         new.append(name)
-    with _named_errors(directory, "made"):
+    with named_errors(directory, "made"):
         os.makedirs(directory, exist_ok=True)
     for name in reversed(new):
         sync_directory(above)
@@ -122,7 +122,7 @@ def sync_directory(directory: str) -> None:
     """
     if os.name == "nt":  # a directory cannot be opened there
         return
-    with _named_errors(directory, "written"):
+    with named_errors(directory, "written"):
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -149,15 +149,37 @@ def open_regular(path: str) -> BinaryIO:
     Raises:
         CheckpointError: If it does not exist, is something else, or cannot be opened.
     """
-    with _named_errors(path, "read"):
+    with named_errors(path, "read"):
         if os.path.islink(path):
             raise CheckpointError(path, "is a symbolic link, which is not followed; copy the file itself (cp -L)")
         # Without O_NONBLOCK the opening of a pipe would wait for its other end.
         descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        try:
+            refuse_irregular(descriptor, path)
+        except BaseException:
             os.close(descriptor)
-            raise CheckpointError(path, "is not a regular file")
+            raise
         return os.fdopen(descriptor, "rb")
+
+
+def refuse_irregular(descriptor: int, path: str) -> None:
+    """Refuse an open file that is a directory, a pipe or a device.
+
+    Raises:
+        CheckpointError: If it is one.
+    """
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        raise CheckpointError(path, "is not a regular file")
+
+
+def names_in(directory: str) -> list[str]:
+    """The names in a directory.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
+    with named_errors(directory, "read"):
+        return sorted(os.listdir(directory))
 
 
 def read_bounded(path: str, limit: int) -> bytes:
@@ -166,7 +188,7 @@ def read_bounded(path: str, limit: int) -> bytes:
     Raises:
         CheckpointError: If it is longer, or cannot be read.
     """
-    with open_regular(path) as file, _named_errors(path, "read"):
+    with open_regular(path) as file, named_errors(path, "read"):
         too_long = os.fstat(file.fileno()).st_size > limit
         content = b"" if too_long else file.read(limit + 1)
     if too_long or len(content) > limit:
@@ -188,7 +210,7 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
     except ImportError:
         yield
         return
-    with _named_errors(directory, "locked"):
+    with named_errors(directory, "locked"):
         descriptor = os.open(directory, os.O_RDONLY)
     try:
         deadline = time.monotonic() + timeout
@@ -250,7 +272,7 @@ class _Stream(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _named_errors(path: str, verb: str) -> Iterator[None]:
+def named_errors(path: str, verb: str) -> Iterator[None]:
     """Turn any error into a `CheckpointError` that names the file."""
     try:
         yield

@@ -7,6 +7,7 @@
 A record whose content is `SYNCED` says that whatever the records before it tell of has reached the disk.
 """
 
+import contextlib
 import os
 import struct
 import zlib
@@ -42,7 +43,11 @@ class Journal:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | _FLAGS, 0o666)
         except OSError as error:
             raise CheckpointError(path, f"cannot be written: {error.strerror or error}") from error
-        self._write(MAGIC)
+        try:
+            self._write(MAGIC)
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, records: Sequence[bytes]) -> None:
         """Write records; when this returns they survive the end of the process.
@@ -73,7 +78,8 @@ class Journal:
     def close(self) -> None:
         """Let go of the file."""
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            with contextlib.suppress(OSError):  # what counts has been synced
+                os.close(self._descriptor)
             self._descriptor = -1
 
     def _write(self, content: bytes) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.arrays import read_arrays, write_arrays
-from pfrl_like.storage.atomic import atomic_write, make_directory, sync_directory
+from pfrl_like.storage.atomic import atomic_write, make_directory, names_in, sync_directory
 from pfrl_like.storage.journal import SYNCED, Journal, read_journal
 from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.mapped_file import MappedFile
@@ -93,11 +93,7 @@ class LogDirectory:
         self._generation = 0
         self._files: ColumnFiles | None = None
         make_directory(path)
-        try:
-            strange = strange_names(path)
-        except OSError as error:
-            raise CheckpointError(path, f"cannot be used as a directory: {error.strerror or error}") from error
-        if strange:
+        if strange := strange_names(path):
             raise CheckpointError(
                 path, f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
             )
@@ -128,7 +124,7 @@ class LogDirectory:
         Raises:
             CheckpointError: If there are such.
         """
-        if any(name.startswith("columns-") for name in os.listdir(self.path)):
+        if any(name.startswith("columns-") for name in names_in(self.path)):
             raise CheckpointError(self.path, f"has no {META}, which says what its files are; give another directory")
 
     def copy(self, source: str) -> tuple[int, ...]:
@@ -143,7 +139,7 @@ class LogDirectory:
         for attempt in range(_ATTEMPTS):
             meta = read_meta(source, self.marks)
             names = [f"state-{meta['generation']}.bin", f"journal-{meta['generation']}.bin"]
-            names += sorted(n for n in os.listdir(source) if n.startswith(f"columns-{meta['columns']}-"))
+            names += [name for name in names_in(source) if name.startswith(f"columns-{meta['columns']}-")]
             try:
                 for name in names:
                     shutil.copyfile(os.path.join(source, name), os.path.join(self.path, name), follow_symlinks=False)
@@ -209,10 +205,11 @@ class LogDirectory:
     def clean(self, columns: str) -> None:
         """Remove files of ours that belong to no generation; values of this prefix stay."""
         keep = {f"state-{self._generation}.bin", f"journal-{self._generation}.bin"}
-        for name in os.listdir(self.path):
-            if _OWN.fullmatch(name) and name not in keep and not name.startswith(columns):
-                with contextlib.suppress(OSError):
-                    os.unlink(os.path.join(self.path, name))
+        with contextlib.suppress(CheckpointError):
+            for name in names_in(self.path):
+                if _OWN.fullmatch(name) and name not in keep and not name.startswith(columns):
+                    with contextlib.suppress(OSError):
+                        os.unlink(os.path.join(self.path, name))
 
     def clear(self) -> None:
         """Remove what `copy` brought."""
@@ -258,9 +255,13 @@ class LogDirectory:
 
 
 def strange_names(path: str) -> list[str]:
-    """Names in a directory that a `LogDirectory` does not give."""
+    """Names in a directory that a `LogDirectory` does not give.
+
+    Raises:
+        CheckpointError: If it cannot be read.
+    """
     known = {META, *LOCK_FILES}
-    return sorted(name for name in os.listdir(path) if name not in known and not _OWN.fullmatch(name))
+    return [name for name in names_in(path) if name not in known and not _OWN.fullmatch(name)]
 
 
 def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:

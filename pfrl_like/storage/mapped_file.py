@@ -1,15 +1,16 @@
 """A file that is mapped into memory and grows."""
 
+import contextlib
 import errno
 import mmap
 import os
-import stat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
+from pfrl_like.storage.atomic import named_errors, refuse_irregular
 
 _ZEROS = bytes(1 << 20)
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -29,19 +30,24 @@ class MappedFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)
-        except OSError as error:
-            raise CheckpointError(path, f"cannot be opened: {error.strerror or error}") from error
-        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            os.close(self._descriptor)
-            raise CheckpointError(path, "is not a regular file")
         self._map: mmap.mmap | None = None
+        with named_errors(path, "opened"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)
+            try:
+                refuse_irregular(self._descriptor, path)
+            except BaseException:
+                self.close()
+                raise
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
-        return os.fstat(self._descriptor).st_size
+        """Bytes of the file.
+
+        Raises:
+            CheckpointError: If the system does not say.
+        """
+        with named_errors(self.path, "read"):
+            return os.fstat(self._descriptor).st_size
 
     def map(self, size: int) -> NDArray[np.uint8]:
         """Its first `size` bytes as a new array over the file, which grows if it is smaller.
@@ -63,18 +69,17 @@ class MappedFile:
         Raises:
             CheckpointError: If the disk reports an error.
         """
-        try:
+        with named_errors(self.path, "written"):
             if self._map is not None:
                 self._map.flush()
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise CheckpointError(self.path, f"cannot be written: {error.strerror or error}") from error
 
     def close(self) -> None:
         """Let go of the file; arrays over it stay valid."""
         self._map = None
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            with contextlib.suppress(OSError):  # what counts has been synced
+                os.close(self._descriptor)
             self._descriptor = -1
 
     def _grow(self, size: int) -> None:

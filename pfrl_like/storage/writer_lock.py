@@ -9,7 +9,7 @@ from typing import Any
 import filelock
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import atomic_write
+from pfrl_like.storage.atomic import atomic_write, named_errors
 from pfrl_like.storage.json_file import dump_json, read_json
 
 LOCK_FILES = ("LOCK", "owner.json")
@@ -49,11 +49,16 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """Let others write; may be called again."""
+        """Let others write; may be called again.
+
+        Raises:
+            CheckpointError: If the system does not unlock it.
+        """
         if self._lock.is_locked:
             with contextlib.suppress(OSError):
                 os.remove(self._owner)
-        self._lock.release()
+        with named_errors(self._lock.lock_file, "unlocked"):
+            self._lock.release()
 
 
 def owner_of(directory: str) -> int | None:

@@ -105,13 +105,23 @@ def add_step(folder: Path, number: int, episodic: bool = False) -> None:
         buffer.stop_current_episode()
 
 
-def last_step(folder: Path, episodic: bool = False) -> int:
+def rewards_of(buffer: Any) -> list[int]:
+    """The rewards of a buffer's steps; items are steps, lists of steps, or lists of episodes."""
+    items = [item if isinstance(item, list) else [item] for item in buffer.memory]
+    return [int(step["reward"]) for item in items for step in item]
+
+
+def steps_until(buffer: Any) -> int:
     """The last step's number; those before it have the numbers from 0 on."""
-    with opened(folder, episodic) as buffer:
-        items = [item if episodic else item[0] for item in buffer.memory]
-        rewards = [int(step["reward"]) for item in items for step in ([item] if isinstance(item, dict) else item)]
+    rewards = rewards_of(buffer)
     assert rewards == list(range(len(rewards)))
     return len(rewards) - 1
+
+
+def last_step(folder: Path, episodic: bool = False) -> int:
+    with opened(folder, episodic) as buffer:
+        buffer.stop_current_episode()  # so that a step whose end has failed counts
+        return steps_until(buffer)
 
 
 def recording(number: int) -> MDPDataset:
@@ -172,7 +182,11 @@ def write_evaluation(folder: Path, number: int) -> None:
 
 
 def write_epochs(folder: Path, number: int) -> None:
-    epoch_runner(folder / "run").train(1, 10)
+    """A run in epochs that goes on for one more."""
+    runner = epoch_runner(folder / "run")
+    if number:
+        runner.restore()
+    runner.train(number + 1, 10)
 
 
 def read_run(folder: Path) -> int:
@@ -187,9 +201,8 @@ def write_run(folder: Path, number: int) -> None:
     atomic_write(folder / "run.json", json.dumps(record).encode())
 
 
-def epoch_of(folder: Path) -> int:
-    runner = epoch_runner(folder / "run")
-    return runner.restore()
+def last_epoch(folder: Path) -> int:
+    return epoch_runner(folder / "run").restore() - 1
 
 
 #: What is saved again and again.
@@ -213,7 +226,7 @@ SAVED: dict[str, Subject] = {
 LOADED = SAVED | {
     "pickles": Subject(write_buffer, functools.partial(read_buffer, allow_pickle=True)),
     "minari": Subject(write_minari, lambda folder: number_of(MDPDataset.load_minari(folder / "set-v0"))),
-    "epochs": Subject(write_epochs, epoch_of),
+    "epochs": Subject(write_epochs, last_epoch),
 }
 #: Those whose first state takes a second or more.
 SLOWLY_MADE = ("epochs", "evaluation")

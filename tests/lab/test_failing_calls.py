@@ -1,0 +1,88 @@
+"""The N-th system call of a save fails: what is loaded is the old state or the new one, and the next save succeeds."""
+
+import errno
+import gc
+import itertools
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("h5py")
+
+from lab.failing_calls import CALLS, ROOM, Fault  # noqa: E402
+from lab.subjects import Subject  # noqa: E402
+from lab.writers import SLOW, WRITERS  # noqa: E402
+
+from pfrl_like.errors import CheckpointError  # noqa: E402
+
+NAMES = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in WRITERS]
+)
+#: How many calls of a save fail in turn.
+MOST = pytest.mark.parametrize("most", [4, pytest.param(sys.maxsize, marks=pytest.mark.slow)])
+
+
+def saved(subject: Subject, folder: Path, number: int, fault: Fault) -> bool:
+    """Whether a save is said to have succeeded in which this happens."""
+    with fault.installed():
+        try:
+            subject.write(folder, number)
+        except CheckpointError as error:
+            assert fault.happened and error.path.startswith(str(folder))
+            return False
+    return True
+
+
+def survived(subject: Subject, folder: Path, current: int, fault: Fault) -> int:
+    """The number of the state after a save in which this happens, and one more without."""
+    done = saved(subject, folder, current + 1, fault)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the save before is used
+        found = subject.read(folder)
+    assert found == current + 1 or (found == current and not done)
+    subject.write(folder, found + 1)
+    assert subject.read(folder) == found + 1
+    return found + 1
+
+
+def descriptors() -> int:
+    gc.collect()  # maps hold descriptors, and errors what they went through
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+
+
+def count(subject: Subject, folder: Path, *names: str) -> int:
+    """How many of these calls the second save makes."""
+    fault = Fault(*names, n=sys.maxsize)
+    subject.write(folder, 0)
+    assert saved(subject, folder, 1, fault)
+    return sys.maxsize - fault.left
+
+
+@MOST
+@pytest.mark.parametrize("works", [False, True])
+@NAMES
+def test_one_call_fails(name: str, works: bool, most: int, tmp_path: Path) -> None:
+    subject = WRITERS[name]
+    calls, current, before = count(subject, tmp_path, *CALLS), 1, descriptors()
+    for n in itertools.count(1 + works, max(1, calls // most)):
+        fault = Fault(*CALLS, n=n, works=works)
+        current = survived(subject, tmp_path, current, fault)
+        if not fault.happened:
+            break
+    assert descriptors() == before and n > 4
+
+
+@MOST
+@NAMES
+def test_the_disk_is_full(name: str, most: int, tmp_path: Path) -> None:
+    subject = WRITERS[name]
+    calls, current = count(subject, tmp_path, *ROOM), 1
+    for n in itertools.count(1, max(1, calls // most)):
+        fault = Fault(*ROOM, n=n, lasts=True, error=errno.ENOSPC)
+        current = survived(subject, tmp_path, current, fault)
+        if not fault.happened:
+            break
+    assert n > 1 or name == "hdf5"  # whose library makes most calls by itself
