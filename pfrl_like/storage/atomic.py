@@ -106,7 +106,7 @@ def sync_file(path: str) -> None:
     Raises:
         CheckpointError: If it cannot be opened, or the disk reports an error.
     """
-    with _named_errors(path, "written"):
+    with named_errors(path, "written"):
         descriptor = os.open(path, os.O_RDWR | _NO_FOLLOW)
         try:
             os.fsync(descriptor)
