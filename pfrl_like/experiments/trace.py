@@ -128,9 +128,9 @@ class Trace:
             os.fsync(file.fileno())
 
     def saved_state(self) -> dict[str, Any]:
-        """The checksums so far."""
+        """The checksums so far, and what losses since the last step have gone into."""
         self._digest()
-        return {"t": self._t, "sums": [*self._last]}
+        return {"t": self._t, "sums": [*self._last], "trails": [part.trail for part in self._trailed]}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Go on from the checksums that `saved_state` gave, also where the files were lost.
@@ -139,11 +139,15 @@ class Trace:
             ValueError: If it comes from something else.
         """
         try:
-            t, sums = int(state["t"]), [int(each) for each in state["sums"]]
+            t, sums, trails = int(state["t"]), [int(each) for each in state["sums"]], [*map(int, state["trails"])]
             _PACK(t, *sums)
+            if len(trails) != len(self._trailed):
+                raise ValueError(f"the agent has {len(self._trailed)} losses, expected {len(trails)}")
         except (KeyError, TypeError, ValueError, struct.error) as error:
             raise ValueError(f"it is no state of a trace: {error!r:.200}") from error
         self._written_at, self._last = t, (sums[0], sums[1], sums[2], sums[3])
+        for part, trail in zip(self._trailed, trails, strict=True):
+            part.trail = trail
 
     def close(self) -> None:
         """Write what is left."""
