@@ -3,13 +3,15 @@
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.checkpoints import BUFFERS, Saved, buffers_of, saved_in
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_state import RunState
+
+_T = TypeVar("_T")
 
 
 class Checkpoint(NamedTuple):
@@ -67,6 +69,24 @@ def fitting(path: str) -> Iterator[None]:
         raise CheckpointError(path, f"does not fit this run: {error!r:.300}") from error
 
 
+def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
+    """Load the newest agent of a run directory that is whole: all that goes on where processes learn beside each other.
+
+    Args:
+        agent: An agent made as that of the run was.
+        outdir: Run directory; it need not exist.
+        logger: Told of agents that are passed over.
+
+    Returns:
+        The step at which it was saved; 0 if nothing was saved in this directory.
+
+    Raises:
+        CheckpointError: If there are agents, but none that can be loaded; it says why for each.
+        TypeError: If the agent cannot load.
+    """
+    return _newest(saved_in(outdir), lambda saved: _load_agent(agent, saved), outdir, logger, "") or 0
+
+
 def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logger) -> Checkpoint | None:
     """Load agent and replay buffers from the newest checkpoint that is whole; those before it are not touched.
 
@@ -83,28 +103,42 @@ def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logg
         CheckpointError: If there are agents, but no checkpoint that can be loaded; it says why for each.
         TypeError: If the agent cannot load.
     """
+    way_out = (
+        " A run with checkpoint_freq makes them; to go on from an agent alone, load it and give the step_offset; for a "
+        "new run, give another outdir"
+    )
+    return _newest(saved_in(outdir), lambda saved: _load(agent, source, saved, outdir), outdir, logger, way_out)
+
+
+def _newest(
+    candidates: Sequence[Saved], load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str
+) -> _T | None:
+    """The first of these that can be loaded; None if there are none."""
     problems = []
-    for saved in saved_in(outdir):
-        if not saved.is_checkpoint:
-            problems.append(f"{os.path.basename(saved.path)} holds an agent alone")
-            continue
+    for saved in candidates:
         try:
-            return _load(agent, source, saved, outdir)
+            return load(saved)
         except CheckpointError as error:
             problems.append(str(error))
-            logger.warning("a checkpoint is passed over: %s", error)
+            logger.log(
+                logging.WARNING if saved.is_checkpoint else logging.INFO, "a checkpoint is passed over: %s", error
+            )
     if problems:
-        raise CheckpointError(
-            outdir,
-            f"has no checkpoint to go on from: {'; '.join(problems)}. A run with checkpoint_freq makes them; to go on "
-            "from an agent alone, load it and give the step_offset; for a new run, give another outdir",
-        )
+        raise CheckpointError(outdir, f"has no checkpoint to go on from: {'; '.join(problems)}.{way_out}")
     return None
 
 
-def _load(agent: Any, source: Any, saved: Saved, outdir: str) -> Checkpoint:
+def _load_agent(agent: Any, saved: Saved) -> int:
     if not hasattr(agent, "load"):
         raise TypeError(f"agent: a {type(agent).__name__} has no method load, which resume=True needs")
+    with fitting(saved.path):
+        agent.load(saved.path)
+    return saved.t
+
+
+def _load(agent: Any, source: Any, saved: Saved, outdir: str) -> Checkpoint:
+    if not saved.is_checkpoint:
+        raise CheckpointError(saved.path, "holds an agent alone")
     state = saved.state()
     with fitting(saved.path):
         t, references = int(state["t"]), dict(state["buffers"])
@@ -113,5 +147,5 @@ def _load(agent: Any, source: Any, saved: Saved, outdir: str) -> Checkpoint:
             raise ValueError(f"it has the buffers {sorted(references)}, the run has {sorted(buffers)}")
         for name, buffer in buffers.items():
             buffer.load_increment(os.path.join(outdir, BUFFERS, name), references[name])
-        agent.load(saved.path)
+    _load_agent(agent, saved)
     return Checkpoint(saved.path, t, state, references)

@@ -20,9 +20,10 @@ from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.evaluator import check_extent
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
+from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
-from pfrl_like.experiments.training import check_run, train, warn_of_other_step
+from pfrl_like.experiments.training import check_checkpoints, check_run, train, warn_of_other_step
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable
@@ -64,6 +65,7 @@ def train_agent_async(
     progress: bool | None = None,
     hooks: Sequence[Callback] = (),
     loggers: Sequence[MetricsLogger] = (),
+    resume: bool = False,
 ) -> Any:
     """Train copies of an agent in several processes, each in an environment of its own.
 
@@ -112,6 +114,10 @@ def train_agent_async(
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of this process's loop several times a second.
         loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
+        resume: Whether to go on from the newest agent in `outdir` that is whole; from the start if nothing was saved
+            there. Networks, optimisers, counters, scores and tables go on. What processes do beside each other is never
+            the same twice, so their environments begin new episodes, with seeds of their own, and a replay buffer
+            fills anew. It needs shared memory.
 
     Returns:
         The agent: that given, the first one made or, if `make_agent` is that of actors, the one that learns. What the
@@ -128,6 +134,7 @@ def train_agent_async(
     logger = logger or _LOGGER
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
     check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
+    check_checkpoints(step_offset, resume)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
     check_counts(optional=True, max_episode_len=max_episode_len)
@@ -146,11 +153,15 @@ def train_agent_async(
         if use_shared_memory and not represented:
             check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
         alone = not use_shared_memory and not represented
+        if alone and resume:
+            raise ValueError("resume is True and use_shared_memory is False, so that no process would get the agent")
         if alone and checkpoint_freq is not None:
             raise ValueError(
                 f"checkpoint_freq is {checkpoint_freq} and use_shared_memory is False, but checkpoints are made of "
                 "what the processes share: expected None"
             )
+        if resume:
+            step_offset = min(newest_agent(getattr(agent, "agent", agent), outdir, logger), steps)
         outcome = os.path.join(outdir, ".process-0") if alone else ""
         if alone:
             shutil.rmtree(outcome, ignore_errors=True)  # of a run that was killed

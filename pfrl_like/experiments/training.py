@@ -135,7 +135,9 @@ def train(
         return evaluation.history if evaluation is not None else []
 
 
-def check_checkpoints(step_offset: int, resume: Any, keep_checkpoints: Any, on_checkpoint_failure: Any) -> None:
+def check_checkpoints(
+    step_offset: int, resume: Any, keep_checkpoints: Any = None, on_checkpoint_failure: Any = "raise"
+) -> None:
     """Refuse what a run cannot do with its checkpoints, before anything is written.
 
     Raises:

@@ -279,7 +279,7 @@ def test_a_directory_without_a_snapshot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no snapshot"):
         runner.restore()
     runner.algorithm.agent.save(str(tmp_path / "4_checkpoint"))
-    with pytest.raises(CheckpointError, match="4_checkpoint holds an agent alone"):
+    with pytest.raises(CheckpointError, match="4_checkpoint: holds an agent alone"):
         runner.restore()
 
 

@@ -217,7 +217,7 @@ def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
 
 def test_agents_alone_are_not_gone_on_from(tmp_path: Path) -> None:
     train_agent(small_dqn(noisy_env(0)), noisy_env(0), 20, tmp_path)
-    with pytest.raises(CheckpointError, match="20_finish holds an agent alone.*give the step_offset"):
+    with pytest.raises(CheckpointError, match="20_finish: holds an agent alone.*give the step_offset"):
         serial(tmp_path, resume=True)
 
 

@@ -272,6 +272,7 @@ HELD = {
         **dict.fromkeys(("processes", "start_method"), TOLD + "processes_start_as_they_are_told"),
         "grace": HERE + "test_async_hangs.py::test_a_process_that_hangs_is_named_once_the_others_have_ended",
         "step_timeout": HERE + "test_async_hangs.py::test_a_process_that_hangs_while_training_goes_on_ends_it",
+        "resume": ASYNC + "a_run_goes_on_from_its_newest_agent",
         "outdir": ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
         "make_agent": HERE + "test_async_agents.py::test_agents_that_each_process_makes_share_those_of_the_first",
         "successful_score": ASYNC + "a_good_score_ends_training_in_all_processes",

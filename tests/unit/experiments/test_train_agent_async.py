@@ -4,6 +4,7 @@ import contextlib
 import csv
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -151,6 +152,26 @@ def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tm
     assert {"10_finish", "scores.txt", "best", "run.json", "metrics.csv"} <= {path.name for path in tmp_path.iterdir()}
 
 
+class Resuming(Counting):
+    """One that can also load."""
+
+    def load(self, dirname):
+        with torch.no_grad():
+            self.model.weight.fill_(float(Path(dirname, "count").read_text()))
+
+
+def test_a_run_goes_on_from_its_newest_agent(tmp_path):
+    options = {"processes": 1, "make_agent": lambda index: Resuming(), "resume": True}
+    run(tmp_path, steps=30, **options)
+    shutil.rmtree(tmp_path / "30_finish")
+    (tmp_path / "20_checkpoint").mkdir()
+    (tmp_path / "20_checkpoint" / "count").write_text("20")
+    agent = run(tmp_path, steps=50, global_step_hooks=[Note(tmp_path)], **options)
+    assert agent.model.weight.item() == 50 and noted(tmp_path) == list(range(21, 51))
+    with pytest.raises(ValueError, match="resume is True and use_shared_memory is False"):
+        run(tmp_path, use_shared_memory=False, resume=True)
+
+
 def test_a_good_score_ends_training_in_all_processes(tmp_path):
     run(tmp_path, steps=10**8, eval_interval=20, successful_score=0.0)
     assert "stopped: score" in (tmp_path / "run.json").read_text()
@@ -277,6 +298,14 @@ def test_an_actor_that_fails_ends_the_run_with_its_own_words(tmp_path, way):
     else:
         assert "process 1 was killed by signal 9" in text
     assert [path for path in tmp_path.glob("*_except") if (path / "manifest.json").exists()]
+
+
+def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path):
+    before = learn(tmp_path, make_agent(), steps=200)
+    after = learn(tmp_path, make_agent(), steps=200, resume=True)  # which are over
+    for one, other in zip(before.model.parameters(), after.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert after.t == before.t
 
 
 def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
