@@ -88,12 +88,12 @@ class CompiledStep:
             region = self._regions[key] = self._compile(names, choice, used)
         torch.set_flush_denormal(True)
         try:
-            td_error, stats, n_bad = region(*tensors)
+            td_error, stats, n_bad, losses = region(*tensors)
         finally:
             torch.set_flush_denormal(self._flushes)
         if n_bad.item():
             raise _refusal(self._made[choice], int(n_bad.item()), len(self.optimizers) > 1)
-        self.trail = hash((self.trail, stats["loss"].item()))
+        self.trail = hash((self.trail, *losses.tolist()))
         return td_error, stats
 
     def _learn_as_it_is(self, batch: Batch, choice: tuple[Any, ...]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -106,11 +106,11 @@ class CompiledStep:
             except NonFiniteError as error:
                 error.skipped = 0  # it was this update
                 raise
+            self.trail, step.trail = hash((self.trail, step.trail)), 0
         self._made[choice] = steps.made
         used = self._used[choice] = [self._trained[name] for name in dict.fromkeys(steps.made)]
         for trained in used:
             trained.begin()
-        self.trail = hash((self.trail, stats["loss"].item()))
         return td_error, stats
 
     def _look_again(self, some: "Iterable[_Trained]") -> None:
@@ -123,16 +123,18 @@ class CompiledStep:
         learn, max_norm = self.learn, self.max_grad_norm
         rows = {name: trained.rows() for name, trained in self._trained.items() if trained in used}
 
-        def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
+            losses: list[Tensor] = []
             finite: list[Tensor] = []  # whether everything was, after each loss and after each gradient
 
             def step(name: str, loss: Tensor) -> None:
+                losses.append(loss.detach())
                 grads = torch.autograd.grad(loss, [row[0] for row in rows[name]])
                 with torch.no_grad():
                     finite.extend(_descend(rows[name], loss, grads, max_norm, finite))
 
             td_error, stats = learn(Batch(**{**_ABSENT, **dict(zip(names, tensors, strict=True))}), step, *choice)
-            return td_error, stats, sum((~each for each in finite), torch.tensor(0))
+            return td_error, stats, sum((~each for each in finite), torch.tensor(0)), torch.stack(losses)
 
         own = [holder for trained in used for holder in trained.holders()]
         owner = getattr(learn, "__self__", _NOBODY)

@@ -89,6 +89,27 @@ def test_a_state_that_was_cleared_begins_anew(uncompiled: None, optimizer: Any) 
     assert number_of_regions(compiled) == 1
 
 
+def test_an_algorithm_may_tell_nothing_but_its_loss(uncompiled: None) -> None:
+    for agent in make_twins():
+        agent.loss = lambda batch, loss=agent.loss: (*loss(batch)[:2], {})
+        assert [agent.update(make_batch(seed))[1] for seed in range(3)] == [{}] * 3
+
+
+def test_all_losses_go_into_the_trail(uncompiled: None) -> None:
+    def trail_of(scale: float) -> int:
+        torch.manual_seed(0)
+        agent = make_actor_critic("TD3", compile=True)
+        policy_loss = agent.policy_loss
+        agent.policy_loss = lambda batch: scale * policy_loss(batch)
+        for seed in range(4):
+            agent.update(make_continuous_batch(seed))
+            agent.policy.load_state_dict(agent.target_policy.state_dict())  # the critics' losses stay what they were
+        (step,) = agent.trailed
+        return int(step.trail)
+
+    assert trail_of(1.0) == trail_of(1.0) != trail_of(2.0)
+
+
 @pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("optimizer", [functools.partial(Adam, lr=1e-2), functools.partial(SGD, lr=1e-1)], ids=str)
 class TestOtherParameters:
