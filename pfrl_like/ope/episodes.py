@@ -71,19 +71,19 @@ class LoggedEpisodes:
         cut = np.zeros(count, np.bool_) if truncated is None else np.asarray(truncated).astype(np.bool_)
         if cut.shape != (count,):
             raise ValueError(f"truncated: got shape {cut.shape}, expected ({count},)")
-        target = _column("target_log_prob", target_log_prob, size, may_be_impossible=True)
-        ratio = target - _column("behavior_log_prob", behavior_log_prob, size)
+        target = finite_column("target_log_prob", target_log_prob, size, may_be_impossible=True)
+        ratio = target - finite_column("behavior_log_prob", behavior_log_prob, size)
         there = np.arange(steps.max()) < steps[:, None]
         spread = _Spread(there)
         with_model: dict[str, Array] = {}
         if q is not None:
             values = np.zeros((count, there.shape[1] + 1))
-            values[:, :-1] = spread(_column("v", v, size))
-            after = np.zeros(count) if last_v is None else _column("last_v", last_v, count)
+            values[:, :-1] = spread(finite_column("v", v, size))
+            after = np.zeros(count) if last_v is None else finite_column("last_v", last_v, count)
             values[np.arange(count), steps] = np.where(cut, after, 0.0)
-            with_model = {"q": spread(_column("q", q, size)), "v": values}
+            with_model = {"q": spread(finite_column("q", q, size)), "v": values}
         log_weight = np.cumsum(spread(ratio), axis=1)
-        return cls(spread(_column("reward", reward, size)), log_weight, steps, cut, **with_model)
+        return cls(spread(finite_column("reward", reward, size)), log_weight, steps, cut, **with_model)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -142,7 +142,18 @@ class _Spread:
         return rows
 
 
-def _column(name: str, values: Any, size: int, may_be_impossible: bool = False) -> Array:
+def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = False) -> Array:
+    """A column of numbers, [size].
+
+    Args:
+        name: What errors call it.
+        values: The numbers.
+        size: How many there have to be.
+        may_be_impossible: Whether minus infinity is allowed.
+
+    Raises:
+        ValueError: If there are not as many, or one is not finite; the text names the row.
+    """
     column = np.asarray(values, np.float64)
     if column.shape != (size,):
         raise ValueError(f"{name}: got shape {column.shape}, expected ({size},), as the lengths say")

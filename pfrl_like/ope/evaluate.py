@@ -23,7 +23,7 @@ from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, weighted_doubly_robust
-from pfrl_like.ope.episodes import LoggedEpisodes
+from pfrl_like.ope.episodes import LoggedEpisodes, finite_column
 from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, weakness
 from pfrl_like.ope.fqe import FQE, DiscreteFQE
 from pfrl_like.ope.fqe_config import FQEConfig
@@ -102,14 +102,24 @@ def evaluate_offline(
     if probe is not None:  # which refuses observations that do not fit
         probe(OneObservation(rows.obs[0]))
     modes = _takes_modes(algo, selection, rows.obs[:1]) if deterministic is None else deterministic
-    fitted = fqe or _fitted_fqe(algo, selection, config, modes, n_steps, show_progress)
+    fitted = fqe or _built_fqe(algo, selection, config, modes)
+    n_actions = fitted.action_size if selection.discrete_action else None
     target: Array = np.zeros(len(rows.reward))
-    recorded = target
+    recorded: Array | None = target
     weights = [name for name in wanted if name != "fqe" and (selection.discrete_action or not modes)]
-    if weights:
-        policy = policy_of(algo, fitted.action_size if selection.discrete_action else None)
-        target = log_probs(policy, rows.obs, rows.action, agent_of(algo), modes=modes)
-        recorded = _recorded(behavior, selection, rows, fitted, n_steps, show_progress)
+    if weights:  # what cannot be is told before anything is fitted, which takes its time
+        target = log_probs(policy_of(algo, n_actions), rows.obs, rows.action, agent_of(algo), modes=modes)
+        recorded = _recorded(behavior, rows, n_actions)
+    if fqe is None:
+        fitted.fit(
+            selection, n_steps, n_steps_per_epoch=n_steps, logger_adapter=NoopAdapterFactory(),
+            show_progress=show_progress,
+        )  # fmt: skip
+    if recorded is None:
+        imitator = fitted_behavior(
+            selection, n_steps, n_actions, n_frames=fitted.n_frames, show_progress=show_progress
+        )  # fmt: skip
+        recorded = log_probs(imitator.policy, rows.obs, rows.action, imitator)
     episodes = LoggedEpisodes.from_columns(
         rows.reward, target, recorded, rows.lengths, rows.truncated,
         q=in_parts(fitted.predict_value, rows.obs, rows.action), v=in_parts(fitted.predict_state_value, rows.obs),
@@ -277,30 +287,23 @@ def _check_config(name: str, config: FQEConfig, gamma: float) -> None:
         raise ValueError(f"{name} has the reward_scaler {config.reward_scaler!r:.80}, expected None: values in rewards")
 
 
-def _fitted_fqe(
-    algo: Any, selection: Selection, config: FQEConfig, modes: bool, n_steps: int, show_progress: bool
-) -> FQE:
+def _built_fqe(algo: Any, selection: Selection, config: FQEConfig, modes: bool) -> FQE:
     fqe = (DiscreteFQE if selection.discrete_action else FQE)(algo, config)
     fqe.build_with_dataset(selection)
     fqe.agent.act_deterministically = modes
-    fqe.fit(
-        selection, n_steps, n_steps_per_epoch=n_steps, logger_adapter=NoopAdapterFactory(), show_progress=show_progress
-    )
     return fqe
 
 
-def _recorded(behavior: Any, selection: Selection, rows: Rows, fqe: FQE, n_steps: int, show_progress: bool) -> Array:
-    n_actions = fqe.action_size
+def _recorded(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:
+    """Log-probabilities of the recorded actions as far as they are told, [n]; None if they are not."""
+    behavior = rows.log_prob if behavior is None else behavior
     if behavior is None:
-        behavior = rows.log_prob
-    if behavior is None:
-        behavior = fitted_behavior(selection, n_steps, n_actions, n_frames=fqe.n_frames, show_progress=show_progress)
+        return None
     if isinstance(behavior, str):
         raise TypeError("behavior: got a str, expected log-probabilities, a policy, or None")
     if isinstance(behavior, np.ndarray | Sequence | Tensor):
-        recorded = np.asarray(behavior, np.float64)
-        if selection.discrete_action and recorded.size and recorded.max() > 0:
+        recorded = finite_column("behavior", behavior, len(rows.reward))
+        if n_actions is not None and recorded.max() > 0:
             raise ValueError(f"behavior has numbers up to {recorded.max():.6g}, expected logarithms of probabilities")
         return recorded
-    policy = policy_of(behavior, n_actions if selection.discrete_action else None)
-    return log_probs(policy, rows.obs, rows.action, agent_of(behavior))
+    return log_probs(policy_of(behavior, n_actions), rows.obs, rows.action, agent_of(behavior))

@@ -148,7 +148,7 @@ def test_episodes_that_were_cut_off_go_on_in_the_model() -> None:
 
 
 def test_probabilities_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"behavior_log_prob: got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"behavior: got shape \(3,\)"):
         ope.evaluate_offline(
             of_probability(0.8), recorded(), behavior=np.zeros(3), n_steps=1, gamma=GAMMA, config=SMALL
         )
@@ -163,7 +163,10 @@ def test_probabilities_of_another_length_are_refused() -> None:
         ({"estimators": "fqe"}, ValueError, "in a list"),
     ],
 )
-def test_what_cannot_be_is_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_fitted(
+    options: dict[str, Any], error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ope.FQE, "fit", lambda *_, **__: pytest.fail("it is too late"))
     with pytest.raises(error, match=text):
         ope.evaluate_offline(of_probability(0.8), recorded(), n_steps=1, gamma=GAMMA, config=SMALL, **options)
 
