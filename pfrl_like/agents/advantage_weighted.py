@@ -1,6 +1,5 @@
 """Actor-critics whose policy imitates recorded actions, the more the better the critics find them."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from pfrl_like.agents.offline_actor_critic import OfflineActorCritic
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
 def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:
@@ -100,9 +99,7 @@ class AdvantageWeightedActorCritic(OfflineActorCritic):
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `advantage_weighted_loss`."""
-        with torch.no_grad(), contextlib.ExitStack() as stack:
-            for network in (self.policy, *self.critics):
-                stack.enter_context(evaluating_readers(network))
+        with torch.no_grad(), evaluating_readers_among(self.policy, *self.critics):
             weight = self.weight(batch)
         loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)
         step("policy_optimizer", loss)

@@ -1,6 +1,5 @@
 """CrossQ (Bhatt et al. 2019, arXiv:1902.05605)."""
 
-import contextlib
 import inspect
 from typing import Any
 
@@ -12,7 +11,7 @@ from pfrl_like.agents.critics import critic_loss, next_obs_of, value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sample_with_log_prob, soft_reward
 from pfrl_like.batch import Batch, concatenate_nested
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.recurrent import is_recurrent
 
 
@@ -60,7 +59,5 @@ class CrossQ(SoftActorCritic):
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """As of `SoftActorCritic`, with the critics in evaluation mode."""
-        with contextlib.ExitStack() as stack:
-            for critic in self.critics:
-                stack.enter_context(evaluating_readers(critic))
+        with evaluating_readers_among(*self.critics):
             return super().improve_policy(batch, step)

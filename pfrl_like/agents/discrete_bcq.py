@@ -16,7 +16,7 @@ from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.functions.action_masks import as_action_mask
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.direct_call import call
 
 
@@ -93,7 +93,7 @@ class DiscreteBCQ(DQN):
 
     def next_action(self, q_function: Any, batch: Batch) -> Tensor:
         """Of the likely actions in s' that of the online network's largest Q, [N] (arXiv:1910.01708, eq. 17)."""
-        with evaluating_readers(q_function), evaluating_readers(self.imitator):
+        with evaluating_readers_among(q_function, self.imitator):
             distribution = distribution_of(self.imitator, batch, next=True)
             value = value_of(q_function, batch, next=True)
         likely = likely_actions(distribution, self.action_flexibility, batch.next_action_mask)

@@ -29,7 +29,7 @@ from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
 
 Array = NDArray[Any]
@@ -261,7 +261,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
         ]
-        with torch.no_grad(), evaluating_readers(torch.nn.ModuleList(networks)):
+        with torch.no_grad(), evaluating_readers_among(*networks):
             values = agent.values_of_pairs(obs, actions)
         mean = values.mean(0).cpu().numpy()
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean

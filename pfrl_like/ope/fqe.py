@@ -26,7 +26,7 @@ from pfrl_like.preprocessing import Scaler
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
 
 Array = NDArray[Any]
@@ -306,7 +306,7 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
 
     def _values(self, obs: Tensor, actions: Tensor) -> Tensor:
         agent = self.agent
-        with torch.no_grad(), evaluating_readers(torch.nn.ModuleList(agent.critics)):
+        with torch.no_grad(), evaluating_readers_among(*agent.critics):
             mean: Tensor = agent.values_of_pairs(obs, actions).mean(0)
         return mean
 

@@ -1,7 +1,7 @@
 """A module in evaluation mode for the length of a block: `evaluating`, and `evaluating_readers` for hot paths."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -51,10 +51,32 @@ def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
     Whether it does is found out once for each module.
     """
     reads = getattr(module, _READS_TRAINING, None)
+    if reads is None:  # the next time the call is spared
+        reads = _reads_training(module)
+    return evaluating(module) if reads else contextlib.nullcontext(module)
+
+
+def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:
+    """`evaluating_readers` of several modules at once."""
+    readers = [module for module in modules if _reads_training(module)]
+    return _evaluating_all(readers) if readers else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _evaluating_all(modules: Sequence[nn.Module]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for module in modules:
+            stack.enter_context(evaluating(module))
+        yield
+
+
+def _reads_training(module: nn.Module) -> bool:
+    """`reads_training`, found out once for each module."""
+    reads: bool | None = getattr(module, _READS_TRAINING, None)
     if reads is None:
         reads = reads_training(module)
         setattr(module, _READS_TRAINING, reads)
-    return evaluating(module) if reads else contextlib.nullcontext(module)
+    return reads
 
 
 #: Where a module keeps the answer; a compiler that traces this can follow an attribute, but no dictionary of weak keys.

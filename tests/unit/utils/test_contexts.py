@@ -10,7 +10,13 @@ from pfrl_like.q_functions import (
     DistributionalFCStateQFunctionWithDiscreteAction,
     FCStateQFunctionWithDiscreteAction,
 )
-from pfrl_like.utils.contexts import evaluating, evaluating_readers, ignores_training, reads_training
+from pfrl_like.utils.contexts import (
+    evaluating,
+    evaluating_readers,
+    evaluating_readers_among,
+    ignores_training,
+    reads_training,
+)
 
 
 class OwnForward(nn.Module):
@@ -59,6 +65,17 @@ def test_known_modules_do_not_read_the_mode_and_are_left_alone(module: nn.Module
     with evaluating_readers(module) as same:
         assert same is module
         assert module.training
+
+
+def test_readers_are_switched_among_several_modules_and_put_back_after_an_error() -> None:
+    plain, own, fixed = nn.Linear(1, 1), OwnForward(), nn.Dropout(0.5).eval()
+    for _ in range(2):
+        with pytest.raises(KeyError), evaluating_readers_among(plain, own, fixed):
+            assert (plain.training, own.training, fixed.training) == (True, False, False)
+            raise KeyError
+        assert (plain.training, own.training, fixed.training) == (True, True, False)
+    with evaluating_readers_among(plain):
+        assert plain.training
 
 
 @pytest.mark.parametrize("module", [nn.Linear(1, 1), MLP(2, 2, [2]), OwnForward()])
