@@ -2,7 +2,7 @@
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, tuple | list):
         parts = [to_json(part) for part in value]
         return parts if isinstance(value, list) else {"tuple": parts}
-    if hasattr(value, "__array__") and not isinstance(
-        value, np.ndarray | np.generic
-    ):  # a tensor, a lazy stack of frames
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # a tensor, a lazy stack
         return to_json(np.asarray(value))
     raise TypeError(f"a {type(value).__name__} cannot be saved")
 
@@ -43,10 +41,14 @@ def from_json(value: Any) -> Any:
     Raises:
         ValueError: If it is no such value.
     """
+    return _read(_from_json, value)
+
+
+def _read(read: Callable[[Any], Any], plain: Any) -> Any:
     try:
-        return _from_json(value)
+        return read(plain)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"it is {value!r:.100}, which is no saved value") from error
+        raise ValueError(f"it is {plain!r:.100}, which is no saved value") from error
 
 
 def _from_json(value: Any) -> Any:
@@ -63,6 +65,8 @@ def _from_json(value: Any) -> Any:
         return float(content)
     if kind == "bytes":
         return base64.b64decode(content, validate=True)
+    if kind not in ("array", "scalar"):
+        raise ValueError(kind)
     array = _array_of(*content)
     return array[()] if kind == "scalar" else array
 
@@ -85,9 +89,14 @@ def many_from_json(plain: Any) -> list[Any]:
     Raises:
         ValueError: If it is no such list.
     """
-    if not isinstance(plain, dict):
-        return list(from_json(list(plain)))
-    stack = from_json({"array": plain["stack"]})
+    many: list[Any] = _read(_many_from_json, plain)
+    return many
+
+
+def _many_from_json(plain: Any) -> list[Any]:
+    if isinstance(plain, list):
+        return [_from_json(part) for part in plain]
+    stack = _array_of(*plain["stack"])
     return list(stack) if plain["scalars"] or stack.ndim > 1 else [np.array(item) for item in stack]
 
 

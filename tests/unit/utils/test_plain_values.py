@@ -58,8 +58,17 @@ def test_what_cannot_be_saved_is_told(value: Any) -> None:
     [
         {}, {"float": "x"}, {"a": 1, "b": 2}, {"array": 1}, {"array": ["O", [1], ""]}, {"array": ["<f4", [2], "AAAA"]},
         {"bytes": "?"}, {"array": ["<f4", [10**12], "AAAAAA=="]}, {"dict": [[[], 1]]}, {"unknown": 1}, {"tuple": 5},
+        {"unknown": ["<f4", [1], "AAAAAA=="]},
     ],
 )  # fmt: skip
 def test_what_is_no_saved_value_is_refused(plain: Any) -> None:
     with pytest.raises(ValueError, match="no saved value"):
         from_json(plain)
+
+
+@pytest.mark.parametrize(
+    "plain", [5, "ab", {}, {"stack": 1, "scalars": True}, {"stack": ["<f4", [1], "AAAAAA=="]}, [{}]]
+)
+def test_what_are_no_saved_values_is_refused(plain: Any) -> None:
+    with pytest.raises(ValueError, match="no saved value"):
+        many_from_json(plain)
