@@ -27,30 +27,38 @@ def _no_process_is_left():
     assert not multiprocessing.active_children()
 
 
-def hang_for_ever():
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.01)
+
+
+def hang_for_ever(mark):
+    mark.touch()
     while True:
         time.sleep(60)
 
 
 class Hanging(Chain):
-    """Hangs in its tenth step, or in its third reset; or raises at its 40th step."""
+    """Hangs in its tenth step, or in its third reset; others make their 40th step, or raise in it, once one hangs."""
 
-    def __init__(self, way):
+    def __init__(self, way, folder):
         super().__init__(4, time_limit=7)
-        self.way, self.steps, self.resets = way, 0, 0
+        self.way, self.mark, self.steps, self.resets = way, folder / "hanging", 0, 0
 
     def reset(self, **options):
         self.resets += 1
         if self.way == "reset" and self.resets == 3:
-            hang_for_ever()
+            hang_for_ever(self.mark)
         return super().reset(**options)
 
     def step(self, action):
         self.steps += 1
         if self.way == "step" and self.steps == 10:
-            hang_for_ever()
-        if self.way == "raise" and self.steps == 40:
-            raise ZeroDivisionError("in the middle of it")
+            hang_for_ever(self.mark)
+        if self.steps == 40:
+            wait_for(self.mark)
+            if self.way == "raise":
+                raise ZeroDivisionError("in the middle of it")
         return super().step(action)
 
 
@@ -58,17 +66,16 @@ class MakeEnv:
     """Environments that fail in some way, by process; the others are made when the one that is to hang is."""
 
     def __init__(self, folder, *ways):
-        self.begun, self.ways = folder / "begun", ways
+        self.folder, self.begun, self.ways = folder, folder / "begun", ways
 
     def __call__(self, process_idx, test):
         way = None if test else self.ways[process_idx]
         if way in WAYS:
             self.begun.touch()
-        while not self.begun.exists():
-            time.sleep(0.01)
+        wait_for(self.begun)
         if way == "make_env":
-            hang_for_ever()
-        return Hanging(way)
+            hang_for_ever(self.folder / "hanging")
+        return Hanging(way, self.folder)
 
 
 def run(outdir, agent, make_env, **options):
@@ -137,7 +144,7 @@ def test_stop_event_ends_a_run_in_which_a_process_hangs(tmp_path, way):
     with pytest.raises(AsyncTrainingError, match="process 1 did not end"):
         run(
             tmp_path, make_a3c(), MakeEnv(tmp_path, None, way), steps=10**8, stop_event=event,
-            hooks=[lambda clock: clock.t > 50 and event.set()],
+            hooks=[lambda clock: clock.t > 60 and event.set()],
         )  # fmt: skip
     check_saved(tmp_path)
 
@@ -180,8 +187,11 @@ def test_a_process_that_does_not_let_itself_be_interrupted_is_killed(tmp_path):
                 except BaseException:
                     self.steps = 9  # so that it hangs again
 
+    def make_env(process_idx, test):
+        return Stubborn("step", tmp_path) if process_idx == 1 else Hanging(None, tmp_path)
+
     with pytest.raises(AsyncTrainingError, match="process 1 did not end"):
-        run(tmp_path, make_a3c(), lambda index, test: Stubborn("step") if index == 1 else Hanging(None))
+        run(tmp_path, make_a3c(), make_env)
     check_saved(tmp_path)
 
 
