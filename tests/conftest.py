@@ -25,6 +25,13 @@ def _fixed_seeds() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of what files say, not of what is left of them after a power cut."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+    monkeypatch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuse names of tests that hold an address: they differ from process to process, and pytest-xdist runs none."""
     differing = [item.nodeid for item in items if " at 0x" in item.nodeid]

@@ -1,6 +1,7 @@
 """Every agent with every combination of its parts learns, is saved and acts, or its constructor says what to use.
 
-The slow tests run all cases. The others run a part of them, always the same, in which any two parts meet that fit.
+The slow tests run all cases. The others run a part of them, always the same, in which each agent has each part that
+fits, and any two parts meet that fit, in some agent.
 """
 
 import copy
@@ -8,7 +9,7 @@ import inspect
 import itertools
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -113,15 +114,19 @@ def evaluated(agent: Any, env: Any) -> np.ndarray:
 # Some of the cases
 
 
-def covering(cases: Iterable[Case], first: Iterable[str] | None = None) -> list[Case]:
-    """Cases, always the same, in which any two parts meet that meet in some case; if given, one is of `first`."""
+def pairs_of(case: Case) -> set[Any]:
+    """Any two parts of a case, of which one may be its agent."""
+    return {*itertools.combinations(case.items(), 2)}
+
+
+def covering(
+    cases: Iterable[Case], pairs: Callable[[Case], set[Any]] = pairs_of, met: Iterable[Any] = ()
+) -> list[Case]:
+    """Cases, always the same, that have all pairs of parts among them that are asked for and have not met before."""
     cases = sorted(cases, key=str)
     random.Random(0).shuffle(cases)
-    groups = {
-        id(case): {pair for pair in itertools.combinations(case.items(), 2) if first is None or pair[0][0] in first}
-        for case in cases
-    }
-    seen: set[Any] = set()
+    groups = {id(case): pairs(case) for case in cases}
+    seen = {*met}
     chosen = []
     for least in (8, 5, 3, 2, 1):  # those first that bring much
         for case in cases:
@@ -133,15 +138,20 @@ def covering(cases: Iterable[Case], first: Iterable[str] | None = None) -> list[
 
 def some_cases() -> list[Any]:
     """Cases for the default run: pairs of parts that fit, what is heavy once each, agents with what does not fit."""
-    params = []
+    params: list[Any] = []
+    met: set[Any] = set()
     for _, alike in itertools.groupby(FAMILIES, lambda family: family.make):
         family_of = {id(case): family for family in alike for case in family.every_case}
         cases = [case for family in dict.fromkeys(family_of.values()) for case in family.every_case]
         misfits = {id(case): {*family_of[id(case)].misfits(case)} for case in cases}
         fitting = [case for case in cases if not misfits[id(case)]]
-        chosen = covering(case for case in fitting if {*HEAVY}.isdisjoint(case.values()))
+        chosen = covering((case for case in fitting if {*HEAVY}.isdisjoint(case.values())), met=met)
+        met |= {pair for case in chosen for pair in pairs_of(case)}
         chosen += [case for kind in HEAVY for case in [case for case in fitting if kind in case.values()][:1]]
-        chosen += covering((case for case in cases if len(misfits[id(case)]) == 1), first=("agent",))
+        chosen += covering(
+            (case for case in cases if len(misfits[id(case)]) == 1),
+            lambda case: {(name, part) for name, part in pairs_of(case) if name[0] == "agent"},
+        )
         params += [pytest.param(family_of[id(case)], case, id=", ".join(map(str, case.values()))) for case in chosen]
     return params
 
@@ -152,12 +162,12 @@ def test_parts_that_fit_work_together_and_others_are_refused(family: Family, cas
 
 
 def test_every_two_parts_that_fit_meet_in_the_default_run() -> None:
-    family = FAMILIES[0]
-    fitting = [*family.fitting("DQN")]
-    pairs = {pair for case in fitting for pair in itertools.combinations(case.items(), 2)}
-    chosen = covering(fitting)
-    assert {pair for case in chosen for pair in itertools.combinations(case.items(), 2)} == pairs
-    assert len(chosen) < len(fitting) / 3
+    fitting = [case for family in FAMILIES for agent in family.kinds for case in family.fitting(agent)]
+    chosen = [param.values[1] for param in some_cases() if not [*param.values[0].misfits(param.values[1])]]
+    common = [case for case in fitting if {*HEAVY}.isdisjoint(case.values())]
+    assert {pair for case in common for pair in pairs_of(case)} <= {pair for case in chosen for pair in pairs_of(case)}
+    assert {part for case in fitting for part in case.items()} == {part for case in chosen for part in case.items()}
+    assert len(chosen) < len(fitting) / 20
 
 
 # All cases

@@ -127,7 +127,7 @@ def test_a_continuous_policys_value_is_found(head: nn.Module, deterministic: boo
     action, obs = np.linspace(-1, 1, 512)[:, None], np.ones((512, 1), np.float32)
     cut = np.ones(512, bool)
     data = MDPDataset.from_arrays(obs, action, 1 - (action[:, 0] - 0.5) ** 2, ~cut, cut, next_observations=obs)
-    for _ in range(3_000):
+    for _ in range(1_500):
         agent.update(data.sample_batch(256, GAMMA))
     found = q_func.weight.detach().numpy()
     np.testing.assert_allclose(found, [0.75 + 9 * (0.96 - mean_square), 1.0, -1.0], atol=0.15)

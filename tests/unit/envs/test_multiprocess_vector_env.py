@@ -409,7 +409,12 @@ def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("method", "end"), [("fork", ""), ("fork", "env.close()"), ("fork", "raise SystemExit(0)"), (QUICK_METHODS[-1], "")]
+    ("method", "end"),
+    [
+        ("fork", "raise SystemExit(0)"),
+        (QUICK_METHODS[-1], ""),
+        *(pytest.param("fork", end, marks=pytest.mark.slow) for end in ("", "env.close()")),
+    ],
 )
 def test_script_ends_quietly_and_leaves_nothing_behind(tmp_path, method, end):
     script = tmp_path / "script.py"

@@ -60,9 +60,16 @@ def left(outdir: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("batch_size", [None, 17])
-def test_a_run_that_was_broken_off_goes_on_in_a_fresh_process_as_if_it_had_not_been(
-    tmp_path: Path, batch_size: int | None
+def go_on_elsewhere(outdir: str, n_epochs: int, batch_size: int | None) -> None:
+    """`go_on` in a process of its own."""
+    command = f"from epoch_parts import go_on; go_on({outdir!r}, {n_epochs}, {batch_size})"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
+
+
+@pytest.mark.parametrize(("batch_size", "resume"), [(None, go_on), (17, go_on_elsewhere)])
+def test_a_run_that_was_broken_off_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, batch_size: int | None, resume: Any
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     epoch_runner(whole).train(4, batch_size)
@@ -72,9 +79,7 @@ def test_a_run_that_was_broken_off_goes_on_in_a_fresh_process_as_if_it_had_not_b
     assert len(table(broken / "epochs.csv", ",")) == 2
     assert saved_in(str(broken))[1].t == steps[1]
     assert saved_in(str(broken))[1].state()["source"]["running"] == (batch_size is not None)
-    command = f"from epoch_parts import go_on; go_on({str(broken)!r}, 4, {batch_size})"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
+    resume(str(broken), 4, batch_size)
     assert left(broken) == left(whole)
 
 

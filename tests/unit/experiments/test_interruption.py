@@ -165,8 +165,15 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
-@pytest.mark.parametrize("to_group", [False, True])
-@pytest.mark.parametrize("signum, status", [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "status", "to_group"),
+    [
+        (signal.SIGINT, -signal.SIGINT, True),  # Ctrl-C
+        (signal.SIGTERM, 143, False),
+        pytest.param(signal.SIGINT, -signal.SIGINT, False, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 143, True, marks=pytest.mark.slow),
+    ],
+)
 def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_path, signum, status, to_group):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

@@ -50,7 +50,10 @@ def one_of(rank: int, size: int, folder: str) -> None:
 
 def run(size: int, folder: Path) -> list[torch.Tensor]:
     folder.mkdir()
-    multiprocessing.spawn(one_of, (size, str(folder)), nprocs=size)
+    if size == 1:
+        one_of(0, 1, str(folder))
+    else:
+        multiprocessing.spawn(one_of, (size, str(folder)), nprocs=size)
     return [torch.load(folder / f"{size}-{rank}.pt", weights_only=True) for rank in range(size)]
 
 

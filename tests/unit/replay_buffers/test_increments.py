@@ -216,12 +216,6 @@ def test_a_disk_that_fails_costs_this_save_only(tmp_path, monkeypatch):
     assert rewards(restored(tmp_path, buffer.save_increment(tmp_path, first))) == rewards(buffer)
 
 
-@pytest.fixture
-def no_waiting_for_the_disk(monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-    monkeypatch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
-
-
 def vector(i: int) -> np.ndarray:
     return np.full(5000, i, np.float32)
 
