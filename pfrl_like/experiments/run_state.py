@@ -33,11 +33,6 @@ class RunState:
         self.parts = dict(_named(parts))
         self._all = parts
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the source can tell where it is."""
-        return hasattr(self.source, "saved_state")
-
     def saved(self, clock: Clock) -> dict[str, Any]:
         """All of it between two ticks, as JSON takes it.
 

@@ -216,14 +216,7 @@ class VectorSource:
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Go on with the episodes that `saved_state` told of; if one cannot be gone on with, new ones will begin.
-
-        Returns:
-            Why that cannot be; nothing if it can.
-
-        Raises:
-            ValueError: If it comes from something else.
-        """
+        """As that of `SerialSource`, for all environments: if one cannot go on, new episodes begin in all."""
         self.record()
         with told_by_source():
             total_reward, length = np.array(state["total_reward"], float), np.array(state["length"], np.int64)

@@ -21,9 +21,10 @@ from pfrl_like.experiments.evaluator import check_extent
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.resume import newest_agent
+from pfrl_like.experiments.run_checks import check_checkpoints, check_run, warn_of_other_step
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
-from pfrl_like.experiments.training import check_checkpoints, check_run, train, warn_of_other_step
+from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable

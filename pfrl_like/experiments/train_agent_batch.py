@@ -10,10 +10,11 @@ from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator, check_extent
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
+from pfrl_like.experiments.run_checks import check_run
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
-from pfrl_like.experiments.training import check_run, train
+from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.utils.close_all import close_all
 

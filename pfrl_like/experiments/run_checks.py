@@ -1,0 +1,68 @@
+"""What runners refuse, and warn of, before they begin."""
+
+import logging
+import numbers
+from typing import Any
+
+from pfrl_like.experiments.resume import Checkpoint
+from pfrl_like.utils.checks import check_counts
+
+
+def check_checkpoints(
+    step_offset: int, resume: Any, keep_checkpoints: Any = None, on_checkpoint_failure: Any = "raise"
+) -> None:
+    """Refuse what a run cannot do with its checkpoints, before anything is written.
+
+    Raises:
+        TypeError: If one of these is of another type.
+        ValueError: If one is out of range, or `step_offset` is given beside `resume`.
+    """
+    check_counts(optional=True, keep_checkpoints=keep_checkpoints)
+    if not isinstance(resume, bool | Checkpoint):
+        raise TypeError(f"resume is {resume!r:.80} ({type(resume).__name__}), expected True or False")
+    if on_checkpoint_failure not in ("raise", "warn"):
+        raise ValueError(f"on_checkpoint_failure is {on_checkpoint_failure!r:.80}, expected 'raise' or 'warn'")
+    if resume is True and step_offset:
+        raise ValueError(
+            f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
+            "which step training goes on"
+        )
+
+
+def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
+    """Refuse numbers of steps that are none, before anything is written; the runner's names for them are told.
+
+    Raises:
+        TypeError: If one is no integer.
+        ValueError: If one is too small, or training would start after its end.
+    """
+    check_counts(least=0, steps=steps, step_offset=step_offset)
+    check_counts(1, True, **intervals)
+    if step_offset > steps:
+        raise ValueError(
+            f"step_offset is {step_offset} and steps is {steps}, expected a step at which training ends that is not "
+            "before that at which it starts"
+        )
+
+
+def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None:
+    """Say that an agent that has come to another step (a fresh one is at 0) is set to that of the run."""
+    if t not in (0, step_offset):
+        logger.warning(
+            "the agent has come to step %s, step_offset is %d: its t is set to that; to go on where the agent stopped, "
+            "give step_offset=agent.t", t, step_offset,
+        )  # fmt: skip
+
+
+def warn_of_no_evaluation(
+    evaluator: Any, successful_score: float | None, steps: int, step_offset: int, logger: logging.Logger
+) -> None:
+    """Say that a run will not be evaluated although somebody seems to wait for a score."""
+    interval = getattr(evaluator, "eval_interval", None)
+    if evaluator is None and successful_score is not None:
+        logger.warning("successful_score is %s, but there is no evaluator to reach it", successful_score)
+    if isinstance(interval, numbers.Integral) and steps > step_offset and steps // interval == step_offset // interval:
+        logger.warning(
+            "eval_interval is %d, of which no multiple lies after step %d up to %d: nothing will be evaluated",
+            interval, step_offset, steps,
+        )  # fmt: skip
