@@ -45,14 +45,13 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int)
 def first_of_all(a: str, b: str) -> dict[str, Parting]:
     """Where runs differ first that were looked at closely; of one step, what comes about first is first."""
     lines = lines_of(a), lines_of(b)
-    start = min(lines[0].keys() & lines[1].keys())
     streams, tensors = ([_only(part, is_stream) for part in lines] for is_stream in (True, False))
-    unlike = differing(*(part[start] for part in streams))
+    start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)
+    first = [{start: part[start]} if start in part else {} for part in streams]
+    unlike = {*differing(*(part.get(start, {}) for part in streams))}
     drawn = [{t: {name: part[t][name] for name in part[t] if name not in unlike} for t in part} for part in streams]
     return {
-        "random streams from the start (if nobody draws from them, all is well)": first_of_lines(
-            *({start: part[start]} for part in streams)
-        ),
+        "random streams from the start (if nobody draws from them, all is well)": first_of_lines(*first),
         "steps": first_record(a, b),
         "tensors": first_of_lines(*tensors),
         "random streams": first_of_lines(*drawn),

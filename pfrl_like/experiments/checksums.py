@@ -1,5 +1,6 @@
 """Checksums of what runs see, do and learn: of observations, actions, rewards, and of all that an agent saves."""
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
 #: How names of random streams begin.
 STREAM = "random stream "
+_WRAPPED = re.compile(r"(?:\.env)+(?!\w)")
 _DOUBLE = struct.Struct("<d")
 
 
@@ -38,16 +40,17 @@ def checksums_of(agent: Any) -> dict[str, int]:
 
 
 def checksums_of_streams(*owners: Any) -> dict[str, int]:
-    """The checksum of every random stream that can be reached from some objects, and of the global ones, by name."""
-    states = Streams.of(*owners).now()
-    named = {
-        f"{name}.{part}" if part else name: state
-        for name, states_of_it in states.items()
-        for part, state in (
-            states_of_it._asdict() if isinstance(states_of_it, GlobalStreams) else {"": states_of_it}
-        ).items()
-    }
-    return {f"{STREAM}{name}": checksum(repr(plain_state(state)).encode()) for name, state in named.items()}
+    """The checksum of every random stream that can be reached from some objects, and of the global ones, by name.
+
+    Names do not tell by how many wrappers a stream is reached, for a run may add one.
+    """
+    sums: dict[str, int] = {}
+    for owner, state in Streams.of(*owners).now().items():
+        parts = state._asdict() if isinstance(state, GlobalStreams) else {"": state}
+        for part, value in parts.items():
+            name = STREAM + _WRAPPED.sub(".env", owner) + f".{part}" * bool(part)
+            sums[name] = checksum(repr(plain_state(value)).encode(), sums.get(name, 0))
+    return sums
 
 
 def _checksum_of_others(value: Any, start: int) -> int:

@@ -19,6 +19,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.checksums import checksum, checksums_of, checksums_of_streams
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.rerun import ordered
+from pfrl_like.storage import sync_file
 
 #: Its files, and what a record says.
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"
@@ -56,29 +57,37 @@ class Trace:
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps of which there is no record yet
         # A loop over many steps finds in the cache what it needs. Several environments may reuse their arrays.
-        self._most = 1 if hasattr(source, "num_envs") else _PENDING
+        self._most = 0 if hasattr(source, "num_envs") or self._order is not None else _PENDING
         self._file, self._lines = (open(os.path.join(outdir, name), "ab") for name in (RECORDS, TENSORS))  # noqa: SIM115
         self._file.truncate(_SIZE * _count_up_to(read_records(outdir), step_offset))
         self._lines.truncate(_size_up_to(outdir, step_offset))
-        self._written_at = self._t = step_offset
-        if self._order is not None:
+        self._written_at = self._t = self._next = step_offset
+        if self._order is not None and not self._order.checkpoint:
             self._look_closely(self._order.since, self._order.until)
-        elif step_offset == 0:
+        elif step_offset == 0 or self._order is not None:  # the random streams of a checkpoint come later
             self.write_tensors()
 
-    def __call__(self, clock: Clock) -> None:
-        self._t = t = clock.t
+    def __call__(self, clock: Clock) -> None:  # as little as can be: it comes at every step
         trail = 0
         for part in self._trailed:
             if part.trail:
                 trail, part.trail = hash((trail, part.trail)), 0
+        t = clock.t
         self._pending.append((t, self.source.last, trail))
-        if len(self._pending) >= self._most:
-            self._digest()
+        if t >= self._next:
+            self._look(clock)
+
+    def _look(self, clock: Clock) -> None:
+        """Do what is due now, and find out when something will be due again."""
+        t, interval = clock.t, self.interval
+        self._digest()
         if self._order is not None:
             self._look_closely(self._order.since, self._order.until)
-        elif self.interval is not None and t // self.interval != clock.previous_t // self.interval:
+        elif interval is not None and t // interval != clock.previous_t // interval:
             self.write_tensors()
+        self._next = t + self._most
+        if interval is not None:
+            self._next = min(self._next, t - t % interval + interval)
 
     def _look_closely(self, since: int, until: int) -> None:
         """Write a line about each step of an interval, and end the program after it."""
@@ -95,6 +104,8 @@ class Trace:
             if trail:
                 learnt = zlib.crc32(_NUMBER.pack(trail), learnt)
             self._records += _PACK(t, done, seen, got, learnt)
+        if self._pending:
+            self._t = self._pending[-1][0]
         self._last = done, seen, got, learnt
         self._pending.clear()
         if len(self._records) >= _WAITING:
@@ -111,21 +122,22 @@ class Trace:
         Args:
             **more: Further checksums.
         """
-        self.flush()
+        self._digest()
+        self._write_records()
         self._lines.write(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
         self._lines.flush()
         self._written_at = self._t
 
     def flush(self) -> None:
-        """Hand the records to the system, which keeps them if the process ends now."""
+        """Write what is left, and wait until all of it would survive a power cut.
+
+        Raises:
+            CheckpointError: If that cannot be.
+        """
         self._digest()
         self._write_records()
-
-    def sync(self) -> None:
-        """Wait until what was written so far would survive a power cut."""
-        self.flush()
         for file in (self._file, self._lines):
-            os.fsync(file.fileno())
+            sync_file(file.name)
 
     def saved_state(self) -> dict[str, Any]:
         """The checksums so far, and what losses since the last step have gone into."""
@@ -152,10 +164,11 @@ class Trace:
     def close(self) -> None:
         """Write what is left."""
         try:
+            self._digest()
             if self._written_at != self._t:
                 self.write_tensors()
         finally:
-            self.flush()
+            self._write_records()
             self._file.close()
             self._lines.close()
 

@@ -89,7 +89,7 @@ def test_the_checksums_go_on_in_another_process_also_where_the_files_were_lost(t
         for _ in range(n):
             clock.previous_t, clock.t = clock.t, clock.t + 1
             trace(clock)
-        trace.sync()
+        trace.flush()
         return read_records(str(tmp_path / name))
 
     for name in ("whole", "second"):
