@@ -68,8 +68,10 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
     if isinstance(value, _FUNCTIONS):
         return ((key, f"{name}.{key}", part) for key, part in _held_by(value))
     if isinstance(value, Mapping):
-        items = value.items() if len(value) <= _LONGEST else ()
-        return (("", f"{name}[{key!r}]", part) for key, part in items)
+        items: Mapping[Any, Any] = value if len(value) <= _LONGEST else {}
+        # Of other keys the text is of this process alone or, as of a tensor, long.
+        keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(items))
+        return (("", f"{name}[{key}]", part) for key, part in zip(keys, items.values(), strict=True))
     if isinstance(value, _CONTAINERS):
         listed = value if len(value) <= _LONGEST else ()
         # The parts of `envs` are as deep as it is.

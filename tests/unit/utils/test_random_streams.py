@@ -103,6 +103,14 @@ def test_owners_of_one_class_are_told_apart() -> None:
     assert list(streams.to_plain()) == ["Holder.rng", "Holder-2.rng"]
 
 
+def test_what_is_kept_by_objects_has_the_same_name_in_every_process() -> None:
+    def names(number: float) -> set[str]:
+        parts = {"a": random.Random(0), torch.full((2,), number): random.Random(1), object(): random.Random(2)}
+        return Streams.of({**parts, 1: random.Random(3)}, with_global=False).names
+
+    assert names(1.0) == names(2.0) == {"dict['a']", "dict[#1]", "dict[#2]", "dict[1]"}
+
+
 def test_what_does_not_fit_is_named_and_what_fits_is_restored() -> None:
     one = np.random.default_rng(0)
     plain = Streams.of([one, random.Random(0)], with_global=False).to_plain()
