@@ -1,148 +1,164 @@
-"""Kills a process at random moments while it saves an agent and a buffer, and counts what cannot be read afterwards.
+"""Kills a process at random moments while it saves, and counts what cannot be read or is lost afterwards.
 
-    python benchmarks/kill_saves.py --kills 200
+    python benchmarks/kill_saves.py --kills 1000 --folder /dev/shm/kills --results benchmarks/results/trust.jsonl
 
-A save of number n fills every tensor, the optimiser's state, the counter and the buffer with n, so that a mixture of
-two saves shows. Prints a line and exits with an error if anything was unreadable, mixed, or older than the save before.
+Modes are an agent, a buffer in one file, increments of a buffer, a persistent buffer (of which each `append` is a save)
+and checkpoints of a run; see `kill_cases.py`. The process notes the number of a save in memory that outlives it when
+it begins and when it has returned. What had returned must be there, and what was begun is all that may be missing.
+`--folder` keeps the files and the count of kills: the same call goes on where it was stopped.
 """
 
 import argparse
+import json
+import mmap
 import os
 import random
+import shutil
 import signal
+import struct
 import sys
 import tempfile
 import time
-import warnings
+import traceback
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
+from kill_cases import MODES, Case
 
-from pfrl_like.agent import AttributeSavingMixin
-from pfrl_like.storage import read_arrays, write_arrays
-
-
-class Counter(AttributeSavingMixin):
-    """An agent all of whose numbers are one number."""
-
-    saved_attributes = ("model", "target_model", "optimizer")
-
-    def __init__(self, number: int) -> None:
-        self.model, self.target_model = (
-            torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.Linear(64, 2)) for _ in range(2)
-        )
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.0, momentum=0.9)
-        for parameter in self.model.parameters():
-            self.optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        self.fill(number)
-
-    def tensors(self) -> list[torch.Tensor]:
-        """Everything that is saved, but for the counter."""
-        momentum = [state["momentum_buffer"] for state in self.optimizer.state.values()]
-        return [*self.model.state_dict().values(), *self.target_model.state_dict().values(), *momentum]
-
-    def fill(self, number: int) -> None:
-        self.t = number
-        for tensor in self.tensors():
-            tensor.fill_(number)
-
-    def saved_state(self) -> dict[str, Any]:
-        return {"t": self.t}
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        self.t = state["t"]
+KINDS_OF_FAULTS = ("unreadable", "acknowledged lost", "more than one interval lost")
+NUMBERS = struct.Struct("<qq")  # of the save that was begun last, and of the one that has returned last
 
 
-def save_for_ever(folder: Path, number: int) -> None:
-    agent = Counter(number)
+def save_for_ever(case: Case, number: int, told: mmap.mmap, ready: int) -> None:
+    os.write(ready, b"!")
     while True:
-        agent.fill(number)
-        agent.save(folder / "agent")
-        write_arrays(folder / "buffer", {"n": number}, {"x": np.full(20_000, number), "y": np.full(100, number)})
+        NUMBERS.pack_into(told, 0, number + 1, number)
         number += 1
+        case.save(number)
+        NUMBERS.pack_into(told, 0, number, number)
 
 
-def read_agent(folder: Path) -> int:
-    agent = Counter(-1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a directory that needs the save before is not what is promised
-        agent.load(folder / "agent")
-    if not all((tensor == agent.t).all() for tensor in agent.tensors()):
-        raise ValueError("the agent is a mixture of two saves")
-    for name in ("model", "target_model", "optimizer"):
-        copy = folder / "agent" / f"{name}.pt"
-        if copy.exists():  # PFRL's names: not of the same save as each other, but whole
-            torch.load(copy, weights_only=True)
-    return agent.t
-
-
-def read_buffer(folder: Path) -> int:
-    header, arrays = read_arrays(folder / "buffer")
-    number: int = header["n"]
-    if not all((array == number).all() for array in arrays.values()):
-        raise ValueError("the buffer is a mixture of two saves")
-    return number
-
-
-def kill_once(folder: Path, number: int, seconds: float) -> None:
-    """Save in another process for some time, then end it with SIGKILL."""
+def kill_once(case: Case, number: int, seconds: float) -> tuple[int, int]:
+    """Save in another process for some time, then end it with SIGKILL; returns what it had noted."""
+    told = mmap.mmap(-1, NUMBERS.size)
+    NUMBERS.pack_into(told, 0, number, number)
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            save_for_ever(folder, number)
+            save_for_ever(case, number, told, writer)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
+    os.close(writer)
+    os.read(reader, 1)
+    os.close(reader)
     time.sleep(seconds)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
         raise SystemExit("the saving process ended by itself")
+    begun, returned = NUMBERS.unpack_from(told)
+    return begun, returned
 
 
-def run(kills: int, seed: int, folder: Path) -> list[str]:
-    """Kill that many times; returns what went wrong."""
-    rng = random.Random(seed)
-    faults: list[str] = []
-    Counter(0).save(folder / "agent")
-    start = time.perf_counter()
-    for _ in range(5):
-        Counter(0).save(folder / "agent")
-        write_arrays(folder / "buffer", {"n": 0}, {"x": np.zeros(20_000), "y": np.zeros(100)})
-    seconds = (time.perf_counter() - start) / 5
-    last = {"agent": 0, "buffer": 0}
-    in_the_middle = 0
-    for kill in range(kills):
-        left = set(folder.rglob(".tmp-*"))
-        kill_once(folder, max(last.values()) + 1, rng.uniform(0.5, 3.5) * seconds)
-        in_the_middle += not left.issuperset(folder.rglob(".tmp-*"))
-        for name, read in (("agent", read_agent), ("buffer", read_buffer)):
-            try:
-                number = read(folder)
-            except Exception as error:
-                faults.append(f"kill {kill}: {name}: {type(error).__name__}: {error}")
-                continue
-            if number < last[name]:
-                faults.append(f"kill {kill}: {name}: save {number} after save {last[name]}")
-            last[name] = number
-    print(
-        f"{kills} kills, {in_the_middle} of them while a file was being written, {last['agent']} saves of "
-        f"{1000 * seconds:.1f} ms (agent and buffer): {len(faults)} unreadable"
-    )
-    return faults
+class Trials:
+    """Kills of one mode, one kind after the other.
+
+    Args:
+        mode: A key of `MODES`.
+        folder: Where files and progress are.
+        seed: What the moments come from.
+    """
+
+    def __init__(self, mode: str, folder: Path, seed: int) -> None:
+        self.mode, self.folder, self.seed = mode, folder, seed
+        self.kinds = list(MODES[mode])
+        self.cases, self.last = dict[str, Case](), dict[str, int]()
+        self.pace = dict.fromkeys(self.kinds, (0.02, 1))  # seconds, and saves that have returned in them
+        self.progress = folder / "progress.json"
+        self.state: dict[str, Any] = {"kills": 0, "in a save": 0, "saves": 0, "most files": 0, "seconds": 0.0}
+        self.state |= {kind: [] for kind in KINDS_OF_FAULTS}
+        if self.progress.exists():
+            self.state = json.loads(self.progress.read_text())
+
+    def run(self, kills: int) -> dict[str, Any]:
+        """Kill until it has been that many times; returns the counts."""
+        while self.state["kills"] < kills:
+            start = time.perf_counter()
+            self.kill(self.kinds[self.state["kills"] % len(self.kinds)])
+            self.state["kills"] += 1
+            self.state["seconds"] += time.perf_counter() - start
+            self.progress.write_text(json.dumps(self.state))
+        counts = {kind: len(self.state[kind]) for kind in KINDS_OF_FAULTS}
+        seconds = round(self.state["seconds"], 1)
+        return {"script": "kill_saves.py", "mode": self.mode} | self.state | counts | {"seconds": seconds}
+
+    def kill(self, kind: str) -> None:
+        folder = self.folder / kind
+        if kind not in self.cases:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.cases[kind] = MODES[self.mode][kind](folder)
+            self.last[kind] = self.cases[kind].load()
+        case, before, (seconds, saves) = self.cases[kind], self.last[kind], self.pace[kind]
+        moment = random.Random(f"{self.seed} {kind} {self.state['kills']}").uniform(0, 3) * seconds / saves
+        begun, returned = kill_once(case, before, moment)
+        self.pace[kind] = seconds + moment, saves + returned - before
+        self.state["saves"] += returned - before
+        self.state["in a save"] += begun != returned
+        self.state["most files"] = max(self.state["most files"], sum(1 for _ in folder.rglob("*")))
+        self.last[kind] = self.look(kind, begun, returned)
+        if self.last[kind] < 0:
+            shutil.rmtree(folder)
+            del self.cases[kind]
+
+    def look(self, kind: str, begun: int, returned: int) -> int:
+        """The number of the save that is there; -1 if it cannot be read."""
+        what = f"kill {self.state['kills']}: {kind}"
+        try:
+            found = self.cases[kind].load()
+        except Exception as error:
+            self.state["unreadable"].append(f"{what}: {type(error).__name__}: {error}")
+            return -1
+        if found < returned:
+            self.state["acknowledged lost"].append(f"{what}: save {returned} had returned, {found} is there")
+        if not begun - 1 <= found <= begun:
+            self.state["more than one interval lost"].append(f"{what}: save {begun} was begun, {found} is there")
+        return found
+
+
+def run(modes: list[str], kills: int, seed: int, folder: Path, results: Path | None) -> bool:
+    """Whether all is well in all modes; prints a line for each."""
+    well = True
+    for mode in modes:
+        trials = Trials(mode, folder / mode, seed)
+        line = json.dumps(trials.run(kills))
+        print(line, flush=True)
+        if results is not None:
+            with results.open("a") as file:
+                file.write(line + "\n")
+        for kind in KINDS_OF_FAULTS:
+            for fault in trials.state[kind]:
+                print(f"{kind}: {fault}")
+                well = False
+    return well
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))
+    parser.add_argument("--kills", type=int, default=1000, help="in each mode")
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
+    parser.add_argument("--folder", type=Path, help="where files and counts are kept; by default they are not")
+    parser.add_argument("--results", type=Path, help="file that a line of JSON for each mode is appended to")
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory(dir=".") as folder:
-        faults = run(arguments.kills, arguments.seed, Path(folder))
-    print("\n".join(faults))
-    sys.exit(bool(faults))
+    with tempfile.TemporaryDirectory(dir=".") as temporary:
+        folder = options.folder or Path(temporary)
+        well = run(options.modes, options.kills, options.seed, folder, options.results)
+    sys.exit(not well)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,6 @@ from pfrl_like.replay_buffers import (
 )
 
 ENVIRON = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 BOTH = pytest.mark.parametrize("make", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
 
 
@@ -539,24 +538,6 @@ def test_all_processes_may_begin_with_one_ancestor(tmp_path, group_of_one):
 def test_distributed_needs_a_group(tmp_path):
     with pytest.raises(ValueError, match=r"torch.distributed is not running; .*torchrun.*init_process_group"):
         PersistentEpisodicReplayBuffer(tmp_path, 20, distributed=True)
-
-
-def kills(tmp_path: Path, count: int) -> str:
-    arguments = [sys.executable, str(BENCHMARKS / "kill_appends.py"), "--kills", str(count)]
-    result = subprocess.run(arguments, cwd=tmp_path, env=ENVIRON, capture_output=True, text=True, timeout=290)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-def test_three_kills_lose_nothing_that_was_acknowledged(tmp_path):
-    assert kills(tmp_path, 3).strip().endswith(": 0 faults")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-def test_a_hundred_kills_lose_nothing_that_was_acknowledged(tmp_path):
-    assert kills(tmp_path, 100).strip().endswith(": 0 faults")
 
 
 def test_a_copied_directory_is_a_buffer_of_its_own(tmp_path):
