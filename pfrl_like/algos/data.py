@@ -1,8 +1,9 @@
 """The minibatches of an estimator's training: passes over transitions in random order, or draws."""
 
 import math
+import operator
 from collections.abc import Mapping
-from typing import Any, SupportsInt
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +119,6 @@ def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
         ValueError: If it is another one, such as of nested observations.
     """
     sizes = [] if isinstance(observation_shape, str | Mapping) else [*observation_shape]
-    if not sizes or not all(isinstance(size, SupportsInt) for size in sizes):
+    if not sizes or not all(isinstance(size, SupportsIndex) for size in sizes):
         raise ValueError(f"observation_shape is {observation_shape!r:.200}, expected the shape of one array")
-    return tuple(int(size) for size in sizes)
+    return tuple(operator.index(size) for size in sizes)

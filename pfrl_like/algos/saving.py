@@ -14,6 +14,7 @@ from pfrl_like.export import FORMATS
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.storage.atomic import atomic_write
+from pfrl_like.storage.budget import bounded_networks
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
@@ -97,12 +98,13 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 @contextlib.contextmanager
 def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of what cannot be that a file tells it."""
+    """Say of what cannot be, or takes too much memory, that a file tells it."""
     try:
-        yield
+        with bounded_networks():
+            yield
     except CheckpointError:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
         raise CheckpointError(fname, f"tells what cannot be: {error}") from error
 
 

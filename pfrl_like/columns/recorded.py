@@ -214,7 +214,10 @@ class RecordedColumns(Columns):
         _, number = _ENV.unpack_from(record)
         if record[:1] == _END:
             return self._name_of(number), 0, False
-        env_id = id_from_json(json.loads(record[_ENV.size :]))
+        try:
+            env_id = id_from_json(json.loads(record[_ENV.size :]))
+        except RecursionError as error:
+            raise ValueError("a record is nested too deeply") from error
         if id_to_json(env_id) is None:
             raise ValueError("a record names no environment")
         self._names[number] = env_id

@@ -19,7 +19,7 @@ STYLE = (
     "body{font-family:sans-serif;max-width:50em;margin:2em auto}"
     "th{text-align:left;padding-right:1em;vertical-align:top}td{font-family:monospace}"
 )
-LARGEST_RECORD = 1 << 22  # bytes of a run.json, which names the arguments and the earlier parts of a run
+LARGEST_RECORD = 1 << 20  # bytes of a run.json, which names the arguments and the earlier parts of a run
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 380, 70, 45, 30, 20
 
 

@@ -9,6 +9,7 @@ from pfrl_like.algos.saving import made_of, params_from_json, read_model, write_
 from pfrl_like.errors import CheckpointError
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.policies import agent_of
+from pfrl_like.storage.budget import bounded_networks
 
 #: The classes that files name.
 SAVED: dict[str, type["SavedFQE"]] = {}
@@ -150,8 +151,9 @@ def _without_policy(state: Mapping[str, Any]) -> dict[str, Any]:
 def _named(fname: Any, make: Any) -> Any:
     """What `make` gives, or an error that names the file."""
     try:
-        return make()
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        with bounded_networks():
+            return make()
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError) as error:
         if isinstance(error, CheckpointError) and os.fspath(fname) in str(error):
             raise
         raise CheckpointError(os.fspath(fname), f"holds no fitted Q evaluation that fits: {error}") from error

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ class Case(NamedTuple):
         place: The file that it takes the place of.
         make: Writes it there.
         sealed: Whether the checksums that stand elsewhere are made to fit.
+        changes: Whether `make` changes the file that is there.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Case(NamedTuple):
     place: str
     make: Maker
     sealed: bool = False
+    changes: bool = False
 
 
 def corpora() -> dict[str, Mapping[str, Maker]]:
@@ -42,6 +45,7 @@ def corpora() -> dict[str, Mapping[str, Maker]]:
         "recordings": hostile_hdf5.recordings(),
         "minari": hostile_hdf5.minari_files(),
         "images": hostile_hdf5.image_files(),
+        "journals": {name: _bytes(text) for name, text in hostile_files.journals().items()},
         "none": hostile_files.no_files(),
     }
 
@@ -54,7 +58,7 @@ PLACES: list[tuple[str, str, tuple[str, ...]]] = [
     ("pickles", "buffer", ("arrays", "pickles")),
     ("persistent", r"persistent/meta\.json", ("json",)),
     ("persistent", r"persistent/state-\d+\.bin", ("arrays",)),
-    ("persistent", r"persistent/journal-\d+\.bin", ("arrays",)),
+    ("persistent", r"persistent/journal-\d+\.bin", ("arrays", "journals")),
     ("hdf5", "data.h5", ("recordings", "npz")),
     ("npz", "data.npz", ("npz", "recordings")),
     ("minari", r"set-v0/data/metadata\.json", ("json",)),
@@ -62,9 +66,8 @@ PLACES: list[tuple[str, str, tuple[str, ...]]] = [
     ("model", "model.pt", ("tensors",)),
     ("evaluation", "fqe.pt", ("tensors",)),
     ("params", "params.json", ("json",)),
-    ("epochs", r"run/epoch\.json", ("json",)),
-    ("epochs", r"run/\d+_checkpoint/run_state\.json", ("json",)),
-    ("epochs", r"run/\d+_checkpoint/replay_buffer\.pkl", ("arrays",)),
+    ("epochs", r"run/\d+_checkpoint/run/(manifest|state-\w+)\.json", ("json",)),
+    ("epochs", r"run/checkpoint_buffers/replay_buffer/(table|segment)-\w+\.bin", ("arrays",)),
     ("run", "run.json", ("json",)),
 ]
 
@@ -80,6 +83,21 @@ def cases(files: Mapping[str, list[str]]) -> Iterator[Case]:
                     yield Case(f"{subject}: {place}: {corpus}: {name}", subject, place, make, sealed)
     for name, make in known["images"].items():
         yield Case(f"images: {name}", "images", "set-v0/data/main_data.hdf5", make)
+    for name, text in hostile_files.lying_params().items():
+        yield Case(f"params: {name}", "params", "params.json", _spoilt(text), changes=True)
+    for subject, names in files.items():
+        yield from damaged(subject, names)
+
+
+def damaged(subject: str, files: list[str]) -> Iterator[Case]:
+    """Every file of a subject cut off and with bits turned over."""
+    for place in files:
+        for part in (0.0, 0.3, 0.6, 0.99):
+            yield Case(f"{subject}: {place}: cut at {part}", subject, place, _cut(part), changes=True)
+        rng = random.Random(f"{subject} {place}")
+        for part in sorted(rng.random() for _ in range(12)):
+            flip = _flipped(part, rng.randrange(8))
+            yield Case(f"{subject}: {place}: flip at {part:.3f}", subject, place, flip, changes=True)
 
 
 def announce_images(folder: Path) -> None:
@@ -100,6 +118,23 @@ def seal(path: Path) -> None:
             entry.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
     manifest.write_text(json.dumps(fields))
     (path.parent / "previous.json").unlink(missing_ok=True)
+
+
+def _spoilt(change: Callable[[bytes], bytes]) -> Maker:
+    """What changes the file that is there."""
+    return lambda path: path.write_bytes(change(path.read_bytes()))
+
+
+def _cut(part: float) -> Maker:
+    return _spoilt(lambda content: content[: int(part * len(content))])
+
+
+def _flipped(part: float, bit: int) -> Maker:
+    def flip(content: bytes) -> bytes:
+        at = int(part * len(content))
+        return content[:at] + bytes(byte ^ 1 << bit for byte in content[at : at + 1]) + content[at + 1 :]
+
+    return _spoilt(flip)
 
 
 def _bytes(content: bytes) -> Maker:

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from lab import hostile_tensors as pt
 
+from pfrl_like.storage.journal import SYNCED
+
 #: What puts something where a loader expects its file.
 Maker = Callable[[Path], object]
 TRAP = pt.text("touch trapped")
@@ -101,6 +103,50 @@ def array_files() -> dict[str, bytes]:
         "wrong checksum": described()[:-8] + bytes(4) + b"END1",
     }
     return lies | {f"header: {name}": array_file(text) for name, text in json_texts().items()}
+
+
+def journals() -> dict[str, bytes]:
+    """Journals of persistent buffers whose records fit their checksums, and are said to have been synced."""
+    deep = b"[" * 200_000
+    contents = {
+        "deep name": b"N" + bytes(4) + deep,
+        "name of another type": b"N" + bytes(4) + b'{"a": 1}',
+        "name that is code": b"N" + bytes(4) + TRAP,
+        "end of nobody": b"E" + bytes(4),
+        "short": b"N",
+        "empty": b"",
+        "step": b"S" + bytes(100),
+        "no kind": b"X" * 9,
+    }
+    return {name: b"PFRLJRN1" + _record(0, content) + _record(1, SYNCED) for name, content in contents.items()}
+
+
+def _record(number: int, content: bytes) -> bytes:
+    head = struct.pack("<QI", number, len(content))
+    return head + struct.pack("<I", zlib.crc32(content, zlib.crc32(head))) + content
+
+
+def lying_params() -> dict[str, Callable[[bytes], bytes]]:
+    """Hyperparameters that nobody has, put into a `params.json`."""
+    lies: dict[str, Any] = {
+        "observation_shape": [[1 << 40], [1 << 20] * 2, [-1], [10**30], [1] * 300, ["4"], 4, {}, [0.5], [1 << 13] * 3],
+        "action_size": [1 << 40, -1, 10**30, "3", 0.5, [3]],
+        "encoder_params": [
+            {"hidden_units": units} for units in ([1 << 40], [1 << 16] * 4, [2] * 100_000, [-1], ["9"], 5, [10**30])
+        ],
+        "n_critics": [1 << 40, -1, "2"],
+        "n_frames": [-1, 0, "2"],
+        "q_func_type": [{"type": "qr", "params": {"n_quantiles": 1 << 40}}, "none", 5, ["qr"]],
+        "scaler": [{"type": "standard", "params": {"mean": "x", "std": []}}, "none", 5],
+        "gamma": ["x", 1e300, None],
+        "batch_size": [-1, "x", None],
+        "augmentation": [["none"], 5, [{"type": "random_shift", "params": {"shift_size": "x"}}]],
+    }
+
+    def change(name: str, value: Any) -> Callable[[bytes], bytes]:
+        return lambda content: json.dumps(json.loads(content) | {name: value}).encode()
+
+    return {f"{name} {i}": change(name, value) for name, values in lies.items() for i, value in enumerate(values)}
 
 
 def npy(shape: str, descr: str = "'<f4'", data: bytes = b"", version: int = 1, more: str = "") -> bytes:

@@ -42,8 +42,9 @@ class Subject(NamedTuple):
 
 def same(values: Any) -> int:
     """The one number that all of these are."""
-    (number,) = set(np.concatenate([np.ravel(value) for value in values]).tolist())
-    return int(number)
+    found = set(np.concatenate([np.ravel(value) for value in values]).tolist())
+    assert len(found) == 1, f"a mixture: {found}"
+    return int(found.pop())
 
 
 def numbers_of(modules: Any) -> list[Any]:
@@ -235,4 +236,4 @@ SLOWLY_MADE = ("epochs", "evaluation")
 def files_of(folder: Path) -> list[str]:
     """Names of the files below a folder, in an order that does not hang on the letters drawn for them."""
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    return sorted(names, key=lambda name: (re.sub("-[0-9a-f]{8}", "-", name), name))
+    return sorted(names, key=lambda name: (re.sub("-[0-9a-f]{8,16}", "-", name), name))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,18 @@ import pytest
 
 pytest.importorskip("h5py")
 
-#: Whose damaged files count as absent: a new run, or a dataset of no images, needs nothing that they tell.
-LENIENT = ("run: ", "minari: set-v0/data/metadata.json: json")
+#: Whose damaged files count as absent: a new run, or a dataset of no images, needs nothing that they tell, and a run
+#: goes on from another checkpoint.
+LENIENT = ("run: ", "minari: set-v0/data/metadata.json: json", "epochs: ")
+#: What has no checksums of its own, so that damage may change what is read.
+UNCHECKED = ("hdf5: ", "minari: ", "images: ", "params: ", "run: ", "epochs: ")
+
+
+def allowed(name: str) -> set[str]:
+    """How a case may end."""
+    if re.search(r": (cut|flip) at ", name):
+        return {"refused", "was read", *(["was read as another state"] if name.startswith(UNCHECKED) else [])}
+    return {"refused", "was read"} if name.startswith(LENIENT) else {"refused"}
 
 
 def watched(folder: Path, every: int) -> dict[str, Any]:
@@ -22,7 +33,7 @@ def watched(folder: Path, every: int) -> dict[str, Any]:
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1100,
         check=False,
     )
     assert child.returncode == 0, child.stderr
@@ -30,17 +41,17 @@ def watched(folder: Path, every: int) -> dict[str, Any]:
     return report
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
-@pytest.mark.parametrize(("every", "least"), [(25, 30), pytest.param(1, 1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("every", "least"), [(20, 60), pytest.param(1, 2000, marks=pytest.mark.slow)])
 def test_every_hostile_file_is_refused_within_a_second_and_bounded_memory(
     every: int, least: int, tmp_path: Path
 ) -> None:
     report = watched(tmp_path, every)
     outcomes = report["outcomes"]
     assert len(outcomes) > least
-    allowed = {name: {"refused", "was read"} if name.startswith(LENIENT) else {"refused"} for name in outcomes}
-    assert {name: told["end"] for name, told in outcomes.items() if told["end"] not in allowed[name]} == {}
+    assert {name: told["end"] for name, told in outcomes.items() if told["end"] not in allowed(name)} == {}
     assert {name: told["seen"] for name, told in outcomes.items() if told["seen"]} == {}
     assert {name: told["seconds"] for name, told in outcomes.items() if told["seconds"] > 1} == {}  # of the processor
-    assert {name: told["memory"] for name, told in outcomes.items() if told["memory"] > 128 << 10} == {}  # KiB
+    assert {name: told["memory"] for name, told in outcomes.items() if told["memory"] > 64 << 10} == {}  # KiB
     assert report["escaped"] == []

@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("h5py")
 
 from lab.lossy_disk import LossyDisk, lay  # noqa: E402
-from lab.subjects import SAVED, Subject  # noqa: E402
+from lab.subjects import Subject  # noqa: E402
+from lab.writers import BUFFERS, SLOW, WRITERS  # noqa: E402
 
 from pfrl_like.errors import CheckpointError  # noqa: E402
 
-#: The record of a run is told not to be durable, and an evaluation is written as a model is.
-SUBJECTS = [name for name in SAVED if name not in ("run", "evaluation")]
+#: The record of a run is told not to be durable; an evaluation is written as a model is, and buffers are as a buffer.
+SUBJECTS = [name for name in WRITERS if name not in ("run", *SLOW, *(f"{kind} buffer" for kind in BUFFERS))]
 
 
 def states(subject: Subject, disks: list[dict[str, bytes]], folder: Path) -> set[int | None]:
@@ -36,7 +37,7 @@ def states(subject: Subject, disks: list[dict[str, bytes]], folder: Path) -> set
 @pytest.mark.parametrize(("draws", "most"), [(1, 8), pytest.param(40, 100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_power_cut_leaves_the_old_state_or_the_new_one(name: str, draws: int, most: int, tmp_path: Path) -> None:
-    subject, rng = SAVED[name], random.Random(0)
+    subject, rng = WRITERS[name], random.Random(0)
     disk, copy = tmp_path / "disk", tmp_path / "copy"
     disk.mkdir()
     subject.write(disk, 0)
