@@ -13,3 +13,8 @@ _spec.loader.exec_module(_fakes)
 @pytest.fixture
 def agent():
     return _fakes.Recorder()
+
+
+@pytest.fixture(autouse=True)
+def _quickly(no_waiting_for_the_disk):
+    """Without the time that a disk takes for a thousand checkpoints."""
