@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfrl_like.batch import first_leaf, map_nested
+from pfrl_like.batch import concatenate_nested, first_leaf, map_nested
 from pfrl_like.distributions import rows_of
 from pfrl_like.utils.tensors_as_json import from_text, to_text
 
@@ -31,7 +31,7 @@ class ReturnContext:
 
     def clear(self) -> None:
         """Forget all episodes."""
-        self.steps: dict[int, list[list[Any]]] = {}  # of each step: return to go, observation, action
+        self.steps: dict[int, list[list[Any]]] = {}  # of each step: return to go, observation [1, ...], action
         self.to_go: dict[int, float] = {}
 
     def begin_steps(self, model: Any, rows: Sequence[int], obs: Any) -> Any:
@@ -39,7 +39,8 @@ class ReturnContext:
         for i, row in enumerate(rows):
             to_go = self.to_go.setdefault(row, self.target_return)
             steps = self.steps.setdefault(row, [])
-            steps.append([to_go / self.scale, map_nested(lambda leaf: leaf[i], obs), model.no_action()])  # noqa: B023
+            own = map_nested(lambda leaf: leaf[i : i + 1], obs)  # noqa: B023 - called at once
+            steps.append([to_go / self.scale, own, model.no_action()])
             del steps[: -self.size]
         several = [self.steps[row] for row in rows]
         longest = max(map(len, several))
@@ -47,13 +48,12 @@ class ReturnContext:
         flat = [step for steps in filled for step in steps]
         returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
 
-        def in_sequences(leaves: Sequence[Tensor]) -> Tensor:
-            stacked = torch.stack(list(leaves))
-            return stacked.view(len(rows), longest, *stacked.shape[1:])
+        def in_sequences(leaf: Tensor) -> Tensor:
+            return leaf.view(len(rows), longest, *leaf.shape[1:])
 
-        observed = _stacked([step[1] for step in flat], in_sequences)
-        action = in_sequences([step[2] for step in flat])
-        distribution = model(returns.view(len(rows), longest), observed, action)
+        observed = map_nested(in_sequences, concatenate_nested([step[1] for step in flat]))
+        action = in_sequences(torch.stack([step[2] for step in flat]))
+        distribution = model(in_sequences(returns), observed, action)
         newest = torch.tensor([i * longest + len(steps) - 1 for i, steps in enumerate(several)])
         return rows_of(distribution, newest.to(returns.device))
 
@@ -93,12 +93,3 @@ class ReturnContext:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the context is {state!r:.100}, which does not fit: {error}") from error
         self.to_go, self.steps = to_go, steps
-
-
-def _stacked(values: Sequence[Any], stack: Any) -> Any:
-    first = values[0]
-    if isinstance(first, Mapping):
-        return {key: _stacked([value[key] for value in values], stack) for key in first}
-    if isinstance(first, tuple):
-        return tuple(_stacked([value[i] for value in values], stack) for i in range(len(first)))
-    return stack(values)

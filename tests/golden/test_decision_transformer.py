@@ -190,7 +190,7 @@ def test_it_looks_back_at_so_many_steps() -> None:
             agent.observe(each, 1.0, False, False)
         steps = agent.context.steps[0]
         assert [step[0] for step in steps] == [0.0, -1.0]  # 3 - 3 and 3 - 4
-        np.testing.assert_array_equal(np.stack([step[1] for step in steps]), obs[3:])
+        np.testing.assert_array_equal(np.concatenate([step[1] for step in steps]), obs[3:])
     with pytest.raises(ValueError, match="context_size is 9, expected at most 4"):
         make(context_size=9)
 
@@ -208,6 +208,35 @@ def test_environments_and_evaluation_have_contexts_of_their_own() -> None:
     assert len(agent.context.steps[0]) == 2 and 1 not in agent.context.steps
     agent.stop_episode()
     assert agent.context.to_go == {}
+
+
+class OfNested(nn.Module):
+    """What a module gives of one part of nested observations."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, obs: Any) -> Tensor:
+        embedded: Tensor = self.module(obs["seen"][0])
+        return embedded
+
+
+def test_observations_may_be_nested() -> None:
+    plain, nested, later = make(), make(), make()
+    for agent in (nested, later):
+        agent.policy.obs_embedding = OfNested(agent.policy.obs_embedding)
+    obs = np.random.default_rng(0).normal(size=(3, 2, 4)).astype(np.float32)
+    for t, each in enumerate(obs):
+        if t == 2:
+            by_state_dict(nested, later, None)
+        wrapped = [{"seen": (row, np.zeros(1, np.float32))} for row in each]
+        chosen = []
+        for agent, own in ((plain, [*each]), (nested, wrapped), (later, wrapped))[: 3 if t == 2 else 2]:
+            torch.manual_seed(0)
+            chosen.append(np.stack(agent.batch_act(own)))
+            agent.batch_observe(own, [0.5, 0.25], [False] * 2, [False] * 2)
+        assert all(np.array_equal(chosen[0], other) for other in chosen[1:])
 
 
 def test_actors_have_contexts_of_their_own() -> None:
