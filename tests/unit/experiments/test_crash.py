@@ -104,6 +104,26 @@ def test_agents_are_not_changed_by_a_diagnosis() -> None:
     assert json.dumps(agent.saved_state()) == before and torch.equal(torch.get_rng_state(), stream)
 
 
+def test_a_compiled_update_is_diagnosed_as_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda region, **_: region)  # which would take half a minute
+    q_function = nn.Sequential(nn.Linear(5, 4), Root(), nn.Linear(4, 2), DiscreteActionValueHead())
+    agent = make_agent(q_function=q_function, compile=True)
+    g = torch.Generator().manual_seed(0)
+    obs, next_obs = torch.rand(2, 8, 5, generator=g)
+    batch = Batch(obs, torch.randint(2, (8,), generator=g), torch.randn(8), next_obs, torch.full((8,), 0.9))
+    for _ in range(3):
+        agent.update(batch)
+    bad = batch.replace(obs=torch.linspace(-1e3, 1e3, 5) * obs)
+    with pytest.raises(NonFiniteError) as refusal:
+        agent.update(bad)
+    assert refusal.value.batch is bad
+    found = agent.diagnose(bad)
+    assert found.error is not None and found.layer["name"] == "model.1"
+    regions = len(agent._compiled._regions)
+    agent.update(batch)
+    assert len(agent._compiled._regions) == regions and agent.optim_t == 4
+
+
 def test_parameters_that_are_not_finite_are_named_and_cannot_be_saved(tmp_path: Path) -> None:
     agent = make()
 
