@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.experiments import rerun
 from pfrl_like.experiments.checkpoints import BUFFERS, Saved, buffers_of, saved_in
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_state import RunState
@@ -90,6 +91,8 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
 def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logger) -> Checkpoint | None:
     """Load agent and replay buffers from the newest checkpoint that is whole; those before it are not touched.
 
+    In a program that was started again to train from a checkpoint of a run, it is that one.
+
     Args:
         agent: An agent made as that of the run was.
         source: Where training comes from, which may hold a replay buffer.
@@ -103,6 +106,8 @@ def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logg
         CheckpointError: If there are agents, but no checkpoint that can be loaded; it says why for each.
         TypeError: If the agent cannot load.
     """
+    if (path := rerun.checkpoint()) is not None:
+        return _load(agent, source, Saved(0, path), os.path.dirname(path))
     way_out = (
         " A run with checkpoint_freq makes them; to go on from an agent alone, load it and give the step_offset; for a "
         "new run, give another outdir"

@@ -16,7 +16,7 @@ from pfrl_like.experiments.loop import Callback, Clock, Source, run
 from pfrl_like.experiments.no_update import UpdateCount
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.progress import Progress, wants_progress
-from pfrl_like.experiments.rerun import is_passed_over
+from pfrl_like.experiments.rerun import checkpoint, is_passed_over
 from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
 from pfrl_like.experiments.run_checks import check_checkpoints, check_run, warn_of_no_evaluation, warn_of_other_step
 from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
@@ -73,6 +73,7 @@ def train(
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
     with owned(outdir), Interruption(clock) as interruption:
+        resume = resume or checkpoint() is not None
         goes_on_from = newest_checkpoint(agent, source, outdir, logger) if resume is True else resume or None
         if goes_on_from is not None:
             step_offset = clock.t = clock.previous_t = goes_on_from.t

@@ -14,6 +14,7 @@ from pfrl_like.cli.closer_look import first_of_all
 from pfrl_like.cli.explanations import explanations
 from pfrl_like.cli.parting import repetition
 from pfrl_like.experiments import rerun
+from pfrl_like.experiments.checksums import STREAM
 from pfrl_like.experiments.rerun import VARIABLE, Order, RerunError, train_again
 from pfrl_like.experiments.trace import read_records, read_tensors
 
@@ -28,8 +29,8 @@ def files_in(folder: Path) -> dict[str, bytes]:
 def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
     """Does what a program does that is started again: trains up to a step, looking closely; gives where it wrote."""
 
-    def again(name: str, outdir: Path, since: int, until: int, **options: Any) -> str:
-        order = Order(str(outdir), str(tmp_path / name), since=since, until=until)
+    def again(name: str, outdir: Path, since: int, until: int, checkpoint: str = "", **options: Any) -> str:
+        order = Order(str(outdir), str(tmp_path / name), "", checkpoint, since, until)
         monkeypatch.setenv(VARIABLE, order.to_text())
         run(outdir.with_name("another"), 5)
         with pytest.raises(SystemExit) as end:
@@ -50,6 +51,18 @@ def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_p
     assert (read_records(now) == whole[:30]).all() and not repetition(str(outdir), now).differs
     elsewhere = repetition(str(outdir), again("elsewhere", outdir, 20, 30, reward_at=23))
     assert elsewhere.t == 23 and "in its reward" in elsewhere.text
+
+
+def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path: Path, again: Again) -> None:
+    outdir = tmp_path / "run"
+    run(outdir, keep_checkpoints=5)
+    before, whole, lines = files_in(outdir), read_records(str(outdir)), read_tensors(str(outdir))
+    now = again("scratch", outdir, 40, 47, checkpoint=str(outdir / "20_checkpoint"), keep_checkpoints=5)
+    assert files_in(outdir) == before
+    assert [line["t"] for line in read_tensors(now)][-8:] == [*range(40, 48)]
+    tensors = next(line["tensors"] for line in read_tensors(now) if line["t"] == 40)
+    assert {name: tensors[name] for name in tensors if not name.startswith(STREAM)} == lines[2]["tensors"]
+    assert (read_records(now) == whole[20:47]).all() and not repetition(str(outdir), now).differs
 
 
 def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp_path: Path, again: Again) -> None:
