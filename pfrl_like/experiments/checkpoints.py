@@ -171,7 +171,10 @@ class Checkpoints:
     def _sync_tables(self) -> None:
         """What the tables hold by now must be there whenever this checkpoint is."""
         assert self.state is not None
-        self.state.flush()
+        try:
+            self.state.flush()
+        except OSError as error:
+            raise CheckpointError(self.outdir, f"cannot be written: {error.strerror or error}") from error
         for name in TABLES:
             path = os.path.join(self.outdir, name)
             if os.path.exists(path):

@@ -97,6 +97,7 @@ class EpochRunner:
         check_counts(snapshot_interval=snapshot_interval)
         check_counts(least=0, eval_n_episodes=eval_n_episodes)
         self.algorithm, self.env, self.outdir = algorithm, env, check_directory(outdir)
+        self._given_outdir = outdir
         self.eval_env, self.eval_n_episodes, self.snapshot_interval = eval_env, eval_n_episodes, snapshot_interval
         self.keep_snapshots, self.on_snapshot_failure = keep_snapshots, on_snapshot_failure
         self.logger, self.hooks, self.loggers = logger or _LOGGER, hooks, loggers
@@ -134,14 +135,14 @@ class EpochRunner:
                 self.restore()
             goes_on_from, self._restored = self._restored, None
             train(
-                algorithm.agent, self.env, recorder.source, None, self.outdir, drive=drive,
+                algorithm.agent, self.env, recorder.source, None, self._given_outdir, drive=drive,
                 make_logs=partial(self._make_logs, stack), checkpoint_freq=None, step_offset=0,
                 evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
                 successful_score=None, step_hooks=(), eval_during_episode=False, logger=self.logger, progress=None,
                 hooks=self.hooks, loggers=self.loggers, parts=self._parts(), resume=goes_on_from or False,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
-        return average[0]
+        return average[0] if average else float("nan")  # of a program that was started again for another run
 
     def step_epochs(self) -> Iterator[int]:
         """The epochs' numbers; each is logged, evaluated and kept when the next one is asked for."""
