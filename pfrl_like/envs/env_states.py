@@ -1,10 +1,11 @@
 """What an environment can tell of its own state, layer by layer."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pfrl_like.utils.plain_values import from_json, to_json
+from pfrl_like.utils.random_streams import Streams
 
 #: Layers of gymnasium's and ours without a pair of methods, and all that they remember.
 _REMEMBERED: Mapping[str, tuple[str, ...]] = {
@@ -41,15 +42,18 @@ def goes_on(env: Any) -> bool:
 class EnvState:
     """What the layers of an environment that can tell say of their states.
 
+    Of a vector environment that is what each of its environments says, if they can be reached.
+
     Args:
         env: The environment.
     """
 
     def __init__(self, env: Any) -> None:
-        self._layers = [layer.saved_state() if is_resumable(layer) else _remembered(layer) for layer in layers_of(env)]
+        self._layers = [layer.saved_state() if _tells(layer) else _remembered(layer) for layer in layers_of(env)]
         *_, innermost = layers_of(env)
         pair = _pair_of(innermost)
         self._innermost: Any = None
+        self._envs = [EnvState(each).to_plain() for each in _envs_of(innermost)]
         if pair == "state":
             self._innermost = innermost.get_state()
         elif pair == "ale":
@@ -62,7 +66,8 @@ class EnvState:
             TypeError: If there is something in them that cannot be saved.
         """
         inside = self._innermost
-        return {"layers": self._layers, "env": to_json(inside.serialize() if hasattr(inside, "serialize") else inside)}
+        inside = to_json(inside.serialize() if hasattr(inside, "serialize") else inside)
+        return {"layers": self._layers, "env": inside, "envs": self._envs}
 
 
 def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
@@ -75,10 +80,12 @@ def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
     if len(layers) != len(plain["layers"]):
         raise ValueError(f"the environment has {len(layers)} layers, expected {len(plain['layers'])}")
     for layer, told in reversed(list(zip(layers, plain["layers"], strict=True))):
-        if is_resumable(layer):
+        if _tells(layer):
             layer.restore_state(told)
         else:
             vars(layer).update({name: told[name] for name in _remembered(layer)})
+    for each, told in zip(_envs_of(layers[-1]), plain["envs"], strict=True):
+        restore_env(each, told)
     pair = _pair_of(layers[-1])
     if pair == "state":
         layers[-1].set_state(state)
@@ -86,6 +93,50 @@ def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
         from ale_py import ALEState  # the environment is its own
 
         layers[-1].restore_state(ALEState(state))
+
+
+def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
+    """What the next episodes of an environment, or of a vector environment, depend on beside what is done in them.
+
+    Args:
+        env: The environment.
+        alone: Whether the global random streams belong to it.
+    """
+    *_, innermost = layers_of(env)
+    elsewhere = hasattr(type(innermost), "states_between_episodes")  # its environments are in other processes
+    return {
+        "state": EnvState(env).to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
+        "envs": innermost.states_between_episodes() if elsewhere else None,
+    }  # fmt: skip
+
+
+def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool = False) -> None:
+    """Let the next episodes be those that would have followed `state_between_episodes`.
+
+    Raises:
+        ValueError: If it comes from another environment.
+    """
+    if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
+        env.reset()
+    restore_env(env, told["state"])
+    Streams.of(env, with_global=alone).restore(told["streams"])
+    if told["envs"] is not None:
+        *_, innermost = layers_of(env)
+        innermost.restore_between_episodes(told["envs"])
+
+
+def _envs_of(env: Any) -> Sequence[Any]:
+    envs = getattr(env, "envs", None) if _is_vector(env) else None
+    return envs if isinstance(envs, list | tuple) else ()
+
+
+def _is_vector(env: Any) -> bool:
+    return isinstance(getattr(env, "num_envs", None), int)
+
+
+def _tells(layer: Any) -> bool:
+    """Whether it says all of itself; what vector environments say is of the episodes that run."""
+    return is_resumable(layer) and not _is_vector(layer)
 
 
 def _remembered(layer: Any) -> dict[str, Any]:

@@ -97,6 +97,20 @@ class _Answers:
         arrival = self._tape.restore_state(state)
         return arrival._replace(obs=self._shared.put(self._index, arrival.obs)) if arrival.exact else arrival
 
+    def state_between_episodes(self, _: None) -> Any:
+        from pfrl_like.envs.env_states import state_between_episodes  # for few runs, and it needs torch
+
+        return state_between_episodes(self._env, alone=True)
+
+    def restore_between_episodes(self, state: Any) -> str:
+        from pfrl_like.envs.env_states import restore_between_episodes  # for few runs, and it needs torch
+
+        try:
+            restore_between_episodes(self._env, state, alone=True)
+        except ValueError as error:
+            return str(error)
+        return ""
+
     def spec(self, _: None) -> bytes:
         packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))
         return packed

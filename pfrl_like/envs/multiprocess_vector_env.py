@@ -176,14 +176,32 @@ class MultiprocessVectorEnv(VectorEnv):
         Returns:
             For each of them the `Arrival`.
         """
-        if len(state["episodes"]) != self.num_envs:
-            raise ValueError(f"there are {self.num_envs} environments, expected {len(state['episodes'])}")
+        self._check_number(state["episodes"])
         arrivals = self._ask("restore_state", dict(enumerate(state["episodes"])))
         if not all(arrival.exact for arrival in arrivals):
             return arrivals
         self._messages = [arrival.obs for arrival in arrivals]
         self.last_obs = self._shared.get(self._messages)
         return [arrival._replace(obs=obs) for arrival, obs in zip(arrivals, self.last_obs, strict=True)]
+
+    def states_between_episodes(self) -> list[dict[str, Any]]:
+        """What the next episodes depend on: the environments' states and all random streams of their processes."""
+        return self._ask("state_between_episodes", dict.fromkeys(range(self.num_envs)))
+
+    def restore_between_episodes(self, states: Sequence[Mapping[str, Any]]) -> None:
+        """Let the next episodes be those that follow `states_between_episodes`.
+
+        Raises:
+            ValueError: If these come from other environments.
+        """
+        self._check_number(states)
+        reasons = self._ask("restore_between_episodes", dict(enumerate(states)))
+        if any(reasons):
+            raise ValueError(next(filter(None, reasons)))
+
+    def _check_number(self, states: Sequence[Any]) -> None:
+        if len(states) != self.num_envs:
+            raise ValueError(f"there are {self.num_envs} environments, expected {len(states)}")
 
     def close(self) -> None:
         """Close the environments and end their processes, by force after 3 s; a second call does nothing."""

@@ -107,6 +107,7 @@ class EpochRunner:
         self._restored: Checkpoint | None = None
         self._recorder: PathRecorder | None = None
         self._evaluator: Evaluator | None = None
+        self._table: CSVLogger | None = None
 
     def train(self, n_epochs: int, batch_size: int | None = None, *, resume: bool = False) -> float:
         """Train up to an epoch, those before `restore` included.
@@ -183,12 +184,15 @@ class EpochRunner:
         return self.epoch
 
     def saved_state(self) -> dict[str, Any]:
-        """How many epochs and iterations are over."""
-        return {"epoch": self.epoch, "step_itr": self.step_itr}
+        """How many epochs and iterations are over, and the seconds that the table of epochs tells."""
+        assert self._table is not None
+        return {"epoch": self.epoch, "step_itr": self.step_itr, "table": self._table.saved_state()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `saved_state` gave."""
         self.epoch, self.step_itr = int(state["epoch"]), int(state["step_itr"])
+        if self._table is not None:
+            self._table.restore_state(state["table"])
 
     def _parts(self) -> list[Any]:
         return [self, self.algorithm, *([self._recorder] if self._recorder else [])]
@@ -216,21 +220,21 @@ class EpochRunner:
         return self._evaluator
 
     def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger]) -> list[Callback]:
-        self._epochs = CSVLogger(os.path.join(self.outdir, "epochs.csv"), append=self.epoch > 0)
-        stack.callback(self._epochs.close)
+        self._table = CSVLogger(os.path.join(self.outdir, "epochs.csv"), append=self.epoch > 0)
+        stack.callback(self._table.close)
         return [EpisodeLog(self.algorithm.agent, sinks, self.logger, self.outdir)]
 
     def _end_epoch(self, clock: Clock) -> None:
-        algorithm = self.algorithm
-        score = None
+        algorithm, score = self.algorithm, None
+        assert self._table is not None
         if self._evaluator is not None:
             score = self._evaluator.evaluate_and_update_max_score(clock.t, clock.episodes)
         told = {
             "epoch": self.epoch, "itr": self.step_itr, "return": algorithm.average_return,
             "success_rate": algorithm.success_rate, "eval_return": score,
         }  # fmt: skip
-        self._epochs.log(clock.t, told | dict(statistics_of(algorithm.agent)))
-        self._epochs.flush()  # a snapshot may presume it
+        self._table.log(clock.t, told | dict(statistics_of(algorithm.agent)))
+        self._table.flush()  # a snapshot may presume it
         self.logger.info("step %d: %s", clock.t, told)
         if self.epoch % self.snapshot_interval == 0 or self.epoch == self._n_epochs:
             self._checkpoints.save(clock, "_checkpoint")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.envs.env_states import EnvState, restore_env
+from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Callback, Clock, run
@@ -25,7 +25,6 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
-from pfrl_like.utils.random_streams import Streams
 
 _LOGGER = logging.getLogger(__name__)
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
@@ -317,8 +316,7 @@ class Evaluator:
         """What later scores depend on beside the agent."""
         return {
             "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
-            "elapsed": time.time() - self.start_time, "env": EnvState(self.env).to_plain(),
-            "streams": Streams.of(self.env, with_global=False).to_plain(),
+            "elapsed": time.time() - self.start_time, "env": state_between_episodes(self.env),
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
@@ -330,8 +328,8 @@ class Evaluator:
         self._seed, self.max_score, self.prev_eval_t = state["seed"], state["max_score"], state["prev_eval_t"]
         self.start_time = time.time() - state["elapsed"]
         try:
-            restore_env(self.env, state["env"])
-            Streams.of(self.env, with_global=False).restore(state["streams"])
+            with isolated_rng():  # it may have to be reset
+                restore_between_episodes(self.env, state["env"])
         except ValueError as error:
             return [f"the environment of evaluation: {error}"]
         return ()

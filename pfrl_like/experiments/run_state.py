@@ -54,6 +54,7 @@ class RunState:
         reasons += _of_agent(self.agent)
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": streams.to_plain(),
+            "agent_t": getattr(self.agent, "t", None),  # another one than the clock's where agents only update
             "resume": "approximate" if reasons else "exact", "reasons": reasons, **_circumstances(),
         }  # fmt: skip
 
@@ -67,6 +68,8 @@ class RunState:
             KeyError, TypeError, ValueError: If it is the state of something else.
         """
         reasons = [*state["reasons"], *_differences(state)]
+        if hasattr(self.agent, "t"):
+            self.agent.t = state["agent_t"]
         for name, part in self.parts.items():
             if name in state["parts"]:
                 reasons += _restore(part, from_json(state["parts"][name])) or ()

@@ -45,7 +45,9 @@ def left(outdir: Path) -> dict[str, Any]:
     epochs = runner.restore()
     saved = saved_in(str(outdir))[0]
     state = {name: part for name, part in saved.state().items() if name != "buffers"}
-    del state["parts"]["CSVLogger"], state["parts"]["Evaluator"]["dict"][3]  # what tells of the time
+    for name, number in (("Evaluator", 3), ("EpochRunner", 2)):  # what tells of the time
+        del state["parts"][name]["dict"][number]
+    del state["parts"]["CSVLogger"]
     agent, buffer = runner.algorithm.agent, runner.algorithm.replay_buffer
     batch = buffer.sample_batch(20, 0.99)
     tensors = {name: part.state_dict() for name, part in (("model", agent.model), ("target", agent.target_model))}
