@@ -91,7 +91,7 @@ class EpisodeTape:
         else:
             position = len(self._actions)
             self._actions.append(own_copy(action))
-            if self._draws.watches(position):
+            if self._draws.watches():
                 result = self._draws.step(position, partial(self.env.step, action))
             else:
                 result = self.env.step(action)

@@ -64,7 +64,7 @@ class GlobalDraws:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self._left = _FIRST
+        self._steps = 0
         self.clear()
 
     def clear(self) -> None:
@@ -73,14 +73,18 @@ class GlobalDraws:
         self._chunks: list[bytes] = []
         self._compressor = zlib.compressobj()
 
-    def watches(self, position: int) -> bool:
-        """Whether the step of this number in its episode is one for `step`."""
-        return bool(self._left or self.names or not position % _EVERY)
+    def watches(self) -> bool:
+        """Count a step, and say whether it is one for `step`."""
+        self._steps += 1
+        return bool(self.names) or self._looks
+
+    @property
+    def _looks(self) -> bool:
+        return self._steps <= _FIRST or not self._steps % _EVERY
 
     def step(self, position: int, act: Callable[[], Any]) -> Any:
-        """Act, and keep the states before it that are needed to do so again."""
-        looks = self._left > 0 or not position % _EVERY
-        self._left -= self._left > 0
+        """Act, and keep the states before it that are needed to do so again, at this number of an episode."""
+        looks = self._looks
         before = {name: take() for name, (take, _) in _STREAMS.items() if looks or name in self.names}
         result = act()
         if looks:
