@@ -27,6 +27,7 @@ import torch
 from kill_cases import MODES, Case
 
 KINDS_OF_FAULTS = ("unreadable", "acknowledged lost", "more than one interval lost")
+SHORTEST = 0.15  # seconds that a process may live at least, which are many saves if these are fast
 NUMBERS = struct.Struct("<qq")  # of the save that was begun last, and of the one that has returned last
 
 
@@ -103,7 +104,8 @@ class Trials:
             self.cases[kind] = MODES[self.mode][kind](folder)
             self.last[kind] = self.cases[kind].load()
         case, before, (seconds, saves) = self.cases[kind], self.last[kind], self.pace[kind]
-        moment = random.Random(f"{self.seed} {kind} {self.state['kills']}").uniform(0, 3) * seconds / saves
+        rng = random.Random(f"{self.seed} {kind} {self.state['kills']}")
+        moment = rng.uniform(0, max(3 * seconds / saves, SHORTEST))
         begun, returned = kill_once(case, before, moment)
         self.pace[kind] = seconds + moment, saves + returned - before
         self.state["saves"] += returned - before
