@@ -13,7 +13,7 @@ from pfrl_like.processes import Countdown, Failure, Finished, Workers
 
 #: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after
 #: Ctrl-C, SIGTERM or an error in this process; and that those which are interrupted get for saying where they were.
-GLANCE, GRACE, PROMPT, LAST_WORDS = 0.1, 5.0, 0.5, 1.0
+GLANCE, GRACE, PROMPT, LAST_WORDS = 0.1, 3.0, 0.5, 1.0
 
 
 class AsyncWorkers:
@@ -172,8 +172,8 @@ class AsyncWorkers:
             self._listen(GLANCE)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:
-        """Tell what has ended training, and of processes that did not end with it."""
-        self.workers.close()
+        """Tell what has ended training, and of processes that did not end with it, which have had their time."""
+        self.workers.close(hurry=True)
         failures = self._failures | late
         reasons = {who: failure.reason for who, failure in failures.items()}
         tracebacks = {who: failure.traceback_text for who, failure in failures.items()}

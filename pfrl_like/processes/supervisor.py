@@ -156,7 +156,7 @@ class Workers:
         _send_signal(self._processes[index])
 
     def last_words(self, index: int) -> str:
-        """Have a worker that hangs say where, which ends it; empty if it cannot."""
+        """Have a worker that hangs say where, which ends it, by force if it must be; empty if it cannot."""
         self.interrupt(index)
         countdown = Countdown(_WORDS)
         while index not in self._ended and (left := countdown.left()) > 0:
@@ -164,6 +164,7 @@ class Workers:
                 message = self._read(index, speaks)
                 if isinstance(message, Failure) and message.traceback_text:
                     return message.traceback_text
+        self._processes[index].kill()  # now, so that nobody waits for it again
         return self.stack(index)
 
     def stack(self, index: int) -> str:

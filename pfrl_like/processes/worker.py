@@ -159,7 +159,18 @@ def _die_with_parent(parent_pid: int | None) -> None:
         os._exit(1)  # it died before the call
     parent = multiprocessing.parent_process()
     if parent is not None:
+        _kill_at_hang_up(parent.sentinel)
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True, name="parent-watch").start()
+
+
+def _kill_at_hang_up(sentinel: int) -> None:
+    """Have Linux kill this process when the parent's end of the pipe is closed, though C code lets no thread run."""
+    if sys.platform == "linux":
+        import fcntl
+
+        fcntl.fcntl(sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(sentinel, fcntl.F_SETFL, fcntl.fcntl(sentinel, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _exit_after(sentinel: int) -> None:

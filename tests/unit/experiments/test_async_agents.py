@@ -37,7 +37,10 @@ def run(outdir, agent=None, *, steps=60, processes=2, **options):
 
 
 class Note:
-    """A hook that writes down which of an agent's parameters are shared, and the number of its process."""
+    """A hook that writes down which of an agent's parameters are shared, and the number of its process.
+
+    It waits for the other of two processes, which may start so late that it finds no step left.
+    """
 
     def __init__(self, folder):
         self.folder = folder
@@ -46,6 +49,8 @@ class Note:
         (self.folder / f"process-{agent.process_idx}").write_text(
             f"{next(agent.model.parameters()).is_shared()} {next(agent.shared_model.parameters()).is_shared()}"
         )
+        while len([*self.folder.glob("process-*")]) < 2:
+            time.sleep(0.01)
 
 
 class Told:

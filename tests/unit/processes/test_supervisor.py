@@ -147,6 +147,7 @@ def test_worker_that_hangs_says_where(body, form, method):
     workers.receive()
     with pytest.raises(WorkerError, match="worker 0 has not answered in time") as caught:
         workers.receive(timeout=0.1)
+    assert wait_until(lambda: not workers.processes[0].is_alive())
     workers.close(hurry=True)
     assert form in caught.value.traceback_text
     assert "in hang" in caught.value.traceback_text
@@ -441,13 +442,20 @@ def worker_pids(script):
     return [int(pid) for pid in script.stdout.readline().split()]
 
 
+# Sleep in C code, which lets no other thread run.
+IN_C = "import ctypes; time.sleep = lambda seconds: ctypes.PyDLL(None).sleep(60)"
+
+
 @linux_only
+@pytest.mark.parametrize("before", ["", IN_C], ids=["in Python", "in C"])
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_workers_die_with_a_killed_parent(tmp_path, method):
-    script = start_script(tmp_path, "time.sleep(60)", method)
+def test_workers_die_with_a_killed_parent(tmp_path, method, before):
+    script = start_script(tmp_path, "time.sleep(600)", method, before)
     pids = worker_pids(script)
     script.kill()
-    script.communicate()
+    script.wait()
+    script.stdout.close()
+    script.stderr.close()
     assert len(pids) == 2
     assert wait_until(lambda: not any(is_running(pid) for pid in pids))
 
