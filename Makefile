@@ -1,13 +1,24 @@
 # One command each. Without make: the lines below, and README.md.
 PYTHON ?= .venv/bin/python
 
-.PHONY: test slow lint types format bench
+TRUST := $(wildcard $(addprefix benchmarks/,kill_saves.py kill_training.py worker_faults.py soak.py))
+
+.PHONY: test slow fuzz trust lint types format bench
 
 test:
 	$(PYTHON) -m pytest -n 2
 
 slow:
 	$(PYTHON) -m pytest -m slow
+
+# 10,000 changed files, for loaders to read or to refuse.
+fuzz:
+	$(PYTHON) -m pytest tests/property/test_loaders.py --hypothesis-profile=long --timeout=0
+
+# Everything about files and processes at its full length, hours of it: benchmarks/README.md, "Trust".
+trust: fuzz
+	$(PYTHON) -m pytest tests/lab -m slow --timeout=3600
+	for script in $(TRUST); do $(PYTHON) $$script || exit 1; done
 
 lint:
 	$(PYTHON) -m ruff check .

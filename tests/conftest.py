@@ -15,6 +15,8 @@ torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells have it for what they start in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+#: `make fuzz`.
+hypothesis.settings.register_profile("long", deadline=None, max_examples=10_000, print_blob=True)
 hypothesis.settings.load_profile("default")
 
 

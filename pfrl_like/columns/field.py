@@ -151,8 +151,17 @@ class Field:
 
     @classmethod
     def from_spec(cls, rows: Rows, spec: Mapping[str, Any]) -> "Field":
-        """The field that `spec` described, its rows still to be filled."""
-        return cls(rows, from_json(spec["structure"]), [_leaf_from_spec(rows, leaf) for leaf in spec["leaves"]])
+        """The field that `spec` described, its rows still to be filled.
+
+        Raises:
+            ValueError: If the structure is not one of these leaves, in their order.
+        """
+        structure, leaves = from_json(spec["structure"]), [_leaf_from_spec(rows, leaf) for leaf in spec["leaves"]]
+        numbers: list[int] = []
+        map_structure(numbers.append, structure)
+        if numbers != [*range(len(leaves))]:
+            raise ValueError(f"a structure names the leaves {numbers}, and there are {len(leaves)}")
+        return cls(rows, structure, leaves)
 
     @classmethod
     def restore(

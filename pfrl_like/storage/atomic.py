@@ -280,5 +280,6 @@ def named_errors(path: str, verb: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
-    except Exception as error:
-        raise CheckpointError(path, f"cannot be {verb}: {type(error).__name__}: {error}") from error
+    except Exception as error:  # torch speaks of positions in a file where it is the disk that is full
+        told = error.__context__ if isinstance(error.__context__, OSError) else error
+        raise CheckpointError(path, f"cannot be {verb}: {type(told).__name__}: {told}") from error

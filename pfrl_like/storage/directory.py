@@ -23,6 +23,7 @@ from pfrl_like.storage.atomic import (
     atomic_write,
     directory_lock,
     make_directory,
+    named_errors,
     open_regular,
     read_bounded,
     sync_directory,
@@ -241,19 +242,12 @@ def _verified(directory: str, path: str) -> Snapshot:
 
 
 def _verify(path: str, entry: Mapping[str, Any]) -> None:
-    with open_regular(path) as file:
+    with open_regular(path) as file, named_errors(path, "read"):
         size = os.fstat(file.fileno()).st_size
         if size != entry["size"]:
             raise CheckpointError(path, f"has {size} bytes; expected {entry['size']}")
-        if _digest(file, path) != entry["sha256"]:
+        if hashlib.file_digest(file, "sha256").hexdigest() != entry["sha256"]:  # type: ignore[arg-type]
             raise CheckpointError(path, "is damaged: its SHA-256 is not the one in the manifest")
-
-
-def _digest(file: BinaryIO, path: str) -> str:
-    try:
-        return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be read: {error.strerror}") from error
 
 
 def _report_foreign_copies(snapshot: Snapshot) -> None:

@@ -40,10 +40,15 @@ class Subject(NamedTuple):
     adds: bool = False
 
 
+class Mixture(AssertionError):
+    """What was loaded is no state that was ever saved."""
+
+
 def same(values: Any) -> int:
     """The one number that all of these are."""
     found = set(np.concatenate([np.ravel(value) for value in values]).tolist())
-    assert len(found) == 1, f"a mixture: {found}"
+    if len(found) != 1:
+        raise Mixture(found)
     return int(found.pop())
 
 
@@ -91,6 +96,8 @@ def write_buffer(folder: Path, number: int) -> None:
 def read_buffer(folder: Path, allow_pickle: bool = False) -> int:
     buffer = ReplayBuffer(CAPACITY)
     buffer.load(str(folder / "buffer"), allow_pickle=allow_pickle)
+    if not len(buffer):
+        raise Mixture("nothing")
     batch = buffer.sample_batch(len(buffer), 0.9)
     return same([batch.obs.numpy(), batch.reward.numpy(), batch.action.numpy()])
 
@@ -115,7 +122,8 @@ def rewards_of(buffer: Any) -> list[int]:
 def steps_until(buffer: Any) -> int:
     """The last step's number; those before it have the numbers from 0 on."""
     rewards = rewards_of(buffer)
-    assert rewards == list(range(len(rewards)))
+    if rewards != [*range(len(rewards))]:
+        raise Mixture(rewards)
     return len(rewards) - 1
 
 

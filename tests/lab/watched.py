@@ -20,7 +20,7 @@ from typing import Any
 
 from lab.corpus import Case, announce_images, cases, seal
 from lab.hostile_hdf5 import recordings
-from lab.subjects import LOADED, SLOWLY_MADE, Subject, files_of
+from lab.subjects import LOADED, SLOWLY_MADE, Mixture, Subject, files_of
 
 from pfrl_like.errors import PfrlLikeError
 
@@ -86,7 +86,7 @@ def outcome(subject: Subject, folder: Path, watch: Watch) -> dict[str, Any]:
     try:
         subject.read(folder)
         end = "was read"
-    except AssertionError:
+    except Mixture:
         end = "was read as another state"
     except PfrlLikeError:
         end = "refused"

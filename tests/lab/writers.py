@@ -10,6 +10,7 @@ import torch
 from lab.subjects import (
     CAPACITY,
     SAVED,
+    Mixture,
     Subject,
     agent,
     append,
@@ -23,11 +24,14 @@ from lab.subjects import (
     steps_until,
 )
 from lab.subjects import LOADED as _LOADED
+from resume_parts import noisy_env, small_dqn
 
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.experiments import train_agent
 from pfrl_like.experiments.crash import BATCH, CRASH, read_crash, record_crash
+from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
     HindsightReplayBuffer,
@@ -38,6 +42,7 @@ from pfrl_like.replay_buffers import (
 )
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, read_json
 
+_INTERVAL = 20  # steps between checkpoints
 _REFERENCE = "reference.json"  # where a checkpoint would be
 _QUIET = logging.Logger("quiet", logging.CRITICAL)
 
@@ -151,6 +156,25 @@ def read_newest_crash(folder: Path) -> int:
     return same(numbers)
 
 
+def _run(folder: Path, steps: int) -> None:
+    env = noisy_env(0)
+    train_agent(small_dqn(env), env, steps, folder / "run", checkpoint_freq=_INTERVAL, resume=True)
+
+
+def write_checkpoint(folder: Path, number: int) -> None:
+    """A run that goes on to the next checkpoint, which is the one that it ends with."""
+    _run(folder, _INTERVAL * (number + 1))
+
+
+def read_checkpoint(folder: Path) -> int:
+    """How far the run has come, by the checkpoint that it would go on from."""
+    agent = small_dqn(noisy_env(0))
+    checkpoint = newest_checkpoint(agent, None, str(folder / "run"), _QUIET)
+    if checkpoint is None or agent.t != checkpoint.t or len(agent.replay_buffer) < min(agent.t, CAPACITY):
+        raise Mixture((agent.t, len(agent.replay_buffer)))
+    return agent.t // _INTERVAL - 1
+
+
 WRITERS: dict[str, Subject] = {
     **SAVED,
     **{f"{name} buffer": _of_kind(make) for name, make in BUFFERS.items()},
@@ -160,6 +184,7 @@ WRITERS: dict[str, Subject] = {
     "policy": Subject(write_policy, read_policy),
     "crash": Subject(write_crash, read_newest_crash),
     "epochs": _LOADED["epochs"],
+    "checkpoint": Subject(write_checkpoint, read_checkpoint, adds=True),
 }
 #: Those that take too long for the default run.
-SLOW = ("epochs", "evaluation")
+SLOW = ("epochs", "evaluation", "checkpoint")

@@ -1,5 +1,7 @@
 import pytest
 
+from pfrl_like.columns import Columns
+from pfrl_like.columns.field import Field
 from pfrl_like.columns.structure import flatten, from_json, structure_of, to_json, unflatten
 
 NEST = {"camera": (1, [2, 3]), "speed": 4.0}
@@ -56,3 +58,8 @@ def test_a_key_that_json_would_change_is_refused():
 def test_another_structure_is_refused_with_the_place(value, message):
     with pytest.raises(ValueError, match=message):
         list(flatten(value, structure_of(NEST)[0], "obs"))
+
+
+def test_a_description_whose_structure_has_other_leaves_is_refused():
+    with pytest.raises(ValueError, match="names the leaves"):
+        Field.from_spec(Columns().obs_rows, {"structure": {"dict": [["x", 1]]}, "leaves": []})

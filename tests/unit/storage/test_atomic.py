@@ -193,3 +193,14 @@ def test_a_lock_held_by_another_process_is_waited_for_and_then_reported(tmp_path
         with directory_lock(str(tmp_path), timeout=30):
             pass
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_told_whatever_the_writer_makes_of_it(tmp_path: Path) -> None:
+    def write(file: BinaryIO) -> None:
+        try:
+            raise OSError(28, "No space left on device")
+        except OSError:
+            raise RuntimeError("unexpected pos 46") from None
+
+    with pytest.raises(CheckpointError, match="No space left"):
+        atomic_write(tmp_path / "x", write)
