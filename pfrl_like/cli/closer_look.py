@@ -7,7 +7,7 @@ from pfrl_like.cli.explanations import RECORD, record_of
 from pfrl_like.cli.owners import check_owner
 from pfrl_like.cli.parting import Lines, Parting, differing, first_of_lines, first_record, lines_of, repetition
 from pfrl_like.experiments.checksums import STREAM
-from pfrl_like.experiments.rerun import Order, RerunError, command_of, train_again
+from pfrl_like.experiments.rerun import Order, RerunError, command_of, place_of, train_again
 from pfrl_like.experiments.trace import read_records
 
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
@@ -31,7 +31,7 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int)
     again, notes = [], []
     for name, outdir, checkpoints in zip("ab", outdirs, starts, strict=True):
         folder = os.path.join(scratch, name)
-        order = Order(os.path.realpath(outdir), folder, "", checkpoints.get(start, ""), since, until)
+        order = Order(place_of(record_of(outdir), outdir), folder, "", checkpoints.get(start, ""), since, until)
         again.append(_trained_again(outdir, order))
         if (itself := repetition(outdir, order.diverted)).differs:
             notes.append(f"{outdir} does not repeat itself, {itself.text}")

@@ -10,7 +10,7 @@ from pfrl_like.storage import read_json
 
 #: The record of a run, and what in it differs between any two runs.
 RECORD = "run.json"
-_ALWAYS = ("start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
+_ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
 _LARGEST = 1 << 24  # of a record, in bytes
 
 #: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.

@@ -16,6 +16,7 @@ from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
 _RESET = object()
 _FLAGS = struct.Struct("d??")
+_WAY_OUT = "what they depend on has to be in random streams that can be reached, or in get_state() and set_state(state)"
 
 
 class Arrival(NamedTuple):
@@ -104,7 +105,7 @@ class EpisodeTape:
         try:
             told = self._state_now() if self._gives_state else self._story()
         except TypeError as error:
-            return {"way": "unknown", "reason": str(error)}
+            return {"way": "unknown", "reason": f"what brings the environment to where it is cannot be saved: {error}"}
         return told | {"own": self._own_streams().to_plain()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Arrival:
@@ -196,7 +197,9 @@ class EpisodeTape:
                     put_back()
                 self.reset() if action is _RESET else self.step(action)
             if self._sum != wanted:
-                raise ValueError("other observations, rewards or ends of episodes came of the same actions")
+                raise ValueError(
+                    f"other observations, rewards or ends of episodes came of the same actions; {_WAY_OUT}"
+                )
             self._own_streams().restore(own)
         except Exception as error:
             return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")

@@ -58,7 +58,8 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
     path = os.path.join(folder, CRASH)
     record = {
         "error": str(error), "t": t, "agent": type(agent).__name__, "device": str(agent.device), **described(found),
-        "agent_not_saved": not_saved, "streams": streams.to_plain(), **circumstances(),
+        "agent_not_saved": not_saved, "streams": streams.to_plain(), "outdir": os.path.realpath(outdir),
+        **circumstances(),
     }  # fmt: skip
     atomic_write(path, dump_json(record, path))
     logger.error("What is known of it, and how to make it again, is in %s: %s", folder, in_words(record))

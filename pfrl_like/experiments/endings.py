@@ -50,9 +50,10 @@ def saved_on_error(
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
-        logger.error("outdir:%s step:%s training ended by %s: %s", outdir, clock.t, type(error).__name__, error)
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
         for act in (
-            partial(record.finish, f"{type(error).__name__}: {error}", clock),
+            partial(record.finish, what, clock),
             partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
             partial(checkpoints.save_interrupted, clock),
             on_error,

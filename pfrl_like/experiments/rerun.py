@@ -121,12 +121,13 @@ def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
         RerunError: If it cannot be started, or ends without an answer.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        order = Order(os.path.realpath(outdir), scratch, os.path.realpath(crash))
+        place = os.path.realpath(outdir) if command else place_of(record, outdir)
+        order = Order(place, scratch, os.path.realpath(crash))
         code = _start(record, order, command)
         if not os.path.exists(order.answer):
             raise RerunError(
                 f"{' '.join(command_of(record, command))} has ended with code {code} before it trained an agent in "
-                f"{outdir}; if it makes that agent in another way now, load it yourself with "
+                f"{place}; if it makes that agent in another way now, load it yourself with "
                 "pfrl_like.experiments.replay_crash"
             )
         return read_json(order.answer, _LARGEST)
@@ -165,6 +166,11 @@ def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (),
         ).returncode  # fmt: skip
     except OSError as error:
         raise RerunError(f"{' '.join(command_of(record, command))} cannot be started: {error}") from error
+
+
+def place_of(record: Mapping[str, Any], outdir: str) -> str:
+    """The run directory that the program of a record has written into; the run may have been moved since."""
+    return os.path.realpath(record.get("outdir") or outdir)
 
 
 def command_of(record: Mapping[str, Any], command: Sequence[str] = ()) -> list[str]:

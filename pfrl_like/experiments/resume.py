@@ -48,7 +48,9 @@ class Checkpoint(NamedTuple):
             clock.t = clock.previous_t = self.t
             clock.episodes = int(self.state["episodes"])
             reasons = run.restore(self.state)
-        for reason in reasons:
+        if clock.done:
+            logger.warning("nothing is left to train: steps is %d, %s is of step %d", clock.steps, self.path, self.t)
+        for reason in () if clock.done else reasons:
             logger.warning("the run will not go on exactly as it would have: %s", reason)
         logger.info("The run goes on from %s", self.path)
         how = "approximate" if reasons else "exact"

@@ -41,6 +41,7 @@ class RunRecord:
             "eval_env": getattr(evaluator, "env_choice", None),
             "steps": steps,
             "step_offset": step_offset,
+            "outdir": os.path.realpath(outdir),
             "resumed": None,
             **circumstances(),
             "device": str(getattr(agent, "device", "cpu")),

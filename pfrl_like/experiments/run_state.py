@@ -75,6 +75,8 @@ class RunState:
                 reasons += _restore(part, from_json(state["parts"][name])) or ()
             else:
                 reasons.append(f"nothing is known of {name}")
+        gone = [name for name in state["parts"] if name not in self.parts]
+        reasons += [f"{name}, of which the state was saved, is not there" for name in gone]
         if state["source"] is not None:
             reasons += self.source.restore_state(state["source"])
         try:

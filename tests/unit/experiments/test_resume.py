@@ -125,11 +125,12 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path
 
 
 @RUNS
-def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path) -> None:
+def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _, history = run(tmp_path, 40)
     names = {path.name for path in tmp_path.iterdir()}
     assert run(tmp_path, 40, resume=True)[1] == history
     assert {path.name for path in tmp_path.iterdir()} == names
+    assert "nothing is left to train: steps is 40, " in caplog.text and "go on exactly" not in caplog.text
 
 
 @RUNS
@@ -163,6 +164,8 @@ def test_hooks_that_remember_something_go_on_too(tmp_path: Path) -> None:
     other = Sum()
     serial(tmp_path, step_hooks=[other], resume=True)
     assert other.sum == sum(range(1, 91))
+    serial(tmp_path, 95, resume=True)
+    assert "Sum, of which the state was saved, is not there" in resumed(tmp_path)["reasons"]
 
 
 def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path: Path) -> None:
