@@ -13,7 +13,7 @@ from pfrl_like.processes import Countdown, Failure, Finished, Workers
 
 #: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after
 #: Ctrl-C, SIGTERM or an error in this process; and that those which are interrupted get for saying where they were.
-GLANCE, GRACE, PROMPT, LAST_WORDS = 0.1, 3.0, 0.5, 1.0
+GLANCE, GRACE, PROMPT, LAST_WORDS = 0.1, 2.0, 0.5, 1.0
 
 
 class AsyncWorkers:

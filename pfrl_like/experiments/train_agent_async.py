@@ -106,7 +106,7 @@ def train_agent_async(
             spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
         grace: Seconds that processes get to end once training is over, an evaluation that goes on not counted; longer
             than any step (of an actor also its wait for the learner), reset, save or hook takes, and `make_env`. One
-            that hangs is then ended by force, and named in the error. After another process has failed it is 3 s at
+            that hangs is then ended by force, and named in the error. After another process has failed it is 2 s at
             most, and half a second after Ctrl-C, SIGTERM or an error in this process.
         step_timeout: Seconds without a sign of life, from a step of training or evaluation or from making a part, after
             which a process hangs while training goes on: it ends training with an error, as any failure does, which
