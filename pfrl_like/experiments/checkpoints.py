@@ -8,6 +8,7 @@
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
@@ -24,12 +25,15 @@ from pfrl_like.experiments.run_state import RunState
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
 from pfrl_like.storage import has_manifest, load_directory, save_directory, sync_file
+from pfrl_like.storage.atomic import read_bounded
+from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 from pfrl_like.utils.isolated_rng import isolated_rng
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
 #: Checkpoints that can be gone on from where all agents are kept: if the newest one is damaged, the one before serves.
 _RESUMABLE = 2
-_NAME = re.compile(r"(\d+)_(?:checkpoint|finish|except)")
+_KINDS = ("finish", "checkpoint", "except")  # of one step the last is the best: the end may break an episode off
+_NAME = re.compile(rf"(\d+)_(?:{'|'.join(_KINDS)})")
 _GONE = re.compile(r"\.tmp-gone-[0-9]+-[0-9a-f]{8}")
 
 
@@ -57,14 +61,17 @@ class Saved(NamedTuple):
         """
         if has_manifest(self.path):
             load_directory(self.path)
-        return dict(load_directory(os.path.join(self.path, RUN), kind=KIND).state)
+        state = dict(load_directory(os.path.join(self.path, RUN), kind=KIND).state)
+        if state.get("agent") != _stamp(self.path):
+            raise CheckpointError(self.path, "holds another agent than that of its run/")
+        return state
 
 
 def saved_in(outdir: str) -> list[Saved]:
     """The agents in a run directory, the newest one first."""
     matches = filter(None, map(_NAME.fullmatch, os.listdir(outdir) if os.path.isdir(outdir) else []))
     found = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
-    return sorted(found, key=lambda saved: (saved.t, _mtime(saved.path), saved.path), reverse=True)
+    return sorted(found, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
 
 
 def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
@@ -119,9 +126,11 @@ class Checkpoints:
         if self.interval is None:
             return
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
-        for due in range(first, clock.t + 1, self.interval):
-            if self.at_end or due < clock.steps:
-                self.save(clock, "_checkpoint", due)
+        *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
+        for passed in others:  # in one tick with the last one
+            save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
+        if due < clock.steps or (due == clock.steps and self.at_end):
+            self.save(clock, "_checkpoint", due)
 
     def save(self, clock: Clock, suffix: str, due: int | None = None) -> None:
         """Save the run, between two ticks, as `<due><suffix>`.
@@ -162,11 +171,14 @@ class Checkpoints:
         self._sync_tables()
         state, references = self.state.saved(clock), self._save_buffers()
         self.agent.save(path)
-        run = os.path.join(path, RUN)
-        save_directory(run, {}, state | {"buffers": references}, kind=KIND, class_name=type(self.agent).__name__)
+        state |= {"agent": _stamp(path), "buffers": references}
+        save_directory(os.path.join(path, RUN), {}, state, kind=KIND, class_name=type(self.agent).__name__)
         self._references_of[path] = references
         self._references.update(references)
-        self._forget()
+        try:
+            self._forget()
+        except (OSError, CheckpointError) as error:
+            self.logger.warning("%s is saved, but what nobody needs any more is not removed: %s", path, error)
 
     def _sync_tables(self) -> None:
         """What the tables hold by now must be there whenever this checkpoint is."""
@@ -216,8 +228,7 @@ class Checkpoints:
         return self._references_of[saved.path]
 
 
-def _mtime(path: str) -> float:
-    try:
-        return os.stat(path).st_mtime
-    except OSError:
-        return 0.0
+def _stamp(path: str) -> str | None:
+    """What tells the agent in a directory from others; None of one that was not saved by this library."""
+    manifest = os.path.join(path, MANIFEST)
+    return hashlib.sha256(read_bounded(manifest, MAX_MANIFEST)).hexdigest() if os.path.lexists(manifest) else None

@@ -62,7 +62,8 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
         **circumstances(),
     }  # fmt: skip
     atomic_write(path, dump_json(record, path))
-    logger.error("What is known of it, and how to make it again, is in %s: %s", folder, in_words(record))
+    again = f"without the agent, which could not be saved ({not_saved})," if not_saved else "and how to make it again,"
+    logger.error("What is known of it, %s is in %s: %s", again, folder, in_words(record))
 
 
 def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from pfrl_like.errors import PfrlLikeError
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.crash import record_crash
 from pfrl_like.experiments.loop import Clock
@@ -60,6 +61,8 @@ def saved_on_error(
         ):
             try:
                 act()
+            except PfrlLikeError as failure:  # which says all there is to say
+                logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
         raise

@@ -30,6 +30,11 @@ class Checkpoint(NamedTuple):
     state: Mapping[str, Any]
     references: Mapping[str, Any]
 
+    @property
+    def is_finish(self) -> bool:
+        """Whether it was saved at the end of a run."""
+        return self.path.endswith("_finish")
+
     def restore(self, run: RunState, clock: Clock, logger: logging.Logger) -> dict[str, Any]:
         """Let the rest of the run go on where it was.
 

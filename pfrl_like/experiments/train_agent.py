@@ -10,7 +10,7 @@ from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator, check_extent
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_checks import check_run
+from pfrl_like.experiments.run_checks import check_checkpoints, check_run
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
@@ -174,6 +174,7 @@ def train_agent_with_evaluation(
         train_max_episode_len=train_max_episode_len, eval_max_episode_len=eval_max_episode_len,
         eval_interval=eval_interval,
     )  # fmt: skip
+    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
     check_extent(eval_n_steps, eval_n_episodes)
     if eval_during_episode and eval_env is None:
         raise ValueError("eval_during_episode is True, which needs an eval_env independent of env, got None")

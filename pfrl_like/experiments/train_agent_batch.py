@@ -10,7 +10,7 @@ from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator, check_extent
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_checks import check_run
+from pfrl_like.experiments.run_checks import check_checkpoints, check_run
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
@@ -146,6 +146,7 @@ def train_agent_batch_with_evaluation(
         max_episode_len=max_episode_len, eval_max_episode_len=eval_max_episode_len,
         return_window_size=return_window_size, eval_interval=eval_interval,
     )  # fmt: skip
+    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
     check_extent(eval_n_steps, eval_n_episodes)
     check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
     own_env, choice = choose_eval_env(env, eval_env, vector=True)

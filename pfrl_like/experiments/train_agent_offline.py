@@ -12,7 +12,7 @@ from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_checks import check_run
+from pfrl_like.experiments.run_checks import check_checkpoints, check_run
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.sources import told_by_source
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
@@ -212,6 +212,7 @@ def train_agent_offline(
     """
     logger = logger or _LOGGER
     check_run(steps, step_offset, checkpoint_freq=checkpoint_freq, eval_max_episode_len=eval_max_episode_len)
+    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
     check_counts(log_interval=log_interval)
     if (eval_env is None) != (eval_interval is None):
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")

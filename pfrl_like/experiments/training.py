@@ -120,7 +120,8 @@ def train(
                     drive(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (complaint := updates.complaint()):
                     logger.warning(complaint)
-                checkpoints.save(clock, "_finish")
+                if goes_on_from is None or (goes_on_from.t, goes_on_from.is_finish) != (clock.t, True):
+                    checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
                 record.finish(outcome, clock)
         return evaluation.history if evaluation is not None else []

@@ -44,7 +44,7 @@ def left(outdir: Path) -> dict[str, Any]:
     runner = epoch_runner(outdir)
     epochs = runner.restore()
     saved = saved_in(str(outdir))[0]
-    state = {name: part for name, part in saved.state().items() if name != "buffers"}
+    state = {name: part for name, part in saved.state().items() if name not in ("buffers", "agent")}
     for name, number in (("Evaluator", 3), ("EpochRunner", 2)):  # what tells of the time
         del state["parts"][name]["dict"][number]
     del state["parts"]["CSVLogger"]

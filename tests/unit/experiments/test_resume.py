@@ -20,6 +20,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import (
     Evaluator,
     train_agent,
+    train_agent_batch,
     train_agent_batch_with_evaluation,
     train_agent_offline,
     train_agent_with_evaluation,
@@ -298,7 +299,47 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
         ({"on_checkpoint_failure": "ignore"}, ValueError, "on_checkpoint_failure is 'ignore'"),
     ],
 )
-def test_bad_arguments_are_refused(options: Any, error: Any, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("evaluated", [False, True])
+def test_bad_arguments_are_refused(options: Any, error: Any, told: str, evaluated: bool, tmp_path: Path) -> None:
     with pytest.raises(error, match=told):
-        train_agent(Recorder(), Counting(), 5, tmp_path / "run", **options)
+        if evaluated:
+            train_agent_with_evaluation(Recorder(), Counting(), 5, None, 1, 5, tmp_path / "run", **options)
+        else:
+            train_agent(Recorder(), Counting(), 5, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
+    (tmp_path / "run").touch()
+    with pytest.raises(NotADirectoryError, match="outdir is .*run"):
+        train_agent(Recorder(), Counting(), 5, tmp_path / "run", resume=True)
+
+
+def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        serial(tmp_path, hooks=[stop_at(80)])
+    small_dqn(noisy_env(0)).save(str(tmp_path / "75_checkpoint"))
+    serial(tmp_path, resume=True)
+    assert resumed(tmp_path)["checkpoint"] == "50_checkpoint"
+
+
+def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path: Path) -> None:
+    env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
+    train_agent_batch(small_dqn(env.envs[0]), env, 12, tmp_path, checkpoint_freq=1)
+    assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{t}_checkpoint" for t in range(1, 13)}
+    whole = {"9_checkpoint", "12_checkpoint", "12_finish"}
+    assert {path.parent.name for path in tmp_path.glob("*/run")} == whole
+
+
+def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise PermissionError("of somebody else")
+
+    monkeypatch.setattr("pfrl_like.experiments.checkpoints.prune", fail)
+    serial(tmp_path)
+    assert "75_checkpoint is saved, but what nobody needs any more is not removed: of somebody else" in caplog.text
+    monkeypatch.undo()
+    serial(tmp_path, 110, resume=True)
+    assert resumed(tmp_path)["checkpoint"] == "90_finish"
