@@ -15,6 +15,7 @@ from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json
 from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
 _RESET = object()
+_SMALL = 1024  # bytes of observations that may wait
 _FLAGS = struct.Struct("d??")
 _WAY_OUT = "what they depend on has to be in random streams that can be reached, or in get_state() and set_state(state)"
 
@@ -66,10 +67,14 @@ class EpisodeTape:
         self._trouble = ""
         self._actions: list[Any] = []
         self._sum = 0
+        # Steps that wait to be summed up: a loop over many finds in the cache what it needs.
+        self._waiting: list[tuple[Any, Any, Any]] = []
+        self._room = 0  # how many may wait before the next one is looked at
 
     def reset(self, **options: Any) -> Any:
         """Start an episode; keyword arguments go to the environment."""
         told = {key: value for key, value in options.items() if value is not None}
+        self._digest()
         if self._begun is not None and not told and goes_on(self.env):
             act = partial(self._draws.step, len(self._actions), partial(self.env.reset, **options))
             self._actions.append(_RESET)
@@ -87,21 +92,39 @@ class EpisodeTape:
 
     def step(self, action: Any) -> Any:
         """Act."""
-        if self._gives_state:
-            result = self.env.step(action)
-        else:
-            position = len(self._actions)
-            self._actions.append(own_copy(action))
-            if self._draws.watches():
-                result = self._draws.step(position, partial(self.env.step, action))
-            else:
-                result = self.env.step(action)
-            self._sum = checksum(result[0], _checksum_of_flags(result, self._sum))
-        self._last, self.info = result[0], result[-1]
+        kept = own_copy(action)
+        act = self.env.step if len(self._waiting) < self._room else self._step_and_look
+        result = act(action)
+        obs = self._last = result[0]
+        self.info = result[-1]
+        if not self._gives_state:
+            self._waiting.append((kept, own_copy(obs), result[1:-1]))
         return result
+
+    def _step_and_look(self, action: Any) -> Any:
+        """Act, having summed up what waits, and look at what is drawn if that is due."""
+        if self._gives_state:
+            return self.env.step(action)
+        self._digest()
+        act = partial(self.env.step, action)
+        result = self._draws.step(len(self._actions), act) if self._draws.are_due else act()
+        small = type(self._last) is np.ndarray and self._last.nbytes <= _SMALL
+        self._room = self._draws.interval if small else 1
+        return result
+
+    def _digest(self) -> None:
+        total = self._sum
+        for action, obs, reward_and_flags in self._waiting:
+            self._actions.append(action)
+            total = checksum(obs, _checksum_of_flags(reward_and_flags, total))
+        self._sum = total
+        self._draws.count(len(self._waiting))
+        self._waiting.clear()
+        self._room = 0
 
     def saved_state(self) -> dict[str, Any]:
         """How the environment came to where it is, in plain values."""
+        self._digest()
         try:
             told = self._state_now() if self._gives_state else self._story()
         except TypeError as error:
@@ -196,6 +219,7 @@ class EpisodeTape:
                 for put_back in kept.get(number, ()):
                     put_back()
                 self.reset() if action is _RESET else self.step(action)
+            self._digest()
             if self._sum != wanted:
                 raise ValueError(
                     f"other observations, rewards or ends of episodes came of the same actions; {_WAY_OUT}"
@@ -233,8 +257,8 @@ def checksum(value: Any, total: int = 0) -> int:
     return zlib.crc32(str(value).encode() if array.dtype.kind == "O" else array.tobytes(), total)
 
 
-def _checksum_of_flags(result: Any, total: int) -> int:
-    _, reward, *flags, _ = result
+def _checksum_of_flags(reward_and_flags: Any, total: int) -> int:
+    reward, *flags = reward_and_flags
     try:
         return zlib.crc32(_FLAGS.pack(reward, flags[0], flags[-1]), total)
     except (struct.error, TypeError, ValueError):  # no number: whoever called finds the words for it

@@ -64,7 +64,7 @@ class GlobalDraws:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self._steps = 0
+        self._steps = self._looked = 0
         self.clear()
 
     def clear(self) -> None:
@@ -73,18 +73,28 @@ class GlobalDraws:
         self._chunks: list[bytes] = []
         self._compressor = zlib.compressobj()
 
-    def watches(self) -> bool:
-        """Count a step, and say whether it is one for `step`."""
-        self._steps += 1
+    @property
+    def interval(self) -> int:
+        """Steps after which the next one for `step` comes."""
+        return 1 if self.names or self._steps < _FIRST else _EVERY
+
+    @property
+    def are_due(self) -> bool:
+        """Whether the next step is one for `step`."""
         return bool(self.names) or self._looks
 
     @property
     def _looks(self) -> bool:
-        return self._steps <= _FIRST or not self._steps % _EVERY
+        return self._steps < _FIRST or self._steps - self._looked >= _EVERY
+
+    def count(self, steps: int) -> None:
+        """Tell of steps that were made."""
+        self._steps += steps
 
     def step(self, position: int, act: Callable[[], Any]) -> Any:
         """Act, and keep the states before it that are needed to do so again, at this number of an episode."""
-        looks = self._looks
+        if looks := self._looks:
+            self._looked = self._steps
         before = {name: take() for name, (take, _) in _STREAMS.items() if looks or name in self.names}
         result = act()
         if looks:

@@ -153,6 +153,43 @@ def test_draws_that_begin_too_late_to_be_seen_are_told_of() -> None:
         assert carried(tape, EpisodeTape(Late(first))).exact == exact
 
 
+class Reusing(gymnasium.Env[Any, Any]):
+    """Gives one array for ever, spoils the action, and draws globally from some step of its life on."""
+
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, draws_from: int) -> None:
+        self.draws_from, self.steps, self.obs = draws_from, 0, np.zeros(2, np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.length = 0
+        self.obs[:] = 0
+        return self.obs, {}
+
+    def step(self, action: Any) -> Any:
+        self.length += 1
+        self.steps += 1
+        self.obs += action
+        if self.steps > self.draws_from:
+            self.obs += np.random.rand()
+        action[:] = np.nan
+        return self.obs, 0.5, self.length == 20, False, {}
+
+
+@pytest.mark.parametrize(("draws_from", "steps"), [(10_000, 5), (10_000, 190), (10_000, 215), (150, 359)])
+def test_steps_that_wait_to_be_summed_up_are_known_as_they_were(draws_from: int, steps: int) -> None:
+    tape, other = EpisodeTape(Reusing(draws_from)), Reusing(0 if steps > draws_from else draws_from)
+    tape.reset()
+    played(tape, np.linspace(-1, 1, steps, dtype=np.float32)[:, None])
+    last, state = tape._last.tolist(), json.loads(json.dumps(tape.saved_state(), allow_nan=False))
+    np.random.random(3)
+    arrival = EpisodeTape(other).restore_state(state)
+    assert (arrival.exact, arrival.reason, arrival.obs.tolist()) == (True, "", last)
+    assert not EpisodeTape(Reusing(draws_from)).restore_state({**state, "sum": state["sum"] + 1}).exact
+
+
 def test_states_of_streams_that_are_not_what_they_say_are_refused() -> None:
     for steps, states in (([[0, "numpy"]], ""), ([[0, "other"]], "eNoDAAAAAAE="), ([], "x"), (5, "eNoDAAAAAAE=")):
         with pytest.raises(ValueError, match="cannot be read"):
