@@ -4,7 +4,8 @@
     <t>_checkpoint/run/         what else the run depends on, see `RunState`, and which files of buffers belong to it
     checkpoint_buffers/<name>/  of all checkpoints: what replay buffers hold, each part written once
 
-`run/` is written last, at one instant: before it there is no checkpoint, but an agent alone.
+What is in `run/` is written last, at one instant: before it there is no checkpoint; without a `run/` there is an agent
+alone.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
-from pfrl_like.storage import has_manifest, load_directory, save_directory, sync_file
+from pfrl_like.storage import has_manifest, load_directory, make_directory, save_directory, sync_file
 from pfrl_like.storage.atomic import read_bounded
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -52,6 +53,11 @@ class Saved(NamedTuple):
     def is_checkpoint(self) -> bool:
         """Whether there is more than the agent."""
         return has_manifest(os.path.join(self.path, RUN))
+
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether the save of a checkpoint did not come to its end here, so that nobody was told of one."""
+        return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or not os.listdir(self.path))
 
     def state(self) -> dict[str, Any]:
         """What is saved beside agent and buffers, after a check of all files but those of buffers.
@@ -167,12 +173,14 @@ class Checkpoints:
     def _write(self, clock: Clock, name: str) -> None:
         assert self.state is not None
         path = os.path.join(self.outdir, name)
-        self._remove(os.path.join(path, RUN))  # of another state, which the agent will no longer be
+        run = os.path.join(path, RUN)
+        self._remove(run)  # of another state, which the agent will no longer be
+        make_directory(run)  # tells from now on that there is to be more than an agent
         self._sync_tables()
         state, references = self.state.saved(clock), self._save_buffers()
         self.agent.save(path)
         state |= {"agent": _stamp(path), "buffers": references}
-        save_directory(os.path.join(path, RUN), {}, state, kind=KIND, class_name=type(self.agent).__name__)
+        save_directory(run, {}, state, kind=KIND, class_name=type(self.agent).__name__)
         self._references_of[path] = references
         self._references.update(references)
         try:

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
-from pfrl_like.experiments.checkpoints import Checkpoints, saved_in
+from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Source
@@ -132,8 +132,8 @@ class EpochRunner:
             average.append(algorithm.train(self))
 
         with owned(self.outdir), ExitStack() as stack:
-            if resume and saved_in(self.outdir):
-                self.restore()
+            if resume:
+                self._take_up()
             goes_on_from, self._restored = self._restored, None
             train(
                 algorithm.agent, self.env, recorder.source, None, self._given_outdir, drive=drive,
@@ -174,14 +174,19 @@ class EpochRunner:
         Raises:
             CheckpointError: If there is none, or it cannot be read.
         """
-        checkpoint = newest_checkpoint(self.algorithm.agent, None, self.outdir, self.logger)
-        if checkpoint is None:
+        self._take_up()
+        if self._restored is None:
             raise CheckpointError(self.outdir, "holds no snapshot to go back to")
-        with fitting(checkpoint.path):
-            for part in self._parts():
-                restore_part(part, checkpoint.state)
-        self._restored = checkpoint
         return self.epoch
+
+    def _take_up(self) -> None:
+        """Go back to the newest snapshot, if there is one."""
+        checkpoint = newest_checkpoint(self.algorithm.agent, None, self.outdir, self.logger)
+        if checkpoint is not None:
+            with fitting(checkpoint.path):
+                for part in self._parts():
+                    restore_part(part, checkpoint.state)
+        self._restored = checkpoint
 
     def saved_state(self) -> dict[str, Any]:
         """How many epochs and iterations are over, and the seconds that the table of epochs tells."""

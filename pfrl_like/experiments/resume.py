@@ -86,7 +86,7 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
         logger: Told of agents that are passed over.
 
     Returns:
-        The step at which it was saved; 0 if nothing was saved in this directory.
+        The step at which it was saved; 0 if nothing was saved in this directory, or not to its end.
 
     Raises:
         CheckpointError: If there are agents, but none that can be loaded; it says why for each.
@@ -107,7 +107,7 @@ def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logg
         logger: Told of checkpoints that are passed over.
 
     Returns:
-        The checkpoint; None if nothing was saved in this directory.
+        The checkpoint; None if nothing was saved in this directory, or not to its end.
 
     Raises:
         CheckpointError: If there are agents, but no checkpoint that can be loaded; it says why for each.
@@ -128,6 +128,9 @@ def _newest(
     """The first of these that can be loaded; None if there are none."""
     problems = []
     for saved in candidates:
+        if saved.is_broken_off:
+            logger.info("%s was not saved to its end and is passed over", saved.path)
+            continue
         try:
             return load(saved)
         except CheckpointError as error:

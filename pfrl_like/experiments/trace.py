@@ -60,8 +60,9 @@ class Trace:
         self._most = 0 if hasattr(source, "num_envs") or self._order is not None else _PENDING
         self._file, self._lines = (open(os.path.join(outdir, name), "ab") for name in (RECORDS, TENSORS))  # noqa: SIM115
         self._file.truncate(_SIZE * _count_up_to(read_records(outdir), step_offset))
-        self._lines.truncate(_size_up_to(outdir, step_offset))
-        self._written_at = self._t = self._next = step_offset
+        size, self._written_at = _lines_up_to(outdir, step_offset)
+        self._lines.truncate(size)
+        self._t = self._next = step_offset
         if self._order is not None and not self._order.checkpoint:
             self._look_closely(self._order.since, self._order.until)
         elif step_offset == 0 or self._order is not None:  # the random streams of a checkpoint come later
@@ -157,7 +158,7 @@ class Trace:
                 raise ValueError(f"the agent has {len(self._trailed)} losses, expected {len(trails)}")
         except (KeyError, TypeError, ValueError, struct.error) as error:
             raise ValueError(f"it is no state of a trace: {error!r:.200}") from error
-        self._written_at, self._last = t, (sums[0], sums[1], sums[2], sums[3])
+        self._last = sums[0], sums[1], sums[2], sums[3]
         for part, trail in zip(self._trailed, trails, strict=True):
             part.trail = trail
 
@@ -219,15 +220,19 @@ def _count_up_to(records: Any, t: int) -> int:
     return int(beyond[0]) if len(beyond) else len(steps)
 
 
-def _size_up_to(outdir: str, t: int) -> int:
-    """How many bytes of the lines about tensors, up to the first that a power cut has spoilt, are of such steps."""
-    size = 0
+def _lines_up_to(outdir: str, t: int) -> tuple[int, int]:
+    """How many bytes of the lines about tensors, up to the first that a power cut has spoilt, are of such steps.
+
+    Returns:
+        Their number, and the step of the last such line; -1 if there is none.
+    """
+    size, last = 0, -1
     with contextlib.suppress(CheckpointError):
         for text, line in _lines_of(outdir):
             if line["t"] > t:
                 break
-            size += len(text)
-    return size
+            size, last = size + len(text), line["t"]
+    return size, last
 
 
 def _sums_at(outdir: str, t: int) -> tuple[int, int, int, int]:

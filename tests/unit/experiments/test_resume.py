@@ -225,6 +225,19 @@ def test_agents_alone_are_not_gone_on_from(tmp_path: Path) -> None:
         serial(tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("last", ["the agent", "the run"])
+def test_a_run_that_was_killed_in_its_first_save_begins_anew(last: str, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    wanted = left(whole, serial(whole))
+    serial(killed, 30)
+    for path in [killed / "30_finish", *killed.glob("25_checkpoint/run/*")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if last == "the agent":
+        for path in killed.glob("25_checkpoint/*.*"):
+            path.unlink()
+    assert left(killed, serial(killed, resume=True)) == wanted
+
+
 def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         serial(tmp_path, hooks=[stop_at(30)])
@@ -343,3 +356,14 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(
     monkeypatch.undo()
     serial(tmp_path, 110, resume=True)
     assert resumed(tmp_path)["checkpoint"] == "90_finish"
+
+
+def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path: Path) -> None:
+    serial(tmp_path, 40)
+    path = tmp_path / "trace.jsonl"
+    wanted = path.read_bytes()
+    lines = wanted.splitlines(keepends=True)
+    for kept in (lines, lines[:-1]):
+        path.write_bytes(b"".join(kept))
+        serial(tmp_path, 40, resume=True)
+        assert path.read_bytes() == wanted
