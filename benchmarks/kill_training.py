@@ -172,6 +172,7 @@ def measured(plan: Plan, folder: Path | None, keep: bool) -> Line:
 
 def main() -> None:
     parser = parser_of(__doc__, "trust")
+    parser.set_defaults(results=Path("kill_training.jsonl"))  # a new command makes new trials
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--runners", nargs="+", help="only these")
     parser.add_argument("--agents", nargs="+", help="only these")
@@ -187,10 +188,10 @@ def main() -> None:
     chosen = {" ".join(map(str, plan)): plan for plan in itertools.islice(every, options.trials)}
     lines = measured_once(
         options,
-        ({"script": "kill_training", "trial": name} for name in chosen),
+        ({"script": "kill_training.py", "trial": name} for name in chosen),
         lambda case: measured(chosen[case["trial"]], options.folder, options.keep),
     )
-    lines = [line for line in lines if line["script"] == "kill_training"]
+    lines = [line for line in lines if line["script"] == "kill_training.py"]
     wrong = [line for line in lines if line["wrong"]]
     approximate = [line for line in lines if any(len(part) > 1 for part in line["went_on"])]
     kills = Counter(kind for line in lines for kind, _ in line["kills"])

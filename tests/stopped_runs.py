@@ -106,7 +106,7 @@ class Plan(NamedTuple):
         """How long it is, and how often it saves and evaluates."""
         drawn = random.Random(f"sizes {self}")
         return {
-            "steps": drawn.randint(60, 180), "checkpoint_freq": drawn.randint(10, 40),
+            "steps": drawn.randint(60, 120), "checkpoint_freq": drawn.randint(10, 40),
             "eval_interval": drawn.randint(15, 40), "n_envs": drawn.randint(1, 3),
         }  # fmt: skip
 
@@ -234,7 +234,6 @@ def go(plan: Plan, folder: Path, hooks: Sequence[Callable[[Any], None]] = ()) ->
     set_random_seed(plan.number)
     if not goes_on:
         shutil.rmtree(folder / "buffer", ignore_errors=True)  # a persistent one that nobody has a checkpoint of
-        shutil.rmtree(outdir, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
     agent = FAMILY[plan.agent].make(plan.case, folder)
     if goes_on:

@@ -28,6 +28,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 SIDEWAYS = {
     ("nn", "initializers"),
     ("experiments", "loggers"),
+    ("testing", "experiments"),  # whose runs are stopped to see whether agents go on
     ("__main__", "cli"),
     ("implicit_action_value", "action_value"),
     ("ope", "algos"),  # fitted Q evaluation is built, fitted and saved as estimators are, and evaluates them

@@ -169,6 +169,18 @@ class SavesHalf(DQN):
         super().restore_state({})
 
 
+class ForgetsItsTurn(DQN):
+    """Does something at every seventh step, and does not save at which one it is."""
+
+    turn = 0
+
+    def batch_observe(self, *told: Any, **more: Any) -> None:
+        super().batch_observe(*told, **more)
+        self.turn += self.training
+        if self.training and self.turn % 7 == 0:
+            np.random.random()
+
+
 class CutsOffAsTerminal(DQN):
     def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
         super().batch_observe(obs, reward, [d or r for d, r in zip(done, reset, strict=True)], reset, **told)
@@ -228,6 +240,7 @@ class TakesNaN(DQN):
         (TellsText, r"get_statistics gave \('loss', 'small'\), expected a pair of a name and a number"),
         (TellsMoreLater, "get_statistics gave the names"),
         (SavesHalf, r"the loaded agent differs from the saved one: .*is 40 and 0"),
+        (ForgetsItsTurn, "a run that was stopped and went on from its checkpoint has left something else"),
         (CutsOffAsTerminal, "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
         (NeverTerminal, "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
         (UsesGamma, r"with a discount of 0 \(a terminated step\) the TD error depends on the next observation"),
