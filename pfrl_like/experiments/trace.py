@@ -141,9 +141,12 @@ class Trace:
             sync_file(file.name)
 
     def saved_state(self) -> dict[str, Any]:
-        """The checksums so far, and what losses since the last step have gone into."""
+        """The checksums so far, of how many records, and what losses since the last step have gone into."""
         self._digest()
-        return {"t": self._t, "sums": [*self._last], "trails": [part.trail for part in self._trailed]}
+        self._write_records()
+        count = os.fstat(self._file.fileno()).st_size // _SIZE
+        trails = [part.trail for part in self._trailed]
+        return {"t": self._t, "records": count, "sums": [*self._last], "trails": trails}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Go on from the checksums that `saved_state` gave, also where the files were lost.
@@ -153,12 +156,15 @@ class Trace:
         """
         try:
             t, sums, trails = int(state["t"]), [int(each) for each in state["sums"]], [*map(int, state["trails"])]
+            size = int(state["records"]) * _SIZE
             _PACK(t, *sums)
             if len(trails) != len(self._trailed):
                 raise ValueError(f"the agent has {len(self._trailed)} losses, expected {len(trails)}")
         except (KeyError, TypeError, ValueError, struct.error) as error:
             raise ValueError(f"it is no state of a trace: {error!r:.200}") from error
         self._last = sums[0], sums[1], sums[2], sums[3]
+        if os.fstat(self._file.fileno()).st_size > size >= 0:  # of ticks that made no step
+            self._file.truncate(size)
         for part, trail in zip(self._trailed, trails, strict=True):
             part.trail = trail
 

@@ -102,11 +102,32 @@ def test_the_checksums_go_on_in_another_process_also_where_the_files_were_lost(t
     second = Trace(source, None, str(tmp_path / "second"), None, 3)
     second.restore_state(state)
     assert (ticks(second, "second", 2) == whole[3:]).all() and whole["t"].tolist() == [1, 2, 3, 4, 5]
-    for wrong in ({}, {"t": 3, "sums": [1, 2]}, {"t": 3, "sums": None}, {"t": -1, "sums": [0] * 4}):
+    for wrong in ({}, {"t": 3, "sums": [1, 2]}, {"t": 3, "sums": None}, {"t": -1, "sums": [0] * 4, "records": 0}):
         with pytest.raises(ValueError, match="no state of a trace"):
             second.restore_state(wrong)
     first.close()
     second.close()
+
+
+def test_ticks_without_a_step_after_a_checkpoint_are_cut_off(tmp_path: Path) -> None:
+    source, clock = SimpleNamespace(last=(np.zeros(3), 1, 0.5)), Clock(10)
+
+    def traced(step_offset: int, steps: list[int]) -> Trace:
+        trace = Trace(source, None, str(tmp_path), None, step_offset)
+        for step in steps:
+            clock.previous_t, clock.t = clock.t, step
+            trace(clock)
+        return trace
+
+    trace = traced(0, [1, 1, 2])
+    state = trace.saved_state()
+    trace(clock)  # environments that only reset themselves
+    trace.close()
+    assert read_records(str(tmp_path))["t"].tolist() == [1, 1, 2, 2]
+    trace = traced(2, [])
+    trace.restore_state(state)
+    trace.close()
+    assert read_records(str(tmp_path))["t"].tolist() == [1, 1, 2]
 
 
 def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> None:
