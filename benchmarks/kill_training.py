@@ -191,7 +191,7 @@ def main() -> None:
         ({"script": "kill_training.py", "trial": name} for name in chosen),
         lambda case: measured(chosen[case["trial"]], options.folder, options.keep),
     )
-    lines = [line for line in lines if line["script"] == "kill_training.py"]
+    lines = [line for line in lines if line.get("script") == "kill_training.py"]
     wrong = [line for line in lines if line["wrong"]]
     approximate = [line for line in lines if any(len(part) > 1 for part in line["went_on"])]
     kills = Counter(kind for line in lines for kind, _ in line["kills"])
