@@ -40,11 +40,12 @@ def table(path: Path, delimiter: str) -> list[dict[str, str]]:
 
 
 def left(outdir: Path) -> dict[str, Any]:
-    """What a run has left that does not tell of the time."""
+    """What a run has left that tells neither of the time nor of the process."""
     runner = epoch_runner(outdir)
     epochs = runner.restore()
     saved = saved_in(str(outdir))[0]
-    state = {name: part for name, part in saved.state().items() if name not in ("buffers", "agent")}
+    of_the_process = {"buffers", "agent", "versions", "hardware", "settings"}
+    state = {name: part for name, part in saved.state().items() if name not in of_the_process}
     for name, number in (("Evaluator", 3), ("EpochRunner", 2)):  # what tells of the time
         del state["parts"][name]["dict"][number]
     del state["parts"]["CSVLogger"]
