@@ -26,12 +26,7 @@ EXAMPLES = settings.default.max_examples if settings.default.max_examples > 100 
 LIBRARY = str(Path(pfrl_like.__file__).parent)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def without_waiting_for_the_disk():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda descriptor: None)
-        patch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
-        yield
+pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
 
 
 @functools.cache

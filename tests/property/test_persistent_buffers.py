@@ -17,15 +17,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer
 
 QUICK = settings(max_examples=15, deadline=None)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_waiting_for_the_disk():
-    # What a process leaves behind does not depend on it, and it takes nearly all of the time.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda descriptor: None)
-        patch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
-        yield
+pytestmark = pytest.mark.usefixtures("without_waiting_for_the_disk")
 
 
 def opener(folder: str, capacity: int | None, num_steps: int, episodic: bool, **options: Any) -> Callable[[], Any]:
