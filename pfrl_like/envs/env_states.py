@@ -1,8 +1,9 @@
 """What an environment can tell of its own state, layer by layer."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random_streams import Streams
@@ -39,25 +40,18 @@ def goes_on(env: Any) -> bool:
     return any(vars(layer).get("needs_real_reset") is False for layer in layers_of(env) if hasattr(layer, "__dict__"))
 
 
-class EnvState:
+class EnvState(NamedTuple):
     """What the layers of an environment that can tell say of their states.
 
-    Of a vector environment that is what each of its environments says, if they can be reached.
-
-    Args:
-        env: The environment.
+    Attributes:
+        layers: Of its wrappers and itself.
+        innermost: Its whole state, if it gives that.
+        envs: Of a vector environment, what each of its environments says, if they can be reached.
     """
 
-    def __init__(self, env: Any) -> None:
-        self._layers = [layer.saved_state() if _tells(layer) else _remembered(layer) for layer in layers_of(env)]
-        *_, innermost = layers_of(env)
-        pair = _pair_of(innermost)
-        self._innermost: Any = None
-        self._envs = [EnvState(each).to_plain() for each in _envs_of(innermost)]
-        if pair == "state":
-            self._innermost = innermost.get_state()
-        elif pair == "ale":
-            self._innermost = innermost.clone_state(include_rng=True)
+    layers: list[dict[str, Any]]
+    innermost: Any
+    envs: list[dict[str, Any]]
 
     def to_plain(self) -> dict[str, Any]:
         """In plain values.
@@ -65,9 +59,28 @@ class EnvState:
         Raises:
             TypeError: If there is something in them that cannot be saved.
         """
-        inside = self._innermost
+        inside = self.innermost
         inside = to_json(inside.serialize() if hasattr(inside, "serialize") else inside)
-        return {"layers": self._layers, "env": inside, "envs": self._envs}
+        return {"layers": self.layers, "env": inside, "envs": self.envs}
+
+
+class EnvLayers:
+    """Asks the layers of an environment for their states; how, it finds out once.
+
+    Args:
+        env: The environment.
+    """
+
+    def __init__(self, env: Any) -> None:
+        layers = list(layers_of(env))
+        self._ask = [layer.saved_state if _tells(layer) else partial(_remembered, layer) for layer in layers]
+        self._envs = [EnvLayers(each) for each in _envs_of(layers[-1])]
+        self._take = _taker_of(layers[-1])
+
+    def now(self) -> EnvState:
+        """As they are."""
+        envs = [each.now().to_plain() for each in self._envs]
+        return EnvState([ask() for ask in self._ask], self._take(), envs)
 
 
 def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
@@ -105,7 +118,7 @@ def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
     *_, innermost = layers_of(env)
     elsewhere = hasattr(type(innermost), "states_between_episodes")  # its environments are in other processes
     return {
-        "state": EnvState(env).to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
+        "state": EnvLayers(env).now().to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
         "envs": innermost.states_between_episodes() if elsewhere else None,
     }  # fmt: skip
 
@@ -150,6 +163,13 @@ def _pair_of(env: Any) -> str:
         return "ale"
     get, put = getattr(type(env), "get_state", None), getattr(type(env), "set_state", None)
     return "state" if _takes(get, 0) and _takes(put, 1) else ""
+
+
+def _taker_of(env: Any) -> Callable[[], Any]:
+    pair = _pair_of(env)
+    if pair == "ale":
+        return partial(env.clone_state, include_rng=True)
+    return env.get_state if pair == "state" else lambda: None
 
 
 def _takes(method: Any, count: int) -> bool:

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfrl_like.envs.env_states import EnvState, can_be_left, goes_on, restore_env
+from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, goes_on, restore_env
 from pfrl_like.envs.global_draws import GlobalDraws, kept_states
 from pfrl_like.utils.env_values import own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
 from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
 _RESET = object()
-_SMALL = 1024  # bytes of observations that may wait
+_SMALL = 1024  # bytes of an observation that may wait
+_MOST = 64  # steps that may
 _FLAGS = struct.Struct("d??")
 _WAY_OUT = "what they depend on has to be in random streams that can be reached, or in get_state() and set_state(state)"
 
@@ -61,8 +62,9 @@ class EpisodeTape:
         self.info: Mapping[str, Any] = {}
         self._last: Any = None
         self._gives_state = can_be_left(env)
-        self._draws = GlobalDraws()
-        self._streams, self._to_look = Streams.of(env), 2
+        self._layers = EnvLayers(env)
+        self._draws, self._draws_at_resets = GlobalDraws(128), GlobalDraws(16)
+        self._streams, self._to_look = self._streams_of_env(), 2
         self._begun: tuple[dict[str, Any], EnvState, dict[str, Any]] | None = None
         self._trouble = ""
         self._actions: list[Any] = []
@@ -74,17 +76,17 @@ class EpisodeTape:
     def reset(self, **options: Any) -> Any:
         """Start an episode; keyword arguments go to the environment."""
         told = {key: value for key, value in options.items() if value is not None}
-        self._digest()
         if self._begun is not None and not told and goes_on(self.env):
-            act = partial(self._draws.step, len(self._actions), partial(self.env.reset, **options))
-            self._actions.append(_RESET)
+            self._digest()
         else:
             self._begin(told)
-            act = partial(self.env.reset, **options)
-        result = act()
+        act = partial(self.env.reset, **options)
+        result = act() if self._gives_state else self._draws_at_resets.call(len(self._actions), act)
+        self._draws_at_resets.count(1)
+        self._actions.append(_RESET)
         if self._to_look or "seed" in told:  # it may have made new generators
             self._to_look -= self._to_look > 0
-            self._streams = Streams.of(self.env)
+            self._streams = self._streams_of_env()
         obs, info = reset_values(result)
         self._last, self.info = obs, info or {}
         self._sum = checksum(obs, self._sum)
@@ -92,13 +94,14 @@ class EpisodeTape:
 
     def step(self, action: Any) -> Any:
         """Act."""
-        kept = own_copy(action)
+        kept = action if type(action) is int else own_copy(action)
         act = self.env.step if len(self._waiting) < self._room else self._step_and_look
         result = act(action)
         obs = self._last = result[0]
         self.info = result[-1]
         if not self._gives_state:
-            self._waiting.append((kept, own_copy(obs), result[1:-1]))
+            obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
+            self._waiting.append((kept, obs, result[1:-1]))
         return result
 
     def _step_and_look(self, action: Any) -> Any:
@@ -107,9 +110,9 @@ class EpisodeTape:
             return self.env.step(action)
         self._digest()
         act = partial(self.env.step, action)
-        result = self._draws.step(len(self._actions), act) if self._draws.are_due else act()
+        result = self._draws.call(len(self._actions), act) if self._draws.are_due else act()
         small = type(self._last) is np.ndarray and self._last.nbytes <= _SMALL
-        self._room = self._draws.interval if small else 1
+        self._room = min(self._draws.interval, _MOST) if small else 1
         return result
 
     def _digest(self) -> None:
@@ -155,6 +158,9 @@ class EpisodeTape:
             if not (self._alone and arrival.exact):
                 streams.restore()
 
+    def _streams_of_env(self) -> Streams:
+        return Streams.of(self.env, with_global=False)
+
     def _own_streams(self) -> Streams:
         return Streams.of(self.env, with_global=self._alone)
 
@@ -162,21 +168,21 @@ class EpisodeTape:
         self._trouble, state = "", None
         if not self._gives_state:
             try:
-                state = EnvState(self.env)
+                state = self._layers.now()
             except Exception as error:
                 self._trouble = f"the environment's state before its reset is not known: {error!r:.200}"
         self._begun = (told, state, self._streams.now()) if state is not None else None
-        self._begin_tape()
-
-    def _begin_tape(self) -> None:
+        self._draws.count(len(self._waiting))
+        self._waiting.clear()
         self._draws.clear()
-        self._actions, self._sum = [], 0
+        self._draws_at_resets.clear()
+        self._actions, self._sum, self._room = [], 0, 0
 
     def _state_now(self) -> dict[str, Any]:
         if self._last is None:
             return {"way": "unknown", "reason": "the environment was not reset"}
         info = {key: value for key, value in self.info.items() if _can_be_saved(value)}
-        told = {"obs": to_json(self._last), "info": to_json(info), "state": EnvState(self.env).to_plain()}
+        told = {"obs": to_json(self._last), "info": to_json(info), "state": self._layers.now().to_plain()}
         return {"way": "state"} | told
 
     def _story(self) -> dict[str, Any]:
@@ -188,7 +194,7 @@ class EpisodeTape:
             "way": "story", "options": to_json(options), "state": state.to_plain(),
             "streams": {name: plain_state(stream) for name, stream in streams.items()},
             "actions": many_to_json([action for action in self._actions if action is not _RESET]),
-            "resets": resets, "draws": self._draws.to_plain(), "sum": self._sum,
+            "resets": resets, "draws": [self._draws.to_plain(), self._draws_at_resets.to_plain()], "sum": self._sum,
         }  # fmt: skip
 
     def _taken_up(self, state: Mapping[str, Any]) -> Arrival:
@@ -203,22 +209,25 @@ class EpisodeTape:
 
     def _repeated(self, state: Mapping[str, Any]) -> Arrival:
         entries, options = many_from_json(state["actions"]), from_json(state["options"])
-        kept, wanted, layers, own = kept_states(state["draws"]), state["sum"], state["state"], state["own"]
+        in_steps, at_resets = map(kept_states, state["draws"])
+        kept, wanted, layers, own = in_steps | at_resets, state["sum"], state["state"], state["own"]
         for number in state["resets"]:
             entries.insert(number, _RESET)
         try:
             restore_env(self.env, layers)
-            if state["streams"].keys() - Streams.of(self.env).names:  # the environment makes some when it is reset
+            if state["streams"].keys() - self._streams_of_env().names:  # the environment makes some when it is reset
                 self.env.reset()
                 restore_env(self.env, layers)
-            self._streams = Streams.of(self.env)
+            self._streams = self._streams_of_env()
             self._streams.restore(state["streams"])
             self._begun = None
-            self.reset(**options)
             for number, action in enumerate(entries):
                 for put_back in kept.get(number, ()):
                     put_back()
-                self.reset() if action is _RESET else self.step(action)
+                if action is _RESET:
+                    self.reset(**({} if number else options))
+                else:
+                    self.step(action)
             self._digest()
             if self._sum != wanted:
                 raise ValueError(

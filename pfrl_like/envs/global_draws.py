@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
-_FIRST, _EVERY = 128, 64
+_EVERY = 256
 
 
 def _python() -> bytes:
@@ -53,65 +53,71 @@ _STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {
 
 
 class GlobalDraws:
-    """Keeps the states of the global streams from which an environment's step draws, before each step of an episode.
+    """Keeps the states of the global streams from which an environment draws, before each of its calls in an episode.
 
-    Others draw from them between its steps, so that the states at the beginning do not tell those later on. Which ones
-    it draws from is looked at in the first 128 steps, and in every 64th after them.
+    Others draw from them between its calls, so that the states at the beginning do not tell those later on. Which ones
+    it draws from is looked at in the first calls, and in every 256th after them.
+
+    Args:
+        first: How many calls are the first ones.
 
     Attributes:
         names: The streams that it has been seen to draw from.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
+        self._first = first
         self.names: set[str] = set()
-        self._steps = self._looked = 0
+        self._calls = self._looked = 0
         self.clear()
 
     def clear(self) -> None:
         """Begin an episode."""
         self._kept: list[tuple[int, str]] = []
         self._chunks: list[bytes] = []
-        self._compressor = zlib.compressobj()
+        self._compressor: Any = None  # it takes some memory
 
     @property
     def interval(self) -> int:
-        """Steps after which the next one for `step` comes."""
-        return 1 if self.names or self._steps < _FIRST else _EVERY
+        """Calls after which the next one for `call` comes."""
+        return 1 if self.names or self._calls < self._first else _EVERY
 
     @property
     def are_due(self) -> bool:
-        """Whether the next step is one for `step`."""
+        """Whether the next call is one for `call`."""
         return bool(self.names) or self._looks
 
     @property
     def _looks(self) -> bool:
-        return self._steps < _FIRST or self._steps - self._looked >= _EVERY
+        return self._calls < self._first or self._calls - self._looked >= _EVERY
 
-    def count(self, steps: int) -> None:
-        """Tell of steps that were made."""
-        self._steps += steps
+    def count(self, calls: int) -> None:
+        """Tell of calls that were made."""
+        self._calls += calls
 
-    def step(self, position: int, act: Callable[[], Any]) -> Any:
+    def call(self, position: int, act: Callable[[], Any]) -> Any:
         """Act, and keep the states before it that are needed to do so again, at this number of an episode."""
         if looks := self._looks:
-            self._looked = self._steps
+            self._looked = self._calls
         before = {name: take() for name, (take, _) in _STREAMS.items() if looks or name in self.names}
         result = act()
         if looks:
             self.names |= {name for name, state in before.items() if state != _STREAMS[name][0]()}
         for name in sorted(self.names):
+            self._compressor = self._compressor or zlib.compressobj()
             self._kept.append((position, name))
             self._chunks.append(self._compressor.compress(before[name]))
         return result
 
     def to_plain(self) -> dict[str, Any]:
         """What was kept of the episode."""
-        content = b"".join(self._chunks) + self._compressor.copy().flush()
-        return {"steps": [list(item) for item in self._kept], "states": base64.b64encode(content).decode()}
+        end = (self._compressor or zlib.compressobj()).copy().flush()
+        content = b"".join(self._chunks) + end
+        return {"calls": [list(item) for item in self._kept], "states": base64.b64encode(content).decode()}
 
 
 def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]:
-    """For each step that draws, what lets its streams be as they were; `plain` comes from `GlobalDraws.to_plain`.
+    """For each call that draws, what lets its streams be as they were; `plain` comes from `GlobalDraws.to_plain`.
 
     Raises:
         ValueError: If it does not.
@@ -119,12 +125,12 @@ def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]
     sizes = {name: len(take()) for name, (take, _) in _STREAMS.items()}
     restoring: dict[int, list[Callable[[], None]]] = {}
     try:
-        total = sum(sizes[name] for _, name in plain["steps"])
+        total = sum(sizes[name] for _, name in plain["calls"])
         content = zlib.decompressobj().decompress(base64.b64decode(plain["states"], validate=True), total + 1)
         if len(content) != total:
             raise ValueError(f"{len(content)} bytes, expected {total}")
         start = 0
-        for position, name in plain["steps"]:
+        for position, name in plain["calls"]:
             state, start = content[start : start + sizes[name]], start + sizes[name]
             restoring.setdefault(position, []).append(partial(_STREAMS[name][1], state))
     except (KeyError, TypeError, ValueError, zlib.error) as error:

@@ -127,10 +127,12 @@ class Checkpoints:
         self._references: dict[str, Any] = dict(last or {})
         self._references_of: dict[str, Mapping[str, Any]] = {}
         self._saved_t: int | None = None
+        self._next = 0  # before this step nothing is due
 
     def __call__(self, clock: Clock) -> None:
-        if self.interval is None:
+        if self.interval is None or clock.t < self._next:
             return
+        self._next = clock.t - clock.t % self.interval + self.interval
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
         for passed in others:  # in one tick with the last one
