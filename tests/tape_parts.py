@@ -71,6 +71,21 @@ class Sim(gymnasium.Env[Any, Any]):
         self._x, self._hidden = state["x"].copy(), list(state["hidden"])
 
 
+class Restless(Sim):
+    """Draws whenever it is asked for its state, which has NaN in it, and keeps what it is given in other containers."""
+
+    def get_state(self) -> Any:
+        self.np_random.random()
+        return super().get_state() | {"none": [float("nan"), np.float32("nan")]}
+
+    def set_state(self, state: Any) -> None:
+        super().set_state(state)
+        self._hidden = np.array(state["hidden"])
+
+    def step(self, action: Any) -> Any:
+        return super().step(action + self.np_random.random())
+
+
 def seeded(env: Any, seed: int = 0) -> Any:
     """The environment after a reset with a seed, as a script begins."""
     env.reset(seed=seed)
@@ -94,6 +109,7 @@ ENVS: dict[str, Callable[[], Any]] = {
     "never seeded": Noisy,
     "global streams": lambda: seeded(Noisy(shared=True)),
     "gives its state": lambda: gymnasium.wrappers.TimeLimit(Sim(), 9),
+    "is restless": lambda: seeded(Restless()),
     "in a wrapper that is unknown": lambda: Images(Sim()),
     "random actions": lambda: seeded(RandomizeAction(ContinuingTimeLimit(Noisy(), 5), 0.5)),
     "stacked frames": lambda: FrameStack(Images(seeded(Noisy())), 3, "chw"),

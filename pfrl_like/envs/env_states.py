@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random_streams import Streams
 
@@ -108,6 +110,21 @@ def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
         layers[-1].restore_state(ALEState(state))
 
 
+def check_taken(env: Any, plain: Mapping[str, Any]) -> None:
+    """Refuse that environments have not become what `restore_env` has told them, as far as they give their states.
+
+    Raises:
+        ValueError: If the state of one is another.
+    """
+    *_, innermost = layers_of(env)
+    if _pair_of(innermost) == "state":
+        now = to_json(innermost.get_state())
+        if now != plain["env"] and _in_words(now) != _in_words(plain["env"]):
+            raise ValueError("after set_state(state), get_state() gives another state than it was given")
+    for each, told in zip(_envs_of(innermost), plain["envs"], strict=True):
+        check_taken(each, told)
+
+
 def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
     """What the next episodes of an environment, or of a vector environment, depend on beside what is done in them.
 
@@ -132,6 +149,7 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
     if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
         env.reset()
     restore_env(env, told["state"])
+    check_taken(env, told["state"])
     Streams.of(env, with_global=alone).restore(told["streams"])
     if told["envs"] is not None:
         *_, innermost = layers_of(env)
@@ -155,6 +173,19 @@ def _tells(layer: Any) -> bool:
 def _remembered(layer: Any) -> dict[str, Any]:
     names = _REMEMBERED.get(type(layer).__name__, ())
     return {name: vars(layer)[name] for name in names if name in vars(layer)}
+
+
+def _in_words(plain: Any) -> str:
+    """What tells the numbers of saved values apart, but not what containers and types of NumPy they are held in."""
+    return repr(_bare(from_json(plain)))
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return sorted((repr(_bare(key)), _bare(part)) for key, part in value.items())
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [_bare(part) for part in value] if isinstance(value, tuple | list) else value
 
 
 def _pair_of(env: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, goes_on, restore_env
+from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
 from pfrl_like.envs.global_draws import GlobalDraws, kept_states
 from pfrl_like.utils.env_values import own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
@@ -201,6 +201,7 @@ class EpisodeTape:
         obs, info = from_json(state["obs"]), from_json(state["info"])
         try:
             restore_env(self.env, state["state"])
+            check_taken(self.env, state["state"])
             self._own_streams().restore(state["own"])
         except Exception as error:
             return Arrival(None, {}, False, f"the environment does not take its state: {error!r:.200}")

@@ -113,6 +113,29 @@ def test_a_state_that_an_environment_does_not_take_is_told_of() -> None:
     assert "KeyError('y')" in carried(tape, EpisodeTape(Other())).reason
 
 
+class Forgetful(Sim):
+    """Does not take all of the state that it gives."""
+
+    def set_state(self, state: Any) -> None:
+        self._x = state["x"].copy()
+
+
+class Dated(Sim):
+    """Gives another state whenever it is asked."""
+
+    def get_state(self) -> Any:
+        return super().get_state() | {"date": random.SystemRandom().random()}
+
+
+@pytest.mark.parametrize("make", [Forgetful, Dated])
+def test_an_environment_that_gives_another_state_than_it_was_set_to_is_told_of(make: Any) -> None:
+    tape = EpisodeTape(make())
+    tape.reset()
+    played(tape, [1, 2])
+    arrival = carried(tape, EpisodeTape(make()))
+    assert not arrival.exact and "get_state() gives another state" in arrival.reason
+
+
 def test_an_environment_that_has_no_state_before_its_reset_is_known_from_the_second_one_on() -> None:
     class Late(Sim):
         def get_state(self) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
-from tape_parts import Images, Noisy, seeded
+from tape_parts import Images, Noisy, Sim, seeded
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.experiments.evaluator import Evaluator
@@ -28,17 +28,25 @@ def image(seed: int) -> Any:
     return Images(Noisy(seed=seed))
 
 
+class Forgetful(Sim):
+    """Does not take the state that it gives."""
+
+    def set_state(self, state: Any) -> None:
+        """Forgets it."""
+
+
 #: In what agents may be evaluated.
 ENVS: dict[str, Callable[[], Any]] = {
     "one": lambda: RandomizeAction(ContinuingTimeLimit(seeded(Noisy()), 5), 0.5),
     "serial": lambda: in_turn(MAKERS),
     "in processes": lambda: MultiprocessVectorEnv(MAKERS, "fork"),
-    "others in processes": lambda: MultiprocessVectorEnv(OTHERS, "fork"),
     "gymnasium": lambda: SyncVectorEnv(MAKERS),
     "stacked, serial": lambda: VectorFrameStack(in_turn([partial(image, i) for i in range(2)]), 2),
     "stacked, in processes": lambda: VectorFrameStack(
         MultiprocessVectorEnv([partial(image, i) for i in range(2)], "fork"), 2
     ),
+    "others in processes": lambda: MultiprocessVectorEnv(OTHERS, "fork"),  # which score alike at times
+    "forgetful": lambda: in_turn([Forgetful] * 2),
 }
 
 
@@ -77,7 +85,7 @@ def close(*evaluators: Evaluator) -> None:
         getattr(each.env, "close", lambda: None)()
 
 
-@pytest.mark.parametrize("name", [name for name in ENVS if name != "others in processes"])  # they score alike at times
+@pytest.mark.parametrize("name", [*ENVS][:-2])
 def test_later_scores_are_the_same(name: str, tmp_path: Path) -> None:
     whole = evaluator(name, tmp_path / "whole")
     whole.evaluate_and_update_max_score(10, 1)
@@ -100,6 +108,12 @@ def test_another_number_of_environments_is_told_of(name: str, tmp_path: Path) ->
         assert reason.startswith("the environment of evaluation: ")
     finally:
         close(whole, other)
+
+
+def test_an_environment_that_does_not_take_its_state_is_told_of(tmp_path: Path) -> None:
+    whole, other = evaluator("forgetful", tmp_path / "whole"), evaluator("forgetful", tmp_path / "other")
+    [reason] = other.restore_state(whole.saved_state())
+    assert reason.startswith("the environment of evaluation: ") and "get_state() gives another state" in reason
 
 
 def test_other_environments_in_processes_are_told_of(tmp_path: Path) -> None:
