@@ -53,13 +53,15 @@ class Trace:
         self._trailed = agent.trailed if hasattr(type(agent), "trailed") else ()
         order = ordered()
         self._order = order if order is not None and order.until else None
-        self._last = _sums_at(outdir if order is None else order.outdir, step_offset)
+        count, self._last = _known_at(outdir, step_offset)
+        if order is not None:
+            _, self._last = _known_at(order.outdir, step_offset)
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps of which there is no record yet
         # A loop over many steps finds in the cache what it needs. Several environments may reuse their arrays.
         self._most = 0 if hasattr(source, "num_envs") or self._order is not None else _PENDING
         self._file, self._lines = (open(os.path.join(outdir, name), "ab") for name in (RECORDS, TENSORS))  # noqa: SIM115
-        self._file.truncate(_SIZE * _count_up_to(read_records(outdir), step_offset))
+        self._file.truncate(_SIZE * count)
         size, self._written_at = _lines_up_to(outdir, step_offset)
         self._lines.truncate(size)
         self._t = self._next = step_offset
@@ -219,11 +221,27 @@ def _line(text: bytes, path: str) -> dict[str, Any]:
     raise CheckpointError(path, f"holds a line that is none of a trace: {text[:80]!r}")
 
 
-def _count_up_to(records: Any, t: int) -> int:
-    """How many records, up to the first that a power cut has spoilt, are of steps up to one; none of step 0."""
-    steps = records["t"]
-    beyond = np.flatnonzero((steps == 0) | (steps > t))
-    return int(beyond[0]) if len(beyond) else len(steps)
+def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
+    """How many records are of steps up to one, up to the first that a power cut has spoilt; and the last checksums.
+
+    No step is 0. The file, which may be long, is read in pieces, and not beyond that step.
+    """
+    count, sums = 0, (0, 0, 0, 0)
+    for records in _pieces_of(outdir):
+        beyond = np.flatnonzero((records["t"] == 0) | (records["t"] > t))
+        known = records[: beyond[0]] if len(beyond) else records
+        if len(known):
+            sums = tuple(known[-1].tolist()[1:])
+        count += len(known)
+        if len(beyond):
+            break
+    return count, sums
+
+
+def _pieces_of(outdir: str) -> Iterator[Any]:
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(outdir, RECORDS), "rb") as file:
+        while len(content := file.read(_WAITING)) >= _SIZE:
+            yield np.frombuffer(content, RECORD, count=len(content) // _SIZE)
 
 
 def _lines_up_to(outdir: str, t: int) -> tuple[int, int]:
@@ -239,10 +257,3 @@ def _lines_up_to(outdir: str, t: int) -> tuple[int, int]:
                 break
             size, last = size + len(text), line["t"]
     return size, last
-
-
-def _sums_at(outdir: str, t: int) -> tuple[int, int, int, int]:
-    """The checksums at a step; of a run that begins with it, zeros."""
-    records = read_records(outdir)
-    count = _count_up_to(records, t)
-    return tuple(records[count - 1].tolist()[1:]) if count else (0, 0, 0, 0)

@@ -1,6 +1,7 @@
 """The traces of runs, and the command that compares two of them."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent_batch, train_agent_offline
 from pfrl_like.experiments.checksums import checksum
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.experiments.trace import CHANNELS, RECORDS, TENSORS, Trace, read_records, read_tensors
+from pfrl_like.experiments.trace import CHANNELS, RECORD, RECORDS, TENSORS, Trace, read_records, read_tensors
 from pfrl_like.testing import Chain
 from pfrl_like.utils import set_random_seed
 from pfrl_like.wrappers.frame_stack import LazyFrames
@@ -80,6 +81,27 @@ def test_what_a_power_cut_has_spoilt_is_cut_off(tmp_path: Path) -> None:
     records = read_records(str(tmp_path))
     assert (records[:50] == whole).all() and records["t"].tolist()[50:] == [*range(51, 56)]
     assert read_tensors(str(tmp_path))[:4] == lines
+
+
+def test_a_long_trace_is_read_up_to_the_step_and_not_into_memory(tmp_path: Path) -> None:
+    records = np.zeros(50_000, RECORD)
+    records["t"] = records["reward"] = np.arange(1, 50_001)
+    (tmp_path / RECORDS).write_bytes(records.tobytes() + b"torn")
+    tracemalloc.start()
+    trace = Trace(SimpleNamespace(last=None), None, str(tmp_path), None, 45_678)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    trace.flush()
+    assert most < records.nbytes // 2 and trace.saved_state()["sums"] == [0, 0, 45_678, 0]
+    assert (read_records(str(tmp_path)) == records[:45_678]).all()
+    trace.close()
+
+
+def test_an_empty_trace_is_none(tmp_path: Path) -> None:
+    (tmp_path / RECORDS).touch()
+    trace = Trace(SimpleNamespace(last=None), None, str(tmp_path), None, 5)
+    assert trace.saved_state()["sums"] == [0] * 4 and len(read_records(str(tmp_path))) == 0
+    trace.close()
 
 
 def test_the_checksums_go_on_in_another_process_also_where_the_files_were_lost(tmp_path: Path) -> None:
