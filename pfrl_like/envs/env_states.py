@@ -144,16 +144,18 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
     """Let the next episodes be those that would have followed `state_between_episodes`.
 
     Raises:
-        ValueError: If it comes from another environment.
+        ValueError: If it comes from another environment, or the environments of a vector environment cannot be reached.
     """
+    *_, innermost = layers_of(env)
     if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
         env.reset()
     restore_env(env, told["state"])
     check_taken(env, told["state"])
     Streams.of(env, with_global=alone).restore(told["streams"])
     if told["envs"] is not None:
-        *_, innermost = layers_of(env)
         innermost.restore_between_episodes(told["envs"])
+    elif _is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
+        raise ValueError(f"nobody knows the states of the environments in a {type(innermost).__name__}")
 
 
 def _envs_of(env: Any) -> Sequence[Any]:

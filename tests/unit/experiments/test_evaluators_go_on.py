@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 from tape_parts import Images, Noisy, Sim, seeded
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
@@ -46,6 +46,7 @@ ENVS: dict[str, Callable[[], Any]] = {
         MultiprocessVectorEnv([partial(image, i) for i in range(2)], "fork"), 2
     ),
     "others in processes": lambda: MultiprocessVectorEnv(OTHERS, "fork"),  # which score alike at times
+    "gymnasium, in processes": lambda: AsyncVectorEnv(MAKERS, context="fork"),
     "forgetful": lambda: in_turn([Forgetful] * 2),
 }
 
@@ -85,7 +86,7 @@ def close(*evaluators: Evaluator) -> None:
         getattr(each.env, "close", lambda: None)()
 
 
-@pytest.mark.parametrize("name", [*ENVS][:-2])
+@pytest.mark.parametrize("name", [*ENVS][:-3])
 def test_later_scores_are_the_same(name: str, tmp_path: Path) -> None:
     whole = evaluator(name, tmp_path / "whole")
     whole.evaluate_and_update_max_score(10, 1)
@@ -114,6 +115,19 @@ def test_an_environment_that_does_not_take_its_state_is_told_of(tmp_path: Path) 
     whole, other = evaluator("forgetful", tmp_path / "whole"), evaluator("forgetful", tmp_path / "other")
     [reason] = other.restore_state(whole.saved_state())
     assert reason.startswith("the environment of evaluation: ") and "get_state() gives another state" in reason
+
+
+def test_environments_that_cannot_be_reached_are_told_of(tmp_path: Path) -> None:
+    name = "gymnasium, in processes"
+    whole, other = evaluator(name, tmp_path / "whole"), evaluator(name, tmp_path / "other")
+    try:
+        whole.evaluate_and_update_max_score(10, 1)
+        [reason] = other.restore_state(json.loads(json.dumps(whole.saved_state())))
+        assert reason == (
+            "the environment of evaluation: nobody knows the states of the environments in a AsyncVectorEnv"
+        )
+    finally:
+        close(whole, other)
 
 
 def test_other_environments_in_processes_are_told_of(tmp_path: Path) -> None:
