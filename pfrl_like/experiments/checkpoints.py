@@ -25,7 +25,7 @@ from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
-from pfrl_like.storage import has_manifest, load_directory, make_directory, save_directory, sync_file
+from pfrl_like.storage import has_manifest, is_unfinished, load_directory, make_directory, save_directory, sync_file
 from pfrl_like.storage.atomic import read_bounded
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -56,8 +56,8 @@ class Saved(NamedTuple):
 
     @property
     def is_broken_off(self) -> bool:
-        """Whether the save of a checkpoint did not come to its end here, so that nobody was told of one."""
-        return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or not os.listdir(self.path))
+        """Whether the save of a checkpoint, or of an agent, did not come to its end, so that nobody was told of one."""
+        return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or is_unfinished(self.path))
 
     def state(self) -> dict[str, Any]:
         """What is saved beside agent and buffers, after a check of all files but those of buffers.

@@ -125,7 +125,7 @@ def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logg
 def _newest(
     candidates: Sequence[Saved], load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str
 ) -> _T | None:
-    """The first of these that can be loaded; None if there are none."""
+    """The first of these that can be loaded; None if no save came to its end."""
     problems = []
     for saved in candidates:
         if saved.is_broken_off:
@@ -140,6 +140,8 @@ def _newest(
             )
     if problems:
         raise CheckpointError(outdir, f"has no checkpoint to go on from: {'; '.join(problems)}.{way_out}")
+    if candidates:
+        logger.warning("no save in %s came to its end, so that the run begins anew", outdir)
     return None
 
 

@@ -3,7 +3,7 @@
 from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
 from pfrl_like.storage.atomic import atomic_path, atomic_write, make_directory, open_regular, sync_directory, sync_file
 from pfrl_like.storage.checks import check_like
-from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory, save_directory
+from pfrl_like.storage.directory import Snapshot, has_manifest, is_unfinished, load_directory, save_directory
 from pfrl_like.storage.json_file import dump_json, plain_json, read_json
 from pfrl_like.storage.pickles import read_pickle
 from pfrl_like.storage.plain_tensors import tensor_writer
@@ -17,6 +17,7 @@ __all__ = [
     "dump_json",
     "has_manifest",
     "is_array_file",
+    "is_unfinished",
     "load_directory",
     "load_tensors",
     "make_directory",

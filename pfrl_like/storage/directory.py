@@ -31,6 +31,7 @@ from pfrl_like.storage.atomic import (
 )
 from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.manifest import (
+    ANY_NAME,
     MANIFEST,
     MAX_MANIFEST,
     PREVIOUS,
@@ -44,6 +45,8 @@ from pfrl_like.storage.manifest import (
 )
 
 _MAX_STATE = 1 << 28
+#: What saves leave before there is a manifest.
+_UNFINISHED = re.compile(rf"{ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +130,12 @@ def save_directory(
 def has_manifest(dirname: str | os.PathLike[str]) -> bool:
     """Whether `save_directory` has completed a save into this directory."""
     return any(os.path.lexists(os.path.join(dirname, name)) for name in (MANIFEST, PREVIOUS))
+
+
+def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
+    """Whether a directory is empty, or holds only what a first save leaves that does not come to its end."""
+    names = [name for _, _, files in os.walk(dirname) for name in files]
+    return not has_manifest(dirname) and all(map(_UNFINISHED.fullmatch, names))
 
 
 def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) -> Snapshot:

@@ -25,6 +25,8 @@ MAX_MANIFEST = 1 << 22
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _ALIAS = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # never digits alone: a user's model-20240131.pt is none of ours
+#: Regular expression of all names that saves give to files.
+ANY_NAME = rf".+-{_TOKEN}(\.\w+)?"
 
 
 def is_key(key: object) -> bool:

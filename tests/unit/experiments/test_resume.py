@@ -226,7 +226,9 @@ def test_agents_alone_are_not_gone_on_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", ["the agent", "the run"])
-def test_a_run_that_was_killed_in_its_first_save_begins_anew(last: str, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_in_its_first_save_begins_anew(
+    last: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     wanted = left(whole, serial(whole))
     serial(killed, 30)
@@ -236,6 +238,7 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(last: str, tmp_path
         for path in killed.glob("25_checkpoint/*.*"):
             path.unlink()
     assert left(killed, serial(killed, resume=True)) == wanted
+    assert "no save in" in caplog.text and "came to its end, so that the run begins anew" in caplog.text
 
 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -308,6 +308,21 @@ def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path):
     assert after.t == before.t
 
 
+def test_a_run_that_was_killed_in_its_first_save_begins_anew(tmp_path, caplog):
+    learn(tmp_path, make_agent(), steps=100, checkpoint_freq=50)
+    shutil.rmtree(tmp_path / "100_finish")
+    saved = tmp_path / "50_checkpoint"
+    for name in ("manifest.json", "model.pt", "target_model.pt", "optimizer.pt"):
+        (saved / name).unlink()
+    [state] = saved.glob("state-*.json")
+    state.rename(saved / f".tmp-{state.name}-12-0123abcd")
+    assert [path.name for path in saved.glob("model-*.pt")]
+    agent = learn(tmp_path, make_agent(), steps=60, resume=True)
+    assert agent.t == 60 and "came to its end, so that the run begins anew" in caplog.text
+    [aside] = tmp_path.glob("earlier-*")
+    assert (aside / "50_checkpoint").exists()
+
+
 def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
     agent = make_agent()
     with torch.no_grad():
