@@ -225,6 +225,17 @@ def check_seconds(optional: bool = False, **values: Any) -> None:
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
+def check_flags(**values: Any) -> None:
+    """Refuse arguments that are neither True nor False.
+
+    Raises:
+        TypeError: If one is something else.
+    """
+    for name, value in values.items():
+        if not isinstance(value, bool | np.bool_):
+            raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected True or False")
+
+
 def check_function(optional: bool = False, **values: Any) -> None:
     """Refuse arguments that cannot be called.
 

@@ -45,6 +45,15 @@ def test_numbers_that_cannot_be_are_called_by_their_names(name: str) -> None:
                 build(name, **{param: no_number})
 
 
+@pytest.mark.parametrize("name", [*ALL, MOPO.__name__])
+def test_flags_are_true_or_false(name: str) -> None:
+    for param in ESTIMATORS[name].defaults().keys() & FLAGS:
+        build(name, **{param: np.True_})
+        for wrong in (1, "yes", None):
+            with pytest.raises(TypeError, match=rf"^{param} is {wrong!r} \(.*expected True or False"):
+                build(name, **{param: wrong})
+
+
 @pytest.mark.parametrize("name", ["BCQ", "BEAR"])
 def test_the_first_epoch_of_learning_is_a_count(name: str) -> None:
     with pytest.raises(ValueError, match="rl_start_epoch is -1, expected an integer from 0 on"):
@@ -107,4 +116,4 @@ def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_p
                 except CheckpointError as error:
                     assert str(path) in str(error)
                     refused.add(param)
-    assert params.keys() - refused <= {"use_gpu", "dynamics"} | FLAGS
+    assert params.keys() - refused <= {"use_gpu", "dynamics"}
