@@ -45,7 +45,7 @@ class RewindingBuffer(ReplayBuffer):
         header = {**state["header"], "files": self._files.token}
         table = SavedFile.write(folder, "table", header, state["arrays"])
         path = os.path.join(folder, table.name)
-        self._directory.note_saves([*filter(os.path.exists, self._directory.saves), path])
+        self._directory.note_saves(self._saves_and(path))
         columns = self._columns
         assert isinstance(columns, RecordedColumns)
         columns.keep_only(self._directory.saves)
@@ -69,6 +69,7 @@ class RewindingBuffer(ReplayBuffer):
             if header.get("files") != self._files.token:
                 raise CheckpointError(folder, f"holds a save of another content than that of {self.dirname!r}")
             self._rewind({"header": header, "arrays": arrays, "rng": reference["rng"]})
+        self._directory.saves = self._saves_and(os.path.join(folder, table.name))  # it may have been moved
         self._keep_saves()
         self._write_state_or_refuse()
 
@@ -83,6 +84,10 @@ class RewindingBuffer(ReplayBuffer):
 
         self._load_state(state, fill)
         self._refusal = None
+
+    def _saves_and(self, path: str) -> list[str]:
+        """The saves that are still there, and this one."""
+        return [*dict.fromkeys([*filter(os.path.exists, self._directory.saves), path])]
 
     def _keep_saves(self) -> None:
         """Let nothing be written into rows that saves name."""
