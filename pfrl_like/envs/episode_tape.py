@@ -10,6 +10,7 @@ import numpy as np
 
 from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
 from pfrl_like.envs.global_draws import GlobalDraws, kept_states
+from pfrl_like.utils.checksums import checksum
 from pfrl_like.utils.env_values import own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
 from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
@@ -243,28 +244,6 @@ class EpisodeTape:
         if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.env, name)
-
-
-def checksum(value: Any, total: int = 0) -> int:
-    """What tells an observation, nested or not, and those before it from others.
-
-    Args:
-        value: The observation.
-        total: The sum of those before it.
-    """
-    if type(value) is np.ndarray and value.dtype.kind != "O":
-        return zlib.crc32(value.data if value.flags.c_contiguous else value.tobytes(), total)
-    if isinstance(value, Mapping):
-        for key in sorted(value, key=str):
-            total = checksum(value[key], zlib.crc32(str(key).encode(), total))
-        return total
-    if isinstance(value, tuple | list):
-        for part in value:
-            total = checksum(part, total)
-        return zlib.crc32(b"%d" % len(value), total)
-    newest = getattr(value, "newest", None)  # of a stack of frames, whose others have been seen
-    array = np.asarray(value if newest is None else newest)
-    return zlib.crc32(str(value).encode() if array.dtype.kind == "O" else array.tobytes(), total)
 
 
 def _checksum_of_flags(reward_and_flags: Any, total: int) -> int:

@@ -13,8 +13,8 @@ import torch
 from epoch_parts import epoch_runner, go_on
 from resume_parts import Noisy
 
-from pfrl_like.envs.episode_tape import checksum
 from pfrl_like.experiments.checkpoints import saved_in
+from pfrl_like.utils.checksums import checksum
 
 ROOT = Path(__file__).parents[3]
 
