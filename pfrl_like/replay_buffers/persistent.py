@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -214,17 +214,24 @@ class PersistentBuffer(RewindingBuffer):
     def _commit(self) -> None:
         columns = self._columns
         assert isinstance(columns, RecordedColumns)
-        if not columns.records:
+        if columns.records:
+            self._or_refuse(self._store, columns)
+
+    def _store(self, columns: RecordedColumns) -> None:
+        long = self._directory.count > max(self.journal_length, len(self) // 2)
+        if long or columns.schema != self._schema:
+            self._write_state()
             return
+        self._directory.append(columns.records)
+        self._unsynced += len(columns.records)
+        columns.records.clear()
+        if self._unsynced >= self.sync_every or time.monotonic() - self._last_sync >= self.sync_seconds:
+            self.sync()
+
+    def _or_refuse(self, act: Callable[..., None], *arguments: Any) -> None:
+        """Do something, after whose error nothing can be stored any more."""
         try:
-            if columns.schema != self._schema or self._directory.count > max(self.journal_length, len(self) // 2):
-                self._write_state()
-                return
-            self._directory.append(columns.records)
-            self._unsynced += len(columns.records)
-            columns.records.clear()
-            if self._unsynced >= self.sync_every or time.monotonic() - self._last_sync >= self.sync_seconds:
-                self.sync()
+            act(*arguments)
         except BaseException as error:
             self._refusal = f"cannot store any more since {error!r}"
             raise
@@ -244,10 +251,11 @@ class PersistentBuffer(RewindingBuffer):
         """Wait until everything stored so far would survive a power cut.
 
         Raises:
-            CheckpointError: If the disk reports an error, or the buffer is closed.
+            CheckpointError: If the disk reports an error, or the buffer is closed. Nothing can be stored from then on,
+                since what the disk has dropped is not written by asking again.
         """
         self._check_open()
-        self._directory.sync()
+        self._or_refuse(self._directory.sync)
         self._synced()
 
     def _synced(self) -> None:
@@ -310,11 +318,7 @@ class PersistentBuffer(RewindingBuffer):
         self._write_state_or_refuse()
 
     def _write_state_or_refuse(self) -> None:
-        try:
-            self._write_state()
-        except BaseException as error:
-            self._refusal = f"cannot store any more since {error!r}"
-            raise
+        self._or_refuse(self._write_state)
 
     def _load_pfrl(self, content: Any) -> None:
         other = self._in_memory()
