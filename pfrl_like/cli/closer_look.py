@@ -13,14 +13,15 @@ from pfrl_like.experiments.trace import read_records
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
 
 
-def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int) -> str:
-    """What differs first in two runs that are trained again, in words.
+def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Parting) -> str:
+    """What differs first in two runs that are trained again, and is not known yet, in words.
 
     Args:
         outdirs: Their directories, which are left alone.
         scratch: Directory for what they write now.
         since: Last step at which all tensors are known to be the same.
-        until: Step to train to, at which something differs.
+        until: Step to train to.
+        known: Where their records part.
 
     Raises:
         RerunError: If a program cannot be started, or does not train so far again.
@@ -38,6 +39,10 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int)
     found = first_of_all(*again)
     if not any(parting.differs for parting in found.values()):
         notes.append(f"nothing differs now up to step {until:,}")
+    elif not found["tensors"].differs:
+        notes.append(f"tensors: {found['tensors'].text}")
+    if found["steps"].t == known.t:
+        del found["steps"]
     parted = sorted((parting.t, i, name) for i, (name, parting) in enumerate(found.items()) if parting.differs)
     return "\n       ".join(notes + [f"{name}: {found[name].text}" for _, _, name in parted])
 

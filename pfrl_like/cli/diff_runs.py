@@ -10,6 +10,9 @@ from pfrl_like.cli.parting import Parting, first_record, first_tensors
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.rerun import RerunError
 
+#: Steps after a loss that differs in which tensors are looked for: where gradients are clipped, they may be the same.
+_BEYOND = 1000
+
 
 def add_to(commands: Any) -> None:
     """Add the command to those of a parser."""
@@ -17,14 +20,17 @@ def add_to(commands: Any) -> None:
         "diff-runs",
         help="name the first step and the tensors in which two runs differ, and what may explain it",
         description="Compares the traces of two runs, which hold checksums of observations, actions, rewards and "
-        "losses at every step and of the agent's tensors at every checkpoint, and their run.json. Where only tensors "
-        "can tell, both programs are started again and train from the last checkpoint at which all was the same, or "
-        "from the start, up to the first difference; nothing is written into the run directories by this library then. "
+        "losses at every step and of the agent's tensors at every checkpoint, and their run.json. Where a closer look "
+        "can tell more (what differs first is a loss, or tensors between two checkpoints), both programs are started "
+        "again and train from the last checkpoint at which all was the same, or from the start, until tensors differ; "
+        "nothing is written into the run directories by this library then. "
         "Exit status: 0 if the traces are the same as far as both go, 1 if not.",
     )
     parser.add_argument("a", metavar="A", help="run directory")
     parser.add_argument("b", metavar="B", help="another one")
-    parser.add_argument("--no-rerun", action="store_true", help="start no program")
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--no-rerun", action="store_true", help="start no program")
+    choice.add_argument("--rerun", action="store_true", help="start both whatever differs first, to see streams, too")
     parser.set_defaults(function=compare)
 
 
@@ -39,21 +45,36 @@ def compare(arguments: argparse.Namespace) -> int:
     print(f"steps: {record.text}\ntensors: {tensors.text}", flush=True)
     if not (record.differs or tensors.differs):
         return 0
-    named = tensors.differs and tensors.t == tensors.same + 1
-    if not (arguments.no_rerun or named) and (tensors.differs or record.asks_for_tensors):
-        _look_again(outdirs, record, tensors)
+    interval = closer_interval(record, tensors)
+    if arguments.rerun or (not arguments.no_rerun and tells_more_in(record, tensors, *interval)):
+        _look_again(outdirs, record, *interval)
     print("what may explain it:")
     for line in [*explanations(outdirs)] or ["nothing that run.json tells of"]:
         print(f"  {line}")
     return 1
 
 
-def _look_again(outdirs: tuple[str, str], record: Parting, tensors: Parting) -> None:
+def closer_interval(record: Parting, tensors: Parting) -> tuple[int, int]:
+    """The steps from and up to which a closer look at two runs is taken."""
+    since, known = max(tensors.same, 0), tensors.t if tensors.differs else record.last
+    if record.differs and record.t <= known and not record.asks_for_tensors:
+        return min(since, record.t - 1), record.t
+    if record.differs and since < record.t <= known:
+        return since, min(record.t + _BEYOND, known)
+    return since, max(known, 1)
+
+
+def tells_more_in(record: Parting, tensors: Parting, since: int, until: int) -> bool:
+    """Whether a closer look at an interval can tell more than is known."""
+    is_in_tensors = not record.differs or 0 <= tensors.t < record.t
+    return (is_in_tensors or record.asks_for_tensors) and until > since + 1
+
+
+def _look_again(outdirs: tuple[str, str], record: Parting, since: int, until: int) -> None:
     """Print what a closer look finds; that there can be none is no reason to tell less."""
-    until = min(parting.t for parting in (record, tensors) if parting.differs)
     with tempfile.TemporaryDirectory() as scratch:
         try:
-            found = look_closely(outdirs, scratch, since=max(tensors.same, 0), until=until)
+            found = look_closely(outdirs, scratch, since, until, known=record)
         except (RerunError, CheckpointError) as error:
             found = f"there is no closer look: {error}"
     print(f"again: {found}")

@@ -29,13 +29,15 @@ class Parting(NamedTuple):
         text: That in words.
         same: Last step at which they are known to be the same; -1 for none.
         t: First step at which they are known to differ; -1 if they do not.
-        asks_for_tensors: Whether it is tensors that can tell why.
+        asks_for_tensors: Whether it is tensors that can tell more.
+        last: Last step that both have a record of.
     """
 
     text: str
     same: int
     t: int = -1
     asks_for_tensors: bool = False
+    last: int = -1
 
     @property
     def differs(self) -> bool:
@@ -66,12 +68,13 @@ def _parting(one: Any, other: Any, a: str, b: str) -> Parting:
     if i == n:
         whose = "both" if len(one) == len(other) else "one"
         return Parting(f"the same up to step {same:,}, where the trace of {whose} ends", same)
-    steps = int(one["t"][i]), int(other["t"][i])
+    steps, last = (int(one["t"][i]), int(other["t"][i])), int(min(one["t"][-1], other["t"][-1]))
     if steps[0] != steps[1]:
-        return Parting(f"record {i:,} is of step {steps[0]:,} in {a}, of step {steps[1]:,} in {b}", same, min(steps))
+        told = f"record {i:,} is of step {steps[0]:,} in {a}, of step {steps[1]:,} in {b}"
+        return Parting(told, same, min(steps), last=last)
     first = [channel for channel in CHANNELS if one[channel][i] != other[channel][i]]
     told = f"the first that differs is step {steps[0]:,}, in its {' and '.join(first)}; {_WHENCE[first[0]]}"
-    return Parting(told, same, steps[0], first[0] in ("action", "loss"))
+    return Parting(told, same, steps[0], first[0] == "loss", last)
 
 
 def first_tensors(a: str, b: str) -> Parting:

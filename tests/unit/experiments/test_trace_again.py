@@ -11,8 +11,9 @@ from traced_run import run
 
 from pfrl_like.cli import main
 from pfrl_like.cli.closer_look import first_of_all
+from pfrl_like.cli.diff_runs import closer_interval, tells_more_in
 from pfrl_like.cli.explanations import explanations
-from pfrl_like.cli.parting import repetition
+from pfrl_like.cli.parting import Parting, repetition
 from pfrl_like.experiments import rerun
 from pfrl_like.experiments.checksums import STREAM
 from pfrl_like.experiments.rerun import VARIABLE, Order, RerunError, train_again
@@ -83,7 +84,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {path!r})
 from traced_run import run
-run(Path(sys.argv[1]), spoil_at=int(sys.argv[2]))
+run(Path(sys.argv[1]), **{{sys.argv[2]: int(sys.argv[3])}})
 raise SystemExit("that was the whole run")
 """
 
@@ -94,20 +95,71 @@ def record(outdir: Path, **content: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | content))
 
 
+Two = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> Two:
+    """Makes two runs of a program, one of them with a mishap; gives their directories."""
+
+    def two_runs(mishap: str, at: int) -> tuple[str, str]:
+        (tmp_path / "program.py").write_text(PROGRAM.format(path=str(Path(__file__).parents[2])))
+        for name, when in (("a", 0), ("b", at)):
+            run(tmp_path / name, **{mishap: when})
+            started_as = [sys.executable, "program.py", name, mishap, str(when)]
+            record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
+        return str(tmp_path / "a"), str(tmp_path / "b")
+
+    return two_runs
+
+
 def test_the_command_starts_both_programs_again_to_name_the_step(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    tests = str(Path(__file__).parents[2])
-    (tmp_path / "program.py").write_text(PROGRAM.format(path=tests))
-    for name, at in (("a", 0), ("b", 10)):
-        run(tmp_path / name, spoil_at=at)
-        record(tmp_path / name, started_as=[sys.executable, "program.py", name, str(at)], directory=str(tmp_path))
+    runs = two_runs("spoil_at", 10)
     before = files_in(tmp_path)
-    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert main(["diff-runs", *runs]) == 1
     out, err = capfd.readouterr()
     assert "tensors: at step 20 these differ, those of step 0 not: model." in out
     assert "tensors: at step 11 these differ, those of step 10 not: model." in out and "does not repeat" not in out
-    assert "program.py a 0" in err and "program.py b 10" in err and files_in(tmp_path) == before
+    assert "program.py a spoil_at 0" in err and "program.py b spoil_at 10" in err and files_in(tmp_path) == before
+
+
+def test_programs_are_started_again_only_where_more_can_be_told(
+    two_runs: Two, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs = two_runs("reward_at", 23)
+    assert main(["diff-runs", *runs]) == 1
+    out, err = capfd.readouterr()
+    assert "step 23, in its reward" in out and "again:" not in out and "starting" not in err
+    assert main(["diff-runs", *runs, "--rerun"]) == 1
+    out, err = capfd.readouterr()
+    assert (
+        "starting" in err
+        and out.count("step 23, in its reward") == 1
+        and "again: tensors: the same up to step 2" in out
+    )
+
+
+def test_a_loss_that_differs_is_followed_to_the_tensors_that_do() -> None:
+    loss, reward = (Parting("", 501, 502, asks_for_tensors=asks, last=5000) for asks in (True, False))
+    until_1000, named = Parting("", 0, 1000), Parting("", 501, 502)
+    same, nothing = Parting("", 1000), Parting("", 5000)
+    expected = [
+        (loss, until_1000, True, (0, 1000)),  # a clipped gradient may be the same for two losses
+        (loss, Parting("", 1000, 2000), True, (1000, 2000)),
+        (loss, Parting("", 0, 3000), True, (0, 1502)),
+        (loss, same, True, (1000, 5000)),
+        (loss, named, False, (501, 502)),
+        (loss, nothing, False, (5000, 5000)),
+        (reward, until_1000, False, (0, 502)),
+        (reward, Parting("", 200, 400), True, (200, 400)),
+        (Parting("", 5000), Parting("", 20, 40), True, (20, 40)),
+        (Parting("", 5000), Parting("", -1, 0), False, (0, 1)),
+    ]
+    for record, tensors, tells_more, interval in expected:
+        assert closer_interval(record, tensors) == interval, (record, tensors)
+        assert tells_more_in(record, tensors, *interval) is tells_more, (record, tensors)
 
 
 def test_programs_that_do_not_train_again_are_told_with_their_last_words(
