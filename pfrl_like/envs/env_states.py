@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random_streams import Streams
@@ -185,7 +186,7 @@ def _in_words(plain: Any) -> str:
 def _bare(value: Any) -> Any:
     if isinstance(value, Mapping):
         return sorted((repr(_bare(key)), _bare(part)) for key, part in value.items())
-    if isinstance(value, np.ndarray | np.generic):
+    if isinstance(value, np.ndarray | np.generic | Tensor):
         return value.tolist()
     return [_bare(part) for part in value] if isinstance(value, tuple | list) else value
 

@@ -96,7 +96,7 @@ class GymnasiumStream(VectorStream):
     def saved_state(self) -> dict[str, Any]:
         """How the environments came to where they are, in plain values."""
         if self._sync is None:
-            return {"episodes": None}
+            return {"episodes": None, "way": "unknown", "reason": not_recorded(innermost(self.env))}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
         return {
             "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": saved_layers(self.env),

@@ -86,7 +86,7 @@ class PfrlStream(VectorStream):
     def saved_state(self) -> dict[str, Any]:
         """How the environments came to where they are, in plain values."""
         if not self._recorded:
-            return {"env": None}
+            return {"env": None, "way": "unknown", "reason": not_recorded(innermost(self.env))}
         told = {"env": innermost(self.env).saved_state(), "layers": saved_layers(self.env)}
         return told | {"ended": self._ended.tolist()}
 

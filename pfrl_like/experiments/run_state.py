@@ -13,6 +13,10 @@ from pfrl_like.utils.random_streams import Streams
 
 #: What of the circumstances the last bits of a number may depend on.
 _OF_NUMBERS = ("versions", "hardware", "settings")
+#: JSON values within each other that the state of a part may be, in a file that takes 32.
+_LEVELS = 28
+#: What `restore_state` raises if it is the state of something else.
+_OF_ANOTHER = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _CUT = "training ended in the middle of an episode, so that a new one begins"
 
 
@@ -42,13 +46,10 @@ class RunState:
         reasons, parts = [], {}
         for name, part in self.parts.items():
             try:
-                parts[name] = to_json(_state_of(part))
-            except TypeError as error:
-                reasons.append(f"{name}: {error}")
-        source = self.source.saved_state()
-        if not clock.between_episodes and source.get("running") is False:
-            source = None
-            reasons.append(_CUT)
+                parts[name] = to_json(_state_of(part), _LEVELS)
+            except Exception as error:  # of code of the user's
+                reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
+        source = self._source(clock, reasons)
         streams = self._streams()
         reasons += [f"{name} may draw random numbers, and its state is not known" for name in streams.unknown]
         reasons += _of_agent(self.agent)
@@ -72,7 +73,7 @@ class RunState:
             self.agent.t = state["agent_t"]
         for name, part in self.parts.items():
             if name in state["parts"]:
-                reasons += _restore(part, from_json(state["parts"][name])) or ()
+                reasons += _restore(name, part, from_json(state["parts"][name]))
             else:
                 reasons.append(f"nothing is known of {name}")
         gone = [name for name in state["parts"] if name not in self.parts]
@@ -90,6 +91,19 @@ class RunState:
         for part in self._all:
             getattr(part, "flush", lambda: None)()
 
+    def _source(self, clock: Clock, reasons: list[str]) -> dict[str, Any] | None:
+        """What the source tells, to which it adds why that may not be all; None if it cannot go on."""
+        try:
+            source: dict[str, Any] = self.source.saved_state()
+        except Exception as error:  # of code of the user's
+            reasons.append(f"the state of {type(self.source).__name__} cannot be saved: {error!r:.200}")
+            return None
+        if not clock.between_episodes and source.get("running") is False:
+            reasons.append(_CUT)
+            return None
+        reasons += _of_unknown_ways(source)
+        return source
+
     def _streams(self) -> Streams:
         return Streams.of(self.agent, self.env, *(part for part in self._all if not hasattr(part, "saved_state")))
 
@@ -98,7 +112,7 @@ def restore_part(part: Any, state: Mapping[str, Any]) -> None:
     """Let one part, the first of its class, be as in a whole state; nothing if nothing is known of it."""
     for name, _ in _named([part]):
         if name in state["parts"]:
-            _restore(part, from_json(state["parts"][name]))
+            _restore(name, part, from_json(state["parts"][name]))
 
 
 def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -115,12 +129,32 @@ def _state_of(part: Any) -> Any:
     return part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
 
 
-def _restore(part: Any, state: Any) -> Sequence[str] | None:
-    if not hasattr(part, "saved_state"):
+def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
+    """Let a part take up its state; returns why it may go on otherwise.
+
+    Raises:
+        KeyError, TypeError, ValueError: By one with `restore_state`, if it is the state of something else.
+    """
+    resumable = hasattr(part, "saved_state")
+    try:
+        if resumable:
+            return part.restore_state(state) or ()
         part.load_state_dict(state)
-        return None
-    reasons: Sequence[str] | None = part.restore_state(state)
-    return reasons
+    except Exception as error:  # of code of the user's
+        if resumable and isinstance(error, _OF_ANOTHER):
+            raise
+        return [f"{name} did not take up its state: {error!r:.200}"]
+    return ()
+
+
+def _of_unknown_ways(told: Any) -> Iterator[str]:
+    """Why there are environments, in what a source tells, that nobody can bring to where they are."""
+    if isinstance(told, Mapping) and "way" in told:
+        if told["way"] == "unknown":
+            yield str(told["reason"])
+    elif isinstance(told, Mapping | list):
+        for part in told.values() if isinstance(told, Mapping) else told:
+            yield from _of_unknown_ways(part)
 
 
 def _of_agent(agent: Any) -> list[str]:

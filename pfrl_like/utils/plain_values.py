@@ -1,4 +1,4 @@
-"""Actions, observations and states of environments as values that JSON takes, and back, exactly."""
+"""Actions, observations and states of environments and hooks as values that JSON takes, and back, exactly."""
 
 import base64
 import math
@@ -6,31 +6,44 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 _KINDS = "biufcUSmM"
+#: JSON values within each other that a whole value may be, and those of one that holds no others.
+_LEVELS, _LEAST = 22, 3
 
 
-def to_json(value: Any) -> Any:
-    """Nested dicts, lists and tuples of None, numbers, text, bytes and arrays, in a form that `from_json` takes.
+def to_json(value: Any, levels: int = _LEVELS) -> Any:
+    """Nested dicts, lists and tuples of None, numbers, text, bytes, arrays and tensors, in a form for `from_json`.
+
+    Args:
+        value: The value.
+        levels: How many JSON values may lie within each other; a dict takes three, a tuple two, a list one.
 
     Raises:
-        TypeError: If it holds something else.
+        TypeError: If it holds something else, or is nested more deeply.
     """
     if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
         return value
     if type(value) is float:  # which JSON has not
         return {"float": str(value)}
+    if levels < _LEAST:
+        raise TypeError("it is nested too deeply to be saved")
+    if isinstance(value, Tensor):
+        return {"tensor": _text_of_tensor(value)}
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _KINDS:
         return {"array" if isinstance(value, np.ndarray) else "scalar": _text_of(np.asarray(value))}
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, Mapping):
-        return {"dict": [[to_json(key), to_json(part)] for key, part in value.items()]}
+        return {"dict": [[to_json(key, levels - 3), to_json(part, levels - 3)] for key, part in value.items()]}
     if isinstance(value, tuple | list):
-        parts = [to_json(part) for part in value]
-        return parts if isinstance(value, list) else {"tuple": parts}
-    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # a tensor, a lazy stack
+        is_list = isinstance(value, list)
+        parts = [to_json(part, levels - (1 if is_list else 2)) for part in value]
+        return parts if is_list else {"tuple": parts}
+    if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # a lazy stack
         return to_json(np.asarray(value))
     raise TypeError(f"a {type(value).__name__} cannot be saved")
 
@@ -47,7 +60,7 @@ def from_json(value: Any) -> Any:
 def _read(read: Callable[[Any], Any], plain: Any) -> Any:
     try:
         return read(plain)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
+    except (TypeError, ValueError, KeyError, AttributeError, RuntimeError) as error:
         raise ValueError(f"it is {plain!r:.100}, which is no saved value") from error
 
 
@@ -65,6 +78,8 @@ def _from_json(value: Any) -> Any:
         return float(content)
     if kind == "bytes":
         return base64.b64decode(content, validate=True)
+    if kind == "tensor":
+        return _tensor_of(*content)
     if kind not in ("array", "scalar"):
         raise ValueError(kind)
     array = _array_of(*content)
@@ -109,3 +124,18 @@ def _array_of(dtype: str, shape: Sequence[int], text: str) -> NDArray[Any]:
     if kind.kind not in _KINDS:
         raise ValueError(dtype)
     return np.frombuffer(base64.b64decode(text, validate=True), kind).reshape(shape).copy()
+
+
+def _text_of_tensor(tensor: Tensor) -> list[Any]:
+    try:
+        whole = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        content = base64.b64encode(whole.reshape(-1).view(torch.uint8).numpy().tobytes()).decode()
+    except (RuntimeError, TypeError) as error:  # sparse, quantised, without data
+        raise TypeError(f"a tensor of this kind cannot be saved: {error!s:.100}") from error
+    return [str(tensor.dtype), list(tensor.shape), content, tensor.requires_grad]
+
+
+def _tensor_of(dtype: str, shape: Sequence[int], text: str, requires_grad: bool) -> Tensor:
+    kind = getattr(torch, dtype.removeprefix("torch."))
+    content = np.frombuffer(base64.b64decode(text, validate=True), np.uint8).copy()
+    return torch.from_numpy(content.reshape(-1, kind.itemsize)).view(kind).reshape(shape).requires_grad_(requires_grad)

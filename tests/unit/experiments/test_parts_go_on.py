@@ -1,0 +1,137 @@
+"""Hooks of the user's own that remember something: what cannot be saved or taken up is told, and ends no run."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from resume_parts import noisy_env, small_dqn
+
+from pfrl_like.experiments import train_agent, train_agent_batch
+
+
+class Stopped(Exception):
+    """Ends a run."""
+
+
+class Module(torch.nn.Linear):
+    """A hook with a state dict of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 2, dtype=torch.bfloat16)
+
+    def __call__(self, clock: Any) -> None:
+        with torch.no_grad():
+            self.weight.add_(clock.t)
+
+
+class Weight:
+    """A hook with a tensor that is learned."""
+
+    def __init__(self) -> None:
+        self.weight = torch.zeros(3, requires_grad=True)
+
+    def __call__(self, clock: Any) -> None:
+        with torch.no_grad():
+            self.weight.add_(clock.t)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.weight = state["weight"]
+
+
+class Deep(Weight):
+    """One with many dicts within each other."""
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = {}
+        for _ in range(11):
+            state = {"further": state}
+        return state
+
+
+class Late(Weight):
+    """One that has no state yet."""
+
+    def state_dict(self) -> dict[str, Any]:
+        raise RuntimeError("not now")
+
+
+class Refusing(Weight):
+    """One that takes no state."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise RuntimeError("not mine")
+
+
+def stop(clock: Any) -> None:
+    if clock.t == 30:
+        raise Stopped
+
+
+def run(outdir: Path, hooks: Sequence[Callable[[Any], None]], steps: int = 40, **options: Any) -> None:
+    env = noisy_env(0)
+    train_agent(small_dqn(env), env, steps, outdir, checkpoint_freq=25, hooks=hooks, **options)
+
+
+def stopped(outdir: Path, hook: Any) -> None:
+    with pytest.raises(Stopped):
+        run(outdir, [hook, stop])
+
+
+def resumed(outdir: Path) -> Any:
+    return json.loads((outdir / "run.json").read_text())["resumed"]
+
+
+@pytest.mark.parametrize("kind", [Module, Weight])
+def test_tensors_of_hooks_go_on(kind: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    whole, other, came = kind(), kind(), kind()
+    other.load_state_dict(whole.state_dict() if kind is Module else {"weight": torch.zeros(3, requires_grad=True)})
+    run(tmp_path / "whole", [whole])
+    stopped(tmp_path / "stopped", other)
+    run(tmp_path / "stopped", [came], resume=True)
+    assert resumed(tmp_path / "stopped")["reasons"] == []
+    assert torch.equal(came.weight, whole.weight) and came.weight.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (Deep, "the state of Deep cannot be saved: TypeError('it is nested too deeply"),
+        (Late, "the state of Late cannot be saved: RuntimeError('not now')"),
+        (Refusing, "Refusing did not take up its state: RuntimeError('not mine')"),
+    ],
+)
+def test_what_cannot_be_saved_or_taken_up_is_told_and_ends_no_run(kind: Any, reason: str, tmp_path: Path) -> None:
+    stopped(tmp_path, kind())
+    assert (tmp_path / "25_checkpoint" / "run" / "manifest.json").exists()
+    run(tmp_path, [kind()], resume=True)
+    assert resumed(tmp_path)["resume"] == "approximate"
+    assert any(each.startswith(reason) for each in resumed(tmp_path)["reasons"])
+
+
+class Unknown(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """An environment that cannot tell its state."""
+
+    def saved_state(self) -> Any:
+        raise OSError("no way")
+
+    def restore_state(self, state: Any) -> None:
+        """Never called."""
+
+
+def test_a_checkpoint_says_itself_that_nobody_can_come_to_where_it_is(tmp_path: Path) -> None:
+    one, several = Unknown(noisy_env(0)), gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="async")
+    train_agent(small_dqn(one), one, 40, tmp_path / "one", checkpoint_freq=25)
+    train_agent_batch(small_dqn(noisy_env(0)), several, 40, tmp_path / "several", checkpoint_freq=25)
+    several.close()
+    for name, reason in (("one", "OSError('no way')"), ("several", "AsyncVectorEnv")):
+        [path] = (tmp_path / name).glob("25_checkpoint/run/state-*.json")
+        state = json.loads(path.read_text())
+        assert state["resume"] == "approximate" and any(reason in each for each in state["reasons"])
