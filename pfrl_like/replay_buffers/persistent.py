@@ -219,10 +219,9 @@ class PersistentBuffer(RewindingBuffer):
 
     def _store(self, columns: RecordedColumns) -> None:
         long = self._directory.count > max(self.journal_length, len(self) // 2)
-        if long or columns.schema != self._schema:
+        if long or columns.schema != self._schema or not self._directory.append(columns.records):
             self._write_state()
             return
-        self._directory.append(columns.records)
         self._unsynced += len(columns.records)
         columns.records.clear()
         if self._unsynced >= self.sync_every or time.monotonic() - self._last_sync >= self.sync_seconds:
@@ -357,7 +356,7 @@ class PersistentReplayBuffer(PersistentBuffer):
         sync_every: Steps and ends of episodes after which a lost machine costs nothing of what came before.
         sync_seconds: The same in seconds, looked at whenever something is stored.
         journal_length: Steps and ends of episodes after which the whole state is written and the journal of them begins
-            anew; a larger buffer waits for half as many as it has items.
+            anew; a larger buffer waits for half as many as it has items, but for no more than a GiB of them.
 
     Raises:
         ValueError: If an argument is out of range.

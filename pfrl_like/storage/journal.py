@@ -21,7 +21,8 @@ MAGIC = b"PFRLJRN1"
 
 _HEAD = struct.Struct("<QI")
 _SUM = struct.Struct("<I")
-_LARGEST = 1 << 30  # bytes: a million records of a kilobyte, fifty times as many as a buffer writes into one
+_LARGEST = 1 << 30  # bytes, of which no more are written: reading takes some times as many of memory
+_MARK = _HEAD.size + _SUM.size + len(SYNCED)
 _FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -39,6 +40,7 @@ class Journal:
         self.path = path
         self.count = 0
         self.size = len(MAGIC)
+        self._marked = False
         try:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | _FLAGS, 0o666)
         except OSError as error:
@@ -49,20 +51,31 @@ class Journal:
             self.close()
             raise
 
-    def append(self, records: Sequence[bytes]) -> None:
+    def append(self, records: Sequence[bytes]) -> bool:
         """Write records; when this returns they survive the end of the process.
+
+        Returns:
+            Whether there is room for them, and for the mark that follows; nothing is written where there is none.
 
         Raises:
             CheckpointError: If they cannot be written, some or all of them.
         """
-        parts = []
-        for content in records:
-            head = _HEAD.pack(self.count, len(content))
-            parts += [head, _SUM.pack(zlib.crc32(content, zlib.crc32(head))), content]
-            self.count += 1
-        joined = b"".join(parts)
-        self._write(joined)
-        self.size += len(joined)
+        content = self._framed(records)
+        fits = self.size + len(content) + _MARK <= _LARGEST
+        if fits:
+            self._add(content, len(records))
+            self._marked = False
+        return fits
+
+    def mark(self) -> None:
+        """Write `SYNCED`, unless it is the last record.
+
+        Raises:
+            CheckpointError: If it cannot be written.
+        """
+        if not self._marked:
+            self._add(self._framed([SYNCED]), 1)
+            self._marked = True
 
     def sync(self) -> None:
         """Wait until the records would survive a power cut.
@@ -81,6 +94,18 @@ class Journal:
             with contextlib.suppress(OSError):  # what counts has been synced
                 os.close(self._descriptor)
             self._descriptor = -1
+
+    def _framed(self, records: Sequence[bytes]) -> bytes:
+        parts = []
+        for number, content in enumerate(records, self.count):
+            head = _HEAD.pack(number, len(content))
+            parts += [head, _SUM.pack(zlib.crc32(content, zlib.crc32(head))), content]
+        return b"".join(parts)
+
+    def _add(self, content: bytes, count: int) -> None:
+        self._write(content)
+        self.size += len(content)
+        self.count += count
 
     def _write(self, content: bytes) -> None:
         done = 0

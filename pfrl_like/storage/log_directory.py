@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.arrays import read_arrays, write_arrays
 from pfrl_like.storage.atomic import atomic_write, make_directory, names_in, sync_directory
-from pfrl_like.storage.journal import SYNCED, Journal, read_journal
+from pfrl_like.storage.journal import Journal, read_journal
 from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.mapped_file import MappedFile
 from pfrl_like.storage.writer_lock import LOCK_FILES, WriterLock
@@ -166,7 +166,7 @@ class LogDirectory:
         write_arrays(self._name("state", generation), header, arrays)
         journal = Journal(self._name("journal", generation))
         try:
-            journal.append([SYNCED])
+            journal.mark()
             journal.sync()
             sync_directory(self.path)
             self._write_meta(generation, files.token)
@@ -180,15 +180,19 @@ class LogDirectory:
         self._journal, self._files, self._generation, self.count = journal, files, generation, 0
         self.clean(f"columns-{files.token}-")
 
-    def append(self, records: Sequence[bytes]) -> None:
+    def append(self, records: Sequence[bytes]) -> bool:
         """Write records; when this returns they survive the end of the process.
+
+        Returns:
+            Whether the journal has room for them; where it has none, nothing is written, and a generation has to begin.
 
         Raises:
             CheckpointError: If they cannot be written.
         """
         assert self._journal is not None
-        self._journal.append(records)
-        self.count += len(records)
+        fits = self._journal.append(records)
+        self.count += len(records) if fits else 0
+        return fits
 
     def sync(self) -> None:
         """Wait until values and records would survive a power cut.
@@ -199,7 +203,7 @@ class LogDirectory:
         assert self._journal is not None and self._files is not None
         self._files.sync()
         self._journal.sync()
-        self._journal.append([SYNCED])  # only now, so that it is never there without what it speaks of
+        self._journal.mark()  # only now, so that it is never there without what it speaks of
         self._journal.sync()
 
     def clean(self, columns: str) -> None:
