@@ -105,7 +105,8 @@ class RunState:
         return source
 
     def _streams(self) -> Streams:
-        return Streams.of(self.agent, self.env, *(part for part in self._all if not hasattr(part, "saved_state")))
+        others = (part for part in self._all if not hasattr(part, "saved_state"))
+        return Streams.of(self.agent, self.env, *getattr(self.source, "draws_from", ()), *others)
 
 
 def restore_part(part: Any, state: Mapping[str, Any]) -> None:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from pfrl_like.batch import described
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
@@ -19,10 +21,11 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.random_streams import Streams
+from pfrl_like.utils.checksums import checksum
 
 _LOGGER = logging.getLogger(__name__)
-
+#: Rows, evenly spread, by which a dataset is told from another; one in a mapped file need not be read whole.
+_LOOKED_AT = 1024
 
 _OF_ESTIMATOR = "; the agent of an estimator is its `impl`, which `fit` trains"
 _OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes"
@@ -107,22 +110,37 @@ class DatasetSource:
     def record(self) -> None:
         """Nothing has to be recorded for `saved_state`."""
 
+    @property
+    def draws_from(self) -> tuple[Any, ...]:
+        """Objects by whose random streams minibatches are drawn."""
+        return self.dataset, self.options
+
     def saved_state(self) -> dict[str, Any]:
-        """The random streams of the dataset and of the options; what a replay buffer holds is not in it."""
-        return {"streams": self._streams().to_plain()}
+        """What tells the dataset from others; replay buffers are saved whole, by the run."""
+        return {"data": _told_of(self.dataset)}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Draw from now on as `saved_state` told; there is nothing that could differ.
+        """Compare the dataset with that of which `saved_state` told.
+
+        Returns:
+            How it differs; nothing if it does not.
 
         Raises:
             ValueError: If it comes from something else.
         """
         with told_by_source():
-            self._streams().restore(state["streams"])
-        return ()
+            before, now = state["data"], _told_of(self.dataset)
+        return [] if before == now else [f"the dataset is another one: {now}, expected {before}"]
 
-    def _streams(self) -> Streams:
-        return Streams.of(self.dataset, self.options, with_global=False)
+
+def _told_of(dataset: Any) -> dict[str, int] | None:
+    """What tells recorded data from others: how many steps there are, and a checksum of some; None of other data."""
+    if not isinstance(dataset, MDPDataset):
+        return None
+    table = dataset.table
+    rows = np.unique(np.linspace(1, table.n_rows, _LOOKED_AT).astype(np.int64))
+    seen = table.lengths, table.terminated, table.observations(rows), table.action[rows - 1], table.reward[rows - 1]
+    return {"episodes": len(dataset), "steps": dataset.n_steps, "crc32": checksum(seen)}
 
 
 class UpdateLog:

@@ -2,6 +2,7 @@ import csv
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,6 @@ from pfrl_like.agents import DQN, TD3
 from pfrl_like.algos import DiscreteCQL
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent, train_agent_offline
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
 from pfrl_like.policies import DeterministicHead
@@ -222,23 +222,36 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(
     assert "step 20" in capsys.readouterr().err
 
 
-def test_a_source_of_recorded_data_goes_on_with_the_streams_of_its_options() -> None:
-    def source(seed: int) -> DatasetSource:
-        return DatasetSource(agent(), recorded(), 8, rng=np.random.default_rng(seed))
+def changed() -> MDPDataset:
+    """One reward is another."""
+    dataset, rewards = recorded(), np.ones(60)
+    rewards[33] = 5.0
+    return MDPDataset(dataset.observations, dataset.actions, rewards, dataset.terminals, discrete_action=True)
 
-    whole, other, clock = source(0), source(1), Clock(None)
-    whole.record()
-    whole.tick(clock)
-    state = json.loads(json.dumps(whole.saved_state()))
-    other.agent.model.load_state_dict(whole.agent.model.state_dict())
-    other.agent.target_model.load_state_dict(whole.agent.target_model.state_dict())
-    assert other.restore_state(state) == ()
-    for each in (whole, other):
-        for _ in range(3):
-            each.tick(clock)
-    assert weights(whole.agent) == weights(other.agent)
-    with pytest.raises(ValueError, match=r"no state of this source: .*rng.. is not there"):
-        DatasetSource(agent(), recorded(), 8).restore_state(state)
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "reasons"),
+    [
+        (recorded, {"rng": 0}, []),
+        (recorded, {}, ["random streams do not fit: dict['rng'] is not there"]),
+        (lambda: recorded(500), {"rng": 0}, ["the dataset is another one: {'episodes': 50, 'steps': "]),
+        (changed, {"rng": 0}, ["the dataset is another one: {'episodes': 6, 'steps': "]),
+    ],
+)
+def test_a_run_that_goes_on_with_other_data_or_streams_says_so(
+    dataset: Any, options: dict[str, int], reasons: list[str], tmp_path: Path
+) -> None:
+    train_agent_offline(agent(), recorded(), 20, tmp_path, rng=np.random.default_rng(0), checkpoint_freq=10)
+    generators = {name: np.random.default_rng(seed) for name, seed in options.items()}
+    train_agent_offline(agent(), dataset(), 30, tmp_path, resume=True, **generators)
+    resumed = json.loads((tmp_path / "run.json").read_text())["resumed"]
+    assert resumed["resume"] == ("approximate" if reasons else "exact") and len(resumed["reasons"]) == len(reasons)
+    assert all(came.startswith(told) for came, told in zip(resumed["reasons"], reasons, strict=True))
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match="no state of this source"):
+        DatasetSource(agent(), recorded(), 8).restore_state({"running": True})
 
 
 @pytest.mark.parametrize(
