@@ -265,7 +265,7 @@ class CheckpointCase:
 
     def use(self, last: Mapping[str, Any] | None) -> None:
         self.checkpoints = Checkpoints(
-            self.agent, self.state, 1, str(self.folder), LOGGER, at_end=True, keep=self.keep, last=last
+            self.agent, self.state, 1, str(self.folder), LOGGER, at_end=True, keep=self.keep, references=last
         )
 
     def save(self, number: int) -> None:

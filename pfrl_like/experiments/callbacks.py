@@ -104,8 +104,13 @@ class Evaluation:
         score = self.evaluator.evaluate_if_necessary(t=clock.t, episodes=clock.episodes)
         if score is not None:
             self.history.append({**dict(statistics_of(self.agent)), "eval_score": score})
-            if self.successful_score is not None and score >= self.successful_score:
-                clock.stop(f"score {score:.1f} >= {self.successful_score:g}")
+            self.stop_if_successful(clock)
+
+    def stop_if_successful(self, clock: Clock) -> None:
+        """End training if a score so far is good enough."""
+        score = max((one["eval_score"] for one in self.history), default=-np.inf)
+        if self.successful_score is not None and score >= self.successful_score:
+            clock.stop(f"score {score:.1f} >= {self.successful_score:g}")
 
     def saved_state(self) -> dict[str, Any]:
         """The statistics so far."""

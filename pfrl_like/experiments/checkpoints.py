@@ -5,7 +5,7 @@
     checkpoint_buffers/<name>/  of all checkpoints: what replay buffers hold, each part written once
 
 What is in `run/` is written last, at one instant: before it there is no checkpoint; without a `run/` there is an agent
-alone.
+alone. A checkpoint whose name is needed again is `<t>_previous` until another one has taken its place.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pfrl_like.errors import CheckpointError
@@ -26,14 +26,16 @@ from pfrl_like.experiments.run_state import RunState
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
 from pfrl_like.storage import has_manifest, is_unfinished, load_directory, make_directory, save_directory, sync_file
-from pfrl_like.storage.atomic import read_bounded
+from pfrl_like.storage.atomic import named_errors, read_bounded
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 from pfrl_like.utils.isolated_rng import isolated_rng
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
 #: Checkpoints that can be gone on from where all agents are kept: if the newest one is damaged, the one before serves.
 _RESUMABLE = 2
-_KINDS = ("finish", "checkpoint", "except")  # of one step the last is the best: the end may break an episode off
+#: Of one step the last is the best: the end may break an episode off.
+_KINDS = ("previous", "finish", "checkpoint", "except")
+_PREVIOUS = "_previous"
 _NAME = re.compile(rf"(\d+)_(?:{'|'.join(_KINDS)})")
 _GONE = re.compile(r"\.tmp-gone-[0-9]+-[0-9a-f]{8}")
 
@@ -104,7 +106,11 @@ class Checkpoints:
             two need.
         stops: Whether a checkpoint that cannot be written ends training; otherwise the log says so.
         critical: Gives a context in which nothing is broken off.
-        last: What is known of the files of buffers since the checkpoint that training went on from.
+        since: Step of the checkpoint that training went on from; None if it began.
+        references: The files of buffers that belong to that checkpoint.
+
+    Attributes:
+        failure: Why the last save was none; empty if it was one.
     """
 
     def __init__(
@@ -119,14 +125,16 @@ class Checkpoints:
         keep: int | None = None,
         stops: bool = True,
         critical: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        last: Mapping[str, Any] | None = None,
+        since: int | None = None,
+        references: Mapping[str, Any] | None = None,
     ) -> None:
         self.agent, self.interval, self.outdir, self.logger, self.at_end = agent, interval, outdir, logger, at_end
         self.state = state if hasattr(agent, "save") else None
         self.keep, self.stops, self.critical = keep, stops, critical
-        self._references: dict[str, Any] = dict(last or {})
+        self._references: dict[str, Any] = dict(references or {})
         self._references_of: dict[str, Mapping[str, Any]] = {}
-        self._saved_t: int | None = None
+        self._saved_t = since
+        self.failure = ""
         self._next = 0  # before this step nothing is due
 
     def __call__(self, clock: Clock) -> None:
@@ -135,8 +143,9 @@ class Checkpoints:
         self._next = clock.t - clock.t % self.interval + self.interval
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
-        for passed in others:  # in one tick with the last one
-            save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
+        for passed in others if self.keep is None else ():  # in one tick with the last one
+            with self.told(f"{passed}_checkpoint"):
+                save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
         if due < clock.steps or (due == clock.steps and self.at_end):
             self.save(clock, "_checkpoint", due)
 
@@ -152,7 +161,7 @@ class Checkpoints:
             CheckpointError: If something cannot be written and that stops training; what was saved before stays.
         """
         name = f"{clock.t if due is None else due}{suffix}"
-        try:
+        with self.told(name):
             if self.state is None:
                 save_agent(self.agent, name, self.outdir, self.logger)
             else:
@@ -160,14 +169,11 @@ class Checkpoints:
                     self._write(clock, name)
                 self._saved_t = clock.t
                 self.logger.info("Saved the run to %s", os.path.join(self.outdir, name))
-        except CheckpointError as error:
-            if self.stops:
-                raise
-            self.logger.error("no checkpoint was saved, training goes on: %s", error)
 
     def save_interrupted(self, clock: Clock) -> None:
         """Save a run that ends for an error or a signal as `<t>_except`: the whole, if it ended between two ticks."""
         if not clock.between_ticks or self.state is None:
+            self._make_room(os.path.join(self.outdir, f"{clock.t}_except"))
             save_agent(self.agent, clock.t, self.outdir, self.logger, suffix="_except")
         elif self._saved_t != clock.t:
             self.save(clock, "_except")
@@ -176,19 +182,62 @@ class Checkpoints:
         assert self.state is not None
         path = os.path.join(self.outdir, name)
         run = os.path.join(path, RUN)
-        self._remove(run)  # of another state, which the agent will no longer be
-        make_directory(run)  # tells from now on that there is to be more than an agent
-        self._sync_tables()
-        state, references = self.state.saved(clock), self._save_buffers()
-        self.agent.save(path)
-        state |= {"agent": _stamp(path), "buffers": references}
-        save_directory(run, {}, state, kind=KIND, class_name=type(self.agent).__name__)
+        moved, is_new = self._make_room(path), not os.path.lexists(path)
+        try:
+            make_directory(run)  # tells from now on that there is to be more than an agent
+            self._sync_tables()
+            state, references = self.state.saved(clock), self._save_buffers()
+            self.agent.save(path)
+            if not has_manifest(path):  # an agent of the user's own
+                for file in _files_of_agent(path):
+                    sync_file(file)
+            state |= {"agent": _stamp(path), "buffers": references}
+            save_directory(run, {}, state, kind=KIND, class_name=type(self.agent).__name__)
+        except Exception:
+            self._remove(path if is_new else run)
+            if moved:
+                with contextlib.suppress(OSError):  # it serves under the other name, too
+                    os.rename(_previous(path), path)
+            self._tidy(path)
+            raise
         self._references_of[path] = references
         self._references.update(references)
+        self._remove(_previous(path))
+        self._tidy(path)
+
+    @contextlib.contextmanager
+    def told(self, name: str) -> Iterator[None]:
+        """Let training go on or not, as the caller chose, if what is to have this name cannot be saved.
+
+        Raises:
+            CheckpointError: If it is not to go on.
+        """
+        self.failure = ""
+        try:
+            yield
+        except CheckpointError as error:
+            if self.stops:
+                raise
+            self.failure = str(error)
+            self.logger.error("%s could not be saved: %s", name, error)
+
+    def _make_room(self, path: str) -> bool:
+        """Keep a checkpoint that has this name under another one; tell if there was any."""
+        previous = _previous(path)
+        if not Saved(0, path).is_checkpoint:
+            self._remove(os.path.join(path, RUN))  # of a save that was broken off
+            return False
+        self._remove(previous)
+        with named_errors(path, "renamed"):
+            os.rename(path, previous)
+        self._references_of.pop(previous, None)
+        return True
+
+    def _tidy(self, path: str) -> None:
         try:
             self._forget()
         except (OSError, CheckpointError) as error:
-            self.logger.warning("%s is saved, but what nobody needs any more is not removed: %s", path, error)
+            self.logger.warning("beside %s, what nobody needs any more is not removed: %s", path, error)
 
     def _sync_tables(self) -> None:
         """What the tables hold by now must be there whenever this checkpoint is."""
@@ -214,10 +263,11 @@ class Checkpoints:
         whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
         steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
         for saved in (saved for saved in whole if saved.t not in steps):
-            goes = self.keep is not None and saved.path.endswith("_checkpoint")
+            goes = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
             self._remove(saved.path if goes else os.path.join(saved.path, RUN))
         kept = [self._references_in(saved) for saved in whole if saved.t in steps]
-        for name in self._references:
+        assert self.state is not None
+        for name in buffers_of(self.agent, self.state.source):
             prune(os.path.join(self.outdir, BUFFERS, name), [one[name] for one in kept if name in one])
         for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # of a writer that was killed meanwhile
             shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
@@ -238,7 +288,28 @@ class Checkpoints:
         return self._references_of[saved.path]
 
 
-def _stamp(path: str) -> str | None:
-    """What tells the agent in a directory from others; None of one that was not saved by this library."""
+def _previous(path: str) -> str:
+    return path.rpartition("_")[0] + _PREVIOUS
+
+
+def _stamp(path: str) -> str:
+    """What tells the agent in a directory from others: of this library's, the checksum of its manifest."""
     manifest = os.path.join(path, MANIFEST)
-    return hashlib.sha256(read_bounded(manifest, MAX_MANIFEST)).hexdigest() if os.path.lexists(manifest) else None
+    if os.path.lexists(manifest):
+        return hashlib.sha256(read_bounded(manifest, MAX_MANIFEST)).hexdigest()
+    whole = hashlib.sha256()
+    for name in _files_of_agent(path):
+        with open(name, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        whole.update(f"{os.path.relpath(name, path)}\n{digest}\n".encode())
+    return whole.hexdigest()
+
+
+def _files_of_agent(path: str) -> list[str]:
+    """The files in its directory, in order, without those of `run/`."""
+    found = []
+    for folder, folders, names in os.walk(path):
+        if folder == path:
+            folders[:] = [name for name in folders if name != RUN]
+        found += [os.path.join(folder, name) for name in names]
+    return sorted(name for name in found if os.path.isfile(name) and not os.path.islink(name))

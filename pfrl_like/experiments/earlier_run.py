@@ -18,7 +18,7 @@ TRAINING = (
 EVALUATION = ("scores.txt", "best")
 TABLES = ("metrics.csv", "epochs.csv", "scores.txt")
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
-_OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|\.pt)|crash-(\d+)")
+_OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
 
 
 class Progress(NamedTuple):

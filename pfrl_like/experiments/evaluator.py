@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -190,6 +190,10 @@ def _summary(values: Sequence[float]) -> dict[str, float]:
     }
 
 
+def _raising(name: str) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
 class Evaluator:
     """Evaluates an agent every so many steps, keeps the scores in `scores.txt` and the best agent in `best`.
 
@@ -215,6 +219,7 @@ class Evaluator:
 
     Attributes:
         max_score: Best mean return so far.
+        saving: Gives a context to save `best` in, where a runner says what becomes of a save that fails.
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is out of range.
@@ -253,6 +258,7 @@ class Evaluator:
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
+        self.saving: Callable[[str], contextlib.AbstractContextManager[None]] = _raising
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
         with owned(self.outdir):
             set_aside(self.outdir, step_offset, self.logger, training=False)
@@ -309,7 +315,8 @@ class Evaluator:
             self.logger.info("The best score is updated %s -> %s", self.max_score, mean)
             self.max_score = mean
             if self.save_best_so_far_agent:
-                save_agent(self.agent, "best", self.outdir, self.logger)
+                with self.saving("best"):
+                    save_agent(self.agent, "best", self.outdir, self.logger)
         return mean
 
     def saved_state(self) -> dict[str, Any]:

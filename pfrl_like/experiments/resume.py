@@ -148,8 +148,12 @@ def _newest(
 def _load_agent(agent: Any, saved: Saved) -> int:
     if not hasattr(agent, "load"):
         raise TypeError(f"agent: a {type(agent).__name__} has no method load, which resume=True needs")
-    with fitting(saved.path):
+    try:
         agent.load(saved.path)
+    except PfrlLikeError:
+        raise
+    except Exception as error:  # of agents of the user's own, whatever reads their files raises
+        raise CheckpointError(saved.path, f"holds an agent that cannot be loaded: {error!r:.300}") from error
     return saved.t
 
 

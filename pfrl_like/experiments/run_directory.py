@@ -88,7 +88,7 @@ def check_directory(outdir: Any) -> str:
         raise TypeError(f"outdir is {outdir!r:.80} ({type(outdir).__name__}), expected the path of a directory")
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is no directory")
-    return diverted(os.fsdecode(outdir))
+    return diverted(os.path.abspath(os.fsdecode(outdir)))  # whatever directory an environment changes to
 
 
 @contextlib.contextmanager

@@ -77,6 +77,7 @@ def train(
         goes_on_from = newest_checkpoint(agent, source, outdir, logger) if resume is True else resume or None
         if goes_on_from is not None:
             step_offset = clock.t = clock.previous_t = goes_on_from.t
+        references = goes_on_from.references if goes_on_from is not None else None
         saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
         if saves:
             source.record()  # type: ignore[attr-defined]
@@ -104,8 +105,10 @@ def train(
             agent, state if saves else None, checkpoint_freq, outdir, logger, critical=interruption.critical,
             at_end=isinstance(source, VectorSource),  # as PFRL: a serial run ends with `<t>_finish` alone
             keep=keep_checkpoints, stops=on_checkpoint_failure == "raise",
-            last=goes_on_from.references if goes_on_from else None,
+            since=goes_on_from.t if goes_on_from is not None else None, references=references,
         )  # fmt: skip
+        if isinstance(evaluator, Evaluator):
+            evaluator.saving = checkpoints.told
         callbacks.append(checkpoints)  # last of all, so that it sees what the others have done
         record = RunRecord(outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator)
         with (
@@ -115,6 +118,8 @@ def train(
         ):
             if goes_on_from is not None:
                 record.resumed(goes_on_from.restore(state, clock, logger))
+                if evaluation is not None:
+                    evaluation.stop_if_successful(clock)
             with saved_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
                 with interruption.of_loop():
                     drive(source, clock, callbacks, checkpoints)
@@ -123,6 +128,7 @@ def train(
                 if goes_on_from is None or (goes_on_from.t, goes_on_from.is_finish) != (clock.t, True):
                     checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
+                outcome += f"; the end is not saved: {checkpoints.failure}" if checkpoints.failure else ""
                 record.finish(outcome, clock)
         return evaluation.history if evaluation is not None else []
 

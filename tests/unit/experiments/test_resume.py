@@ -14,6 +14,7 @@ import torch
 from experiment_fakes import Counting, Recorder
 from resume_parts import Noisy, noisy_env, small_dqn
 
+from pfrl_like.agents import DQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
@@ -300,7 +301,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
             serial(tmp_path, step_hooks=[fill_disk], on_checkpoint_failure=choice)
     else:
         serial(tmp_path, step_hooks=[fill_disk], on_checkpoint_failure=choice)
-        assert "no checkpoint was saved, training goes on" in caplog.text
+        assert "50_checkpoint could not be saved: " in caplog.text
         assert (tmp_path / "75_checkpoint" / "run").is_dir()
     assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
 
@@ -355,10 +356,79 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(
 
     monkeypatch.setattr("pfrl_like.experiments.checkpoints.prune", fail)
     serial(tmp_path)
-    assert "75_checkpoint is saved, but what nobody needs any more is not removed: of somebody else" in caplog.text
+    assert "75_checkpoint, what nobody needs any more is not removed: of somebody else" in caplog.text
     monkeypatch.undo()
     serial(tmp_path, 110, resume=True)
     assert resumed(tmp_path)["checkpoint"] == "90_finish"
+
+
+def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(Terminated):
+        serial(tmp_path, hooks=[lambda clock: clock.interrupt(signal.SIGTERM) if clock.t == 50 else None])
+
+    def fail(env: Any, agent: Any, t: int) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        serial(tmp_path, resume=True, step_hooks=[fail])
+    (tmp_path / "51_except").rename(tmp_path / "50_except-2")  # as if it had come before the step was counted
+    serial(tmp_path, resume=True)
+    assert resumed(tmp_path)["t"] == 50
+
+
+def test_nothing_stays_of_what_could_not_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save = DQN.save
+
+    def fill_disk(self: Any, dirname: str) -> None:
+        if not dirname.endswith("25_checkpoint"):
+            raise CheckpointError(dirname, "cannot be written: no space is left")
+        save(self, dirname)
+
+    monkeypatch.setattr(DQN, "save", fill_disk)
+    serial(tmp_path, on_checkpoint_failure="warn", keep_checkpoints=1)
+    assert [path.name for path in tmp_path.glob("*_*") if path.name[0].isdigit()] == ["25_checkpoint"]
+    kinds = [path.name.partition("-")[0] for path in (tmp_path / "checkpoint_buffers").rglob("*")]
+    assert sorted(kinds) == ["replay_buffer", "segment", "table"]
+    assert not (tmp_path / "best").exists()
+    outcome = json.loads((tmp_path / "run.json").read_text())["outcome"]
+    assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
+
+
+def test_a_run_that_was_good_enough_is_over(tmp_path: Path) -> None:
+    agent, history = serial(tmp_path, successful_score=0.0)
+    again, same = serial(tmp_path, successful_score=0.0, resume=True)
+    assert (again.t, same) == (agent.t, history) and agent.t < 90
+    assert serial(tmp_path, successful_score=1e9, resume=True)[0].t == 90
+
+
+class Own:
+    """An agent of somebody else's, which is saved as others save."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def act(self, obs: Any) -> int:
+        return 0
+
+    def observe(self, *told: Any) -> None:
+        self.steps += 1
+
+    def save(self, dirname: str) -> None:
+        Path(dirname).mkdir(exist_ok=True)
+        (Path(dirname) / "steps").write_text(str(self.steps))
+
+    def load(self, dirname: str) -> None:
+        self.steps = int((Path(dirname) / "steps").read_text())
+
+
+@pytest.mark.parametrize("content", ["", "7"])
+def test_agents_of_somebody_elses_are_checked_too(content: str, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        train_agent(Own(), noisy_env(0), 90, tmp_path, 25, hooks=[stop_at(80)])
+    (tmp_path / "75_checkpoint" / "steps").write_text(content)
+    agent = Own()
+    train_agent(agent, noisy_env(0), 90, tmp_path, 25, resume=True)
+    assert (resumed(tmp_path)["checkpoint"], agent.steps) == ("50_checkpoint", 90)
 
 
 def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path: Path) -> None:
