@@ -2,9 +2,13 @@
 
 import logging
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
+from pfrl_like.experiments.checkpoints import buffers_of
+from pfrl_like.experiments.report import record_of
 from pfrl_like.experiments.resume import Checkpoint
+from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.utils.checks import check_counts
 
 
@@ -52,6 +56,30 @@ def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None
             "the agent has come to step %s, step_offset is %d: its t is set to that; to go on where the agent stopped, "
             "give step_offset=agent.t", t, step_offset,
         )  # fmt: skip
+
+
+def items_on_disk(*owners: Any) -> dict[str, int]:
+    """How many items those of these buffers hold that outlast their process, by name."""
+    found = buffers_of(*owners).items()
+    return {name: len(buffer) for name, buffer in found if isinstance(buffer, PersistentBuffer)}
+
+
+def warn_of_items_left(items: Mapping[str, int], outdir: str, logger: logging.Logger) -> None:
+    """Say of buffers that outlast their process that a run which begins anew finds the items of its broken-off part.
+
+    Args:
+        items: How many they hold, by name.
+        outdir: Run directory, before what that part left is set aside.
+        logger: Told of it.
+    """
+    then = record_of(outdir).get("items_on_disk", {})
+    for name, count in items.items():
+        if then.get(name, count) != count:
+            logger.warning(
+                "%s holds %s items, of which there were %s when the run began that was broken off: nothing is removed, "
+                "so that this one begins with those; for an equal run, give a buffer in another directory",
+                name, f"{count:,}", f"{then[name]:,}",
+            )  # fmt: skip
 
 
 def warn_of_no_evaluation(

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pfrl_like.experiments.circumstances import circumstances
@@ -28,10 +29,19 @@ class RunRecord:
         steps: Step at which training is to end; None if nobody knows.
         step_offset: Step at which it starts.
         evaluator: The environment it evaluates in is recorded.
+        items_on_disk: How many items replay buffers hold that outlast their process, by name.
     """
 
     def __init__(
-        self, outdir: str, *, agent: Any, env: Any, steps: int | None, step_offset: int, evaluator: Any
+        self,
+        outdir: str,
+        *,
+        agent: Any,
+        env: Any,
+        steps: int | None,
+        step_offset: int,
+        evaluator: Any,
+        items_on_disk: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.path = os.path.join(outdir, "run.json")
         self.started = time.monotonic()
@@ -42,6 +52,7 @@ class RunRecord:
             "steps": steps,
             "step_offset": step_offset,
             "outdir": os.path.realpath(outdir),
+            "items_on_disk": dict(items_on_disk),
             "resumed": None,
             **circumstances(),
             "device": str(getattr(agent, "device", "cpu")),

@@ -18,7 +18,14 @@ from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.rerun import checkpoint, is_passed_over
 from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
-from pfrl_like.experiments.run_checks import check_checkpoints, check_run, warn_of_no_evaluation, warn_of_other_step
+from pfrl_like.experiments.run_checks import (
+    check_checkpoints,
+    check_run,
+    items_on_disk,
+    warn_of_items_left,
+    warn_of_no_evaluation,
+    warn_of_other_step,
+)
 from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.sources import VectorSource
@@ -75,6 +82,9 @@ def train(
     with owned(outdir), Interruption(clock) as interruption:
         resume = resume or checkpoint() is not None
         goes_on_from = newest_checkpoint(agent, source, outdir, logger) if resume is True else resume or None
+        items = items_on_disk(agent, source)
+        if resume is True and goes_on_from is None:
+            warn_of_items_left(items, outdir, logger)
         if goes_on_from is not None:
             step_offset = clock.t = clock.previous_t = goes_on_from.t
         references = goes_on_from.references if goes_on_from is not None else None
@@ -110,7 +120,9 @@ def train(
         if isinstance(evaluator, Evaluator):
             evaluator.saving = checkpoints.told
         callbacks.append(checkpoints)  # last of all, so that it sees what the others have done
-        record = RunRecord(outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator)
+        record = RunRecord(
+            outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator, items_on_disk=items
+        )
         with (
             reported(outdir, logger),
             log_file(outdir, logger, append=step_offset > 0),

@@ -27,6 +27,7 @@ from pfrl_like.experiments import (
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.interruption import Terminated
+from pfrl_like.replay_buffers import PersistentReplayBuffer
 
 
 class Stopped(Exception):
@@ -240,6 +241,27 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(
             path.unlink()
     assert left(killed, serial(killed, resume=True)) == wanted
     assert "no save in" in caplog.text and "came to its end, so that the run begins anew" in caplog.text
+
+
+def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def begin(t: int, outdir: str = "run") -> None:
+        env = noisy_env(0)
+        agent = small_dqn(env)
+        with PersistentReplayBuffer(tmp_path / "buffer", None) as agent.replay_buffer, pytest.raises(Stopped):
+            train_agent(agent, env, 90, tmp_path / outdir, checkpoint_freq=50, resume=True, hooks=[stop_at(t)])
+        shutil.rmtree(tmp_path / outdir / f"{t}_except")  # as if it had been killed
+
+    begin(30)
+    assert "replay_buffer holds" not in caplog.text
+    begin(20)
+    assert "replay_buffer holds 30 items, of which there were 0 when the run began that was broken off" in caplog.text
+    caplog.clear()
+    begin(20, "another run")
+    assert "replay_buffer holds" not in caplog.text
+    with PersistentReplayBuffer(tmp_path / "buffer", None) as buffer:
+        assert len(buffer) == 70
 
 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
