@@ -2,6 +2,7 @@
 
 import os
 import re
+from typing import NamedTuple
 
 from pfrl_like.cli.explanations import RECORD, record_of
 from pfrl_like.cli.owners import check_owner
@@ -13,8 +14,20 @@ from pfrl_like.experiments.trace import read_records
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
 
 
-def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Parting) -> str:
-    """What differs first in two runs that are trained again, and is not known yet, in words.
+class Found(NamedTuple):
+    """What a closer look has found.
+
+    Attributes:
+        text: That in words.
+        repeats: Whether nothing is known of a run that is not the same if it is trained again.
+    """
+
+    text: str
+    repeats: bool = True
+
+
+def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Parting) -> Found:
+    """What differs first in two runs that are trained again, and is not known yet.
 
     Args:
         outdirs: Their directories, which are left alone.
@@ -36,7 +49,7 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int,
         again.append(_trained_again(outdir, order))
         if (itself := repetition(outdir, order.diverted)).differs:
             notes.append(f"{outdir} does not repeat itself, {itself.text}")
-    found = first_of_all(*again)
+    repeats, found = not notes, first_of_all(*again)
     if not any(parting.differs for parting in found.values()):
         notes.append(f"nothing differs now up to step {until:,}")
     elif not found["tensors"].differs:
@@ -44,7 +57,7 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int,
     if found["steps"].t == known.t:
         del found["steps"]
     parted = sorted((parting.t, i, name) for i, (name, parting) in enumerate(found.items()) if parting.differs)
-    return "\n       ".join(notes + [f"{name}: {found[name].text}" for _, _, name in parted])
+    return Found("\n       ".join(notes + [f"{name}: {found[name].text}" for _, _, name in parted]), repeats)
 
 
 def first_of_all(a: str, b: str) -> dict[str, Parting]:

@@ -4,7 +4,7 @@ import argparse
 import tempfile
 from typing import Any
 
-from pfrl_like.cli.closer_look import look_closely
+from pfrl_like.cli.closer_look import Found, look_closely
 from pfrl_like.cli.explanations import explanations
 from pfrl_like.cli.parting import Parting, first_record, first_tensors
 from pfrl_like.errors import CheckpointError
@@ -46,10 +46,11 @@ def compare(arguments: argparse.Namespace) -> int:
     if not (record.differs or tensors.differs):
         return 0
     interval = closer_interval(record, tensors)
+    repeats = True
     if arguments.rerun or (not arguments.no_rerun and tells_more_in(record, tensors, *interval)):
-        _look_again(outdirs, record, *interval)
+        repeats = _look_again(outdirs, record, *interval)
     print("what may explain it:")
-    for line in [*explanations(outdirs)] or ["nothing that run.json tells of"]:
+    for line in [*explanations(outdirs, repeats)] or ["nothing that run.json tells of"]:
         print(f"  {line}")
     return 1
 
@@ -70,11 +71,16 @@ def tells_more_in(record: Parting, tensors: Parting, since: int, until: int) -> 
     return (is_in_tensors or record.asks_for_tensors) and until > since + 1
 
 
-def _look_again(outdirs: tuple[str, str], record: Parting, since: int, until: int) -> None:
-    """Print what a closer look finds; that there can be none is no reason to tell less."""
+def _look_again(outdirs: tuple[str, str], record: Parting, since: int, until: int) -> bool:
+    """Print what a closer look finds; that there can be none is no reason to tell less.
+
+    Returns:
+        Whether both runs repeat themselves, as far as that is known.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         try:
             found = look_closely(outdirs, scratch, since, until, known=record)
         except (RerunError, CheckpointError) as error:
-            found = f"there is no closer look: {error}"
-    print(f"again: {found}")
+            found = Found(f"there is no closer look: {error}")
+    print(f"again: {found.text}")
+    return found.repeats

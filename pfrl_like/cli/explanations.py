@@ -12,10 +12,11 @@ from pfrl_like.storage import read_json
 RECORD = "run.json"
 _ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
 _LARGEST = 1 << 24  # of a record, in bytes
+_HASHES = "settings.PYTHONHASHSEED"
 
 #: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.
 _WHY = {
-    "settings.PYTHONHASHSEED": "sets of text have another order",
+    _HASHES: "sets of text have another order",
     "settings.ATEN_CPU_CAPABILITY": "other kernels compute, which round otherwise",
     "settings.cpu_capability": "other kernels compute, which round otherwise",
     "settings.deterministic": "other kernels compute, which round otherwise",
@@ -41,20 +42,25 @@ def record_of(outdir: str) -> dict[str, Any]:
     return read_json(os.path.join(outdir, RECORD), _LARGEST)
 
 
-def explanations(outdirs: tuple[str, str]) -> Iterator[str]:
-    """What differs, in lines of text, and what does not and yet may be why."""
+def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str]:
+    """What differs, in lines of text, and what does not and yet may be why.
+
+    Args:
+        outdirs: The run directories.
+        repeats: Whether nothing is known of a run that is not the same if it is trained again.
+    """
     one, other = (_told(outdir) for outdir in outdirs)
-    for name in {**one, **other}:
-        if one.get(name) != other.get(name):
-            why = next((f" ({why})" for start, why in _WHY.items() if name.startswith(start)), "")
-            yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
+    differ = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    for name in differ:
+        why = next((f" ({why})" for start, why in _WHY.items() if name.startswith(start)), "")
+        yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
+    if _HASHES not in differ and one.get(_HASHES) in (None, "random") and not (differ and repeats):
+        yield f"{_HASHES}: not set, so that sets of text have another order in every process"
     yield from dict.fromkeys(line for record in (one, other) for line in _without_control(record))
 
 
 def _without_control(record: Mapping[str, Any]) -> Iterator[str]:
     """What lets two runs differ although their records do not."""
-    if record.get("settings.PYTHONHASHSEED") in (None, "random"):
-        yield "settings.PYTHONHASHSEED: not set, so that sets of text have another order in every process"
     if not str(record.get("device")).startswith("cuda"):
         return
     yield "device: a GPU, whose losses a trace has of every 100 updates"

@@ -205,6 +205,19 @@ def test_what_may_explain_a_difference_is_told_with_the_reason(tmp_path: Path) -
         "settings.PYTHONHASHSEED: None and '0' (sets of text have another order)",
         "arguments.lr: 0.1 and 0.2 (other arguments)",
     ]
-    assert [line.partition(":")[0] for line in found[3:]] == [
-        "settings.PYTHONHASHSEED", "device", "settings.deterministic"
-    ]  # fmt: skip
+    assert [line.partition(":")[0] for line in found[3:]] == ["device", "settings.deterministic"]
+
+
+def test_hashes_that_nobody_fixed_are_told_only_where_nothing_else_is_why(tmp_path: Path) -> None:
+    told: dict[str, Any] = {"settings": {"PYTHONHASHSEED": None}, "seeds": {"torch": 0}}
+    runs = [tmp_path / name for name in "abc"]
+    for outdir, seed in zip(runs, (0, 0, 1), strict=True):
+        outdir.mkdir()
+        (outdir / "run.json").write_text(json.dumps(told | {"seeds": {"torch": seed}}))
+    a, b, c = map(str, runs)
+    named = "settings.PYTHONHASHSEED: not set"
+    assert next(explanations((a, b))).startswith(named)
+    assert [line[:11] for line in explanations((a, c))] == ["seeds.torch"]
+    assert [*explanations((a, c), repeats=False)][1].startswith(named)
+    record(runs[1], settings={"PYTHONHASHSEED": "0"})
+    assert [line[:29] for line in explanations((a, b), repeats=False)] == ["settings.PYTHONHASHSEED: None"]
