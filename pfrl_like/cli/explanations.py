@@ -69,13 +69,15 @@ def _without_control(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _told(outdir: str) -> dict[str, Any]:
-    """What a run's record and its arguments tell, without where it was."""
-    content = {name: value for name, value in record_of(outdir).items() if name not in _ALWAYS}
+    """What a run's record and its arguments tell, without where it was when it was made."""
+    record = record_of(outdir)
+    content = {name: value for name, value in record.items() if name not in _ALWAYS}
     arguments = os.path.join(outdir, "args.txt")
     if os.path.isfile(arguments):
         with contextlib.suppress(CheckpointError):  # what JSON does not know
             content["arguments"] = read_json(arguments, _LARGEST)
-    return {name: _placeless(value, os.path.abspath(outdir)) for name, value in _flat("", content)}
+    start, place = (str(record.get(name) or outdir) for name in ("directory", "outdir"))
+    return {name: _placeless(value, start, place) for name, value in _flat("", content)}
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -86,9 +88,15 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield from _flat(f"{name}.{key}" if name else key, item)
 
 
-def _placeless(value: Any, outdir: str) -> Any:
-    """A value in which nothing names the run directory."""
+def _placeless(value: Any, start: str, outdir: str) -> Any:
+    """A value in which nothing names the run directory; the program may name it from where it has started."""
     if isinstance(value, list):
-        return [_placeless(item, outdir) for item in value]
-    is_place = isinstance(value, str) and os.path.basename(value.rstrip(os.sep)) == os.path.basename(outdir)
-    return "DIR" if is_place else value
+        return [_placeless(item, start, outdir) for item in value]
+    if not isinstance(value, str):
+        return value
+    option, sign, path = value.rpartition("=")
+    try:
+        is_place = bool(path) and os.path.realpath(os.path.join(start, path)) == os.path.realpath(outdir)
+    except ValueError:  # it can be no path
+        return value
+    return f"{option}{sign}DIR" if is_place else value

@@ -221,3 +221,20 @@ def test_hashes_that_nobody_fixed_are_told_only_where_nothing_else_is_why(tmp_pa
     assert [*explanations((a, c), repeats=False)][1].startswith(named)
     record(runs[1], settings={"PYTHONHASHSEED": "0"})
     assert [line[:29] for line in explanations((a, b), repeats=False)] == ["settings.PYTHONHASHSEED: None"]
+
+
+def test_commands_are_compared_without_the_run_directories_also_after_a_move(tmp_path: Path) -> None:
+    for name, given in (("a", "runs/a"), ("b", str(tmp_path / "runs" / "b"))):
+        outdir = tmp_path / f"{name}-moved"
+        outdir.mkdir()
+        command = ["train.py", given, f"--outdir={given}", "--name=a", "--seed=0", "\0", ""]
+        told = {"directory": str(tmp_path), "outdir": str(tmp_path / "runs" / name), "command": command}
+        (outdir / "run.json").write_text(json.dumps(told))
+        (outdir / "args.txt").write_text(json.dumps({"outdir": given, "fast": True}))
+    moved = str(tmp_path / "a-moved"), str(tmp_path / "b-moved")
+    assert not any(line.startswith(("command", "arguments")) for line in explanations(moved))
+    record(tmp_path / "b-moved", command=["train.py", "runs/b", "--fast"])
+    assert [*explanations(moved)] == [
+        r"command: ['train.py', 'DIR', '--outdir=DIR', '--name=a', '--seed=0', '\x00', ''] and "
+        "['train.py', 'DIR', '--fast'] (other arguments)"
+    ]
