@@ -41,7 +41,7 @@ def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX
         for key in value:
             if type(key) is not str:
                 raise CheckpointError(path, f"{where} has the key {key!r}; expected text")
-        return {key: plain_json(item, path, f"{where}[{key!r}]", depth - 1) for key, item in value.items()}
+        return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1) for key, item in value.items()}
     kind = type(value).__name__
     raise CheckpointError(path, f"{where} is a {kind}; expected None, bool, int, float, str, list or dict")
 

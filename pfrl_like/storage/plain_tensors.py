@@ -19,6 +19,8 @@ _DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections
 _MAX_WORDS = 1 << 20
 _MAX_DEPTH = 16
 _MAX_BITS = 1024
+# Integers below this are their own hash; larger ones can be made to have one hash in common.
+_MAX_KEY_BITS = 60
 
 
 def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
@@ -67,6 +69,14 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(item)
 
 
+def is_plain_key(key: object) -> bool:
+    """Whether a dict may have this key: text or a moderate integer, whose hash costs what its length is.
+
+    A tuple that holds one other tuple twice, and that one another, is short in a file and takes for ever to hash.
+    """
+    return type(key) is str or (type(key) is int and key.bit_length() <= _MAX_KEY_BITS)
+
+
 class _Checker:
     """Copies a nested value and refuses what is no state dict, however it came about."""
 
@@ -98,10 +108,12 @@ class _Checker:
     def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
         copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
         for key, item in value.items():
-            if type(key) not in (str, int):
-                self._refuse(where, f"has a key of type {type(key).__name__}; expected text or an integer")
+            if not is_plain_key(key):
+                kind = type(key).__name__
+                self._refuse(where, f"has a key of type {kind}; expected text, or an integer of {_MAX_KEY_BITS} bits")
             self.check(key, where, depth)
-            copy[key] = self.check(item, f"{where}.{key}" if where else str(key), depth - 1)
+            name = f"{key!s:.80}"  # a long one would be copied for each of the values below it
+            copy[key] = self.check(item, f"{where}.{name}" if where else name, depth - 1)
         if hasattr(value, "_metadata") and isinstance(copy, collections.OrderedDict):
             vars(copy)["_metadata"] = self.check(value._metadata, f"{where}._metadata", depth - 1)
         return copy

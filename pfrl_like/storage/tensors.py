@@ -18,7 +18,7 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import open_regular
-from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors
+from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors, is_plain_key
 
 _STORAGES = {
     "HalfStorage": torch.float16,
@@ -145,11 +145,12 @@ class _Storage(NamedTuple):
 
 def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> torch.Tensor:
     """A tensor over a storage; gradient flag, hooks and metadata, which follow, are not taken over."""
-    numbers = [offset, *size, *stride]
     if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
         raise ValueError("a tensor is not made from a storage, a size and a stride")
-    if len(size) != len(stride) or len(size) > MAX_DIMENSIONS or not all(type(n) is int and n >= 0 for n in numbers):
-        raise ValueError(f"a tensor has the impossible offset, size and stride {offset}, {size}, {stride}")
+    if len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
+        raise ValueError(f"a tensor has {len(size)} sizes and {len(stride)} strides, expected at most {MAX_DIMENSIONS}")
+    if not all(type(n) is int and n >= 0 for n in (offset, *size, *stride)):  # not shown, for nobody knows their length
+        raise ValueError("a tensor has an offset, size or stride that is no number of at least 0")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if math.prod(size) and last >= len(storage.data):
         raise ValueError(f"a tensor of size {size} reaches beyond its storage of {len(storage.data)} elements")
@@ -248,7 +249,10 @@ class _Program:
     def set_items(self, items: list[Any]) -> None:
         if type(self._stack[-1]) not in (dict, collections.OrderedDict):
             raise ValueError("its pickle sets items of something else than a dict")
-        self._stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        keys = items[::2]
+        if not all(map(is_plain_key, keys)):  # before any is hashed
+            raise ValueError("its pickle has a key in a dict that is neither text nor a moderate integer")
+        self._stack[-1].update(zip(keys, items[1::2], strict=True))
 
     def pop(self, count: int) -> list[Any]:
         items = self._stack[-count:]

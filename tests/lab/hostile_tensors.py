@@ -100,6 +100,11 @@ def laughs() -> bytes:
     return b"".join(levels)
 
 
+def doubled(depth: int) -> bytes:
+    """A tuple of twice the tuple before, and so on: short, and 2 ** depth long for whoever follows it."""
+    return b")" + b"q\x00h\x00\x86" * depth
+
+
 def crafted() -> dict[str, Callable[[], bytes]]:
     system, touch = name("posix", "system"), text("touch trapped")
     build = {"items": name("collections", "OrderedDict")}
@@ -148,6 +153,23 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "many views": lambda: archive(
             b"](" + tensor(storage(1 << 18), size=(1 << 18,), stride=(1,)) * 100 + b"e",
             entries={"archive/data/0": bytes(1 << 20)},
+        ),
+        "key that takes for ever to hash": lambda: archive(b"}" + doubled(60) + b"Ns"),
+        "keys that take for ever to hash": lambda: archive(b"}(" + (doubled(60) + b"N") * 2 + b"u"),
+        "counter of what takes for ever to hash": lambda: archive(
+            call(name("collections", "Counter"), b"}" + doubled(60) + integer(1) + b"s")
+        ),
+        "keys of one hash": lambda: archive(
+            b"}(" + b"".join(integer(i * (2**61 - 1)) + b"N" for i in range(1, 100_000)) + b"u"
+        ),
+        "offset that takes for ever to show": lambda: archive(
+            call(name("torch._utils", "_rebuild_tensor_v2"), storage(), doubled(60), sizes((6,)), sizes((1,)))
+        ),
+        "size that takes for ever to show": lambda: archive(
+            call(name("torch._utils", "_rebuild_tensor_v2"), storage(), integer(0), doubled(60), sizes((1, 1)))
+        ),
+        "long key above many values": lambda: archive(
+            b"}" + text("k" * 2_000_000) + b"](" + b"N" * 400_000 + group(storage()) + b"es"
         ),
         "large memo": lambda: archive(b"Nr\xff\xff\xff\x7f" + nested(100)),
         "long text": lambda: archive(b"X\xff\xff\xff\x7f"),
