@@ -171,7 +171,7 @@ def write_minari(table: Table, discrete: bool, directory: Path, dataset_id: str,
     }
     if env_spec is not None:
         meta["env_spec"] = env_spec
-    atomic_write(data / _META, dump_json(meta, str(data / _META)))
+    atomic_write(data / _META, dump_json(meta, str(data / _META), LARGEST_META))
 
 
 def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:

@@ -61,7 +61,7 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
         "agent_not_saved": not_saved, "streams": streams.to_plain(), "outdir": os.path.realpath(outdir),
         **circumstances(),
     }  # fmt: skip
-    atomic_write(path, dump_json(record, path))
+    atomic_write(path, dump_json(record, path, _LARGEST))
     again = f"without the agent, which could not be saved ({not_saved})," if not_saved else "and how to make it again,"
     logger.error("What is known of it, %s is in %s: %s", again, folder, in_words(record))
 

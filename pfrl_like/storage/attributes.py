@@ -7,8 +7,8 @@ holds the whole; PFRL's folders (`obs_normalizer/model.pt`) are among the copies
 import contextlib
 import glob
 import os
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import torch
 
@@ -22,9 +22,10 @@ from pfrl_like.storage.tensors import load_tensors
 
 KIND = "agent"
 
-# Bound on what a file may need, as a multiple of the live tensors: LBFGS keeps 200 vectors a parameter.
+# Bound on what a file may need, as a multiple of the live tensors: LBFGS keeps 200 vectors a parameter, and a tensor
+# counts twice, as what is in the file and as what is made of it.
 _BASE_BYTES = 1 << 26
-_FACTOR = 256
+_FACTOR = 512
 
 
 @runtime_checkable
@@ -90,9 +91,7 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         if fault is not None:
             message = f"{name}.{fault} is NaN or infinite; expected finite numbers: nothing was saved to {dirname}"
             raise NonFiniteError(f"{name}.{fault}", message)
-    files = {
-        f"{name}.pt": tensor_writer(leaf.state_dict(), f"{parts.path} ({name})") for name, leaf in parts.leaves.items()
-    }
+    files = {f"{name}.pt": _writer(leaf, f"{parts.path} ({name})") for name, leaf in parts.leaves.items()}
     states = parts.states()
     save_directory(
         dirname,
@@ -231,7 +230,18 @@ def _non_finite(leaf: Any, state: Any) -> str | None:
     return nan_state(state) if isinstance(leaf, torch.optim.Optimizer) else None
 
 
+def _writer(leaf: Any, path: str) -> Callable[[BinaryIO], None]:
+    """What writes a leaf, once it is known that `_bound` lets it be read again."""
+    state = leaf.state_dict()
+    writer = tensor_writer(state, path)
+    needed, bound = 2 * sum(tensor.nbytes for tensor in tensors_in(state)), _bound(leaf)
+    if needed > bound:
+        raise CheckpointError(path, f"cannot be written: to load it would take {needed} bytes, and may take {bound}")
+    return writer
+
+
 def _bound(leaf: Any) -> int:
+    """Bytes that loading it may take."""
     optimizer = isinstance(leaf, torch.optim.Optimizer)
     live: Any = [group["params"] for group in leaf.param_groups] if optimizer else leaf.state_dict()
     return _BASE_BYTES + _FACTOR * sum(tensor.nbytes for tensor in tensors_in(live))

@@ -110,8 +110,8 @@ def save_directory(
     for name in [*files, STATE]:
         if not is_key(name) or (name == STATE and name in files):
             raise CheckpointError(directory, f"cannot hold a file called {name!r}")
-    writers: dict[str, Writer] = {**files, STATE: dump_json(state, directory)}
-    dump_json(info or {}, directory)
+    writers: dict[str, Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
+    dump_json(info or {}, directory, MAX_MANIFEST)
     _make_directory(directory, aliases)
     with directory_lock(directory):
         names = _new_names(directory, writers)
@@ -119,7 +119,7 @@ def save_directory(
             entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
             sync_directory(directory)
             manifest = new_manifest(kind, class_name, entries, aliases, info or {})
-            _commit(directory, dump_json(manifest, directory))
+            _commit(directory, dump_json(manifest, directory, MAX_MANIFEST))
         except BaseException:
             _remove_unless_named(directory, names)
             raise

@@ -46,15 +46,24 @@ def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX
     raise CheckpointError(path, f"{where} is a {kind}; expected None, bool, int, float, str, list or dict")
 
 
-def dump_json(value: Mapping[str, Any], path: object) -> bytes:
+def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) -> bytes:
     """Text of a dict, for people too: one field a line at the top.
 
+    Args:
+        value: The dict.
+        path: File or directory it is meant for, for the error.
+        limit: Most bytes, those that `read_json` will be told; None if nobody reads it with a limit.
+
     Raises:
-        CheckpointError: As `plain_json`.
+        CheckpointError: If it is longer, or as `plain_json`.
     """
     fields = plain_json(value, path).items()
     lines = [f"{json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in fields]
-    return ("{\n  " + ",\n  ".join(lines) + "\n}\n").encode()
+    content = ("{\n  " + ",\n  ".join(lines) + "\n}\n").encode()
+    if limit is not None and len(content) > limit:
+        reason = f"would take {len(content)} bytes for what it tells of itself, and could be read with {limit} at most"
+        raise CheckpointError(path, f"cannot be written: it {reason}")
+    return content
 
 
 def parse_json(content: bytes, path: object) -> dict[str, Any]:

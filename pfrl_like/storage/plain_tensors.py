@@ -92,6 +92,7 @@ class _Checker:
         if value is None or type(value) in (bool, float, str):
             return value
         if type(value) is int and value.bit_length() <= _MAX_BITS:
+            self._words += value.bit_length() // 128
             return value
         if isinstance(value, torch.Tensor):
             return self._check_tensor(value, where)

@@ -43,7 +43,7 @@ class WriterLock:
         try:
             now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
             owned = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-            atomic_write(owner, dump_json(owned, owner), durable=False)
+            atomic_write(owner, dump_json(owned, owner, _MAX_BYTES), durable=False)
         except BaseException:
             self._lock.release()
             raise

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pfrl_like.errors import CheckpointError
+from pfrl_like.storage import directory
 from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory, save_directory
 
 
@@ -234,6 +235,30 @@ def test_a_state_that_is_no_json_touches_nothing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"state\['t'\] is nan"):
         save_directory(tmp_path / "new", {}, {"t": float("nan")}, kind="agent", class_name="x")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("part", ["info", "state"])
+def test_what_is_too_long_to_be_read_again_is_not_saved(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(directory, "_MAX_STATE", 1 << 20)
+    content: dict[str, Any] = {"state": {"t": 2}, "info": {}, part: {"t": "x" * (1 << 22)}}
+    with pytest.raises(CheckpointError, match="cannot be written: it would take .* and could be read with"):
+        save_directory(tmp_path, {}, content["state"], kind="agent", class_name="x", info=content["info"])
+    assert sorted(tmp_path.iterdir()) == before
+    assert load(tmp_path) == 1
+
+
+def test_a_manifest_of_too_many_files_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, 1)
+    before = sorted(tmp_path.iterdir())
+    monkeypatch.setattr(directory, "MAX_MANIFEST", 1 << 12)
+    files = {f"{i}.pt": b"" for i in range(50)}
+    with pytest.raises(CheckpointError, match="cannot be written: it would take"):
+        save_directory(tmp_path, files, {}, kind="agent", class_name="x")
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_writer_that_fails_leaves_the_old_save(tmp_path: Path) -> None:

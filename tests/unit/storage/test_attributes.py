@@ -1,0 +1,53 @@
+"""What a directory of attributes can be read with, it can be written with, and no more."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pfrl_like.agent import AttributeSavingMixin
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage import attributes
+
+
+class Learner(AttributeSavingMixin):
+    saved_attributes = ("optimizer",)
+
+    def __init__(self) -> None:
+        self.x = torch.nn.Parameter(torch.linspace(-1, 2, 1000))
+        self.optimizer = torch.optim.LBFGS([self.x], 1e-3, 150, tolerance_grad=0, tolerance_change=0)
+
+    def learn(self) -> None:
+        def closure() -> torch.Tensor:
+            self.optimizer.zero_grad()
+            loss = ((self.x[1:] - self.x[:-1] ** 2) ** 2).sum() + ((1 - self.x) ** 2).sum()
+            loss.backward()
+            return loss
+
+        self.optimizer.step(closure)  # type: ignore[arg-type]
+
+    def history(self) -> list[Any]:
+        kept: list[Any] = self.optimizer.state[self.x]["old_dirs"]
+        return kept
+
+
+def test_lbfgs_with_its_whole_history_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attributes, "_BASE_BYTES", 1 << 14)  # as if the network were large
+    learner, other = Learner(), Learner()
+    learner.learn()
+    learner.save(tmp_path)
+    other.load(tmp_path)
+    assert len(learner.history()) == 100
+    assert all(map(torch.equal, learner.history(), other.history()))
+
+
+def test_what_loading_would_refuse_as_too_large_is_not_saved(tmp_path: Path) -> None:
+    learner = Learner()
+    learner.learn()
+    learner.save(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    learner.history()[0] = torch.zeros(10_000_000)
+    with pytest.raises(CheckpointError, match=r"\(optimizer\): cannot be written: to load it would take .* and may"):
+        learner.save(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
