@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.writer_lock import WriterLock, owner_of
+from pfrl_like.storage.writer_lock import WriterLock, is_owned_by
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -32,8 +32,8 @@ def owned(outdir: str) -> Iterator[None]:
         CheckpointError: If another process, or another thread of this one, writes there; it says which, and since when.
     """
     os.makedirs(outdir, exist_ok=True)
-    path, parent = os.path.realpath(outdir), multiprocessing.parent_process()
-    if path in _held.paths or (parent is not None and owner_of(path) == parent.pid):
+    path = os.path.realpath(outdir)
+    if path in _held.paths:
         yield
         return
     lock = _lock(path)
@@ -47,10 +47,14 @@ def owned(outdir: str) -> Iterator[None]:
 
 
 def _lock(path: str) -> WriterLock | None:
+    """The lock; None for the child of the process that holds it, and where the system has none."""
+    parent = multiprocessing.parent_process()
     try:
         return WriterLock(path)
     except CheckpointError as error:
         if error.__cause__ is None:
+            if parent is not None and parent.pid is not None and is_owned_by(path, parent.pid):
+                return None
             raise
         _LOGGER.warning("%s: two runs there at a time would not be noticed", error)
         return None

@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pfrl_like.utils.process_start import start_time
 
 #: Shape and dtype (as `dtype.str`) of each array.
 Layout = tuple[tuple[tuple[int, ...], str], ...]
@@ -43,7 +44,7 @@ class SharedArrays:
     def __init__(self, layout: Layout) -> None:
         _remove_stale_blocks()
         self.layout = layout
-        self.name = f"pl_{os.getpid()}_{_start_time(os.getpid())}_{next(_counter)}"
+        self.name = f"pl_{os.getpid()}_{start_time(os.getpid())}_{next(_counter)}"
         size = _offsets(layout)[-1]
         self._memory = SharedMemory(self.name, create=True, size=size)
         try:
@@ -120,15 +121,6 @@ def _reserve(name: str, size: int) -> None:
             os.close(descriptor)
 
 
-def _start_time(pid: int) -> int:
-    """When a process started, in clock ticks after the boot; tells a process from a later one of the same number."""
-    try:
-        fields: Sequence[str] = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[19])
-    except OSError:
-        return -1 if Path("/proc/self/stat").exists() else 0
-
-
 def _remove_stale_blocks() -> None:
     """Remove the blocks of processes that died before they could, if their names are still there after a minute."""
     if not Path("/proc/self/stat").exists():
@@ -137,5 +129,5 @@ def _remove_stale_blocks() -> None:
         parts = path.name.split("_")
         with contextlib.suppress(OSError, ValueError):
             is_old = time.time() - path.stat().st_mtime > _STALE_SECONDS
-            if is_old and _start_time(int(parts[1])) != int(parts[2]):
+            if is_old and start_time(int(parts[1])) != int(parts[2]):
                 path.unlink()

@@ -11,6 +11,7 @@ import filelock
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import atomic_write, named_errors
 from pfrl_like.storage.json_file import dump_json, read_json
+from pfrl_like.utils.process_start import start_time
 
 LOCK_FILES = ("LOCK", "owner.json")
 _MAX_BYTES = 1 << 12
@@ -42,7 +43,7 @@ class WriterLock:
             ) from error
         try:
             now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
-            owned = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+            owned = {**_identity(os.getpid()), "since": now}
             atomic_write(owner, dump_json(owned, owner, _MAX_BYTES), durable=False)
         except BaseException:
             self._lock.release()
@@ -61,10 +62,18 @@ class WriterLock:
             self._lock.release()
 
 
-def owner_of(directory: str) -> int | None:
-    """The process of this machine that writes into a directory, as it says itself; None if there is none."""
+def is_owned_by(directory: str, pid: int) -> bool:
+    """Whether it is this process of this machine that says of itself that it writes into a directory.
+
+    What a killed process has left says it, too: ask only of a directory whose lock is held.
+    """
     owner = _read(os.path.join(directory, LOCK_FILES[1]))
-    return owner.get("pid") if owner.get("host") == socket.gethostname() else None
+    return {name: owner.get(name) for name in _identity(pid)} == _identity(pid)
+
+
+def _identity(pid: int) -> dict[str, Any]:
+    """What tells a process from others, and from later ones of its number."""
+    return {"pid": pid, "host": socket.gethostname(), "started": start_time(pid)}
 
 
 def _read(path: str) -> dict[str, Any]:

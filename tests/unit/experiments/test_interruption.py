@@ -247,6 +247,39 @@ class TestOneWriter:
             assert workers.receive() == ["held"]
             workers.close()
 
+    def test_a_child_does_not_write_for_a_process_of_its_parents_number_that_was_killed(self, tmp_path):
+        def own(channel, index):
+            try:
+                with owned(str(tmp_path)):
+                    channel.send("held")
+                    channel.recv()
+            except CheckpointError as error:
+                channel.send(str(error))
+
+        with owned(str(tmp_path)):
+            told = (tmp_path / "owner.json").read_text()
+        (tmp_path / "owner.json").write_text(told)  # what it leaves if it is killed
+        workers = Workers(Portable(own), [(), ()], start_method="spawn")
+        refused, held = sorted(workers.receive())
+        workers.close()
+        assert (held, "has one writer" in refused) == ("held", True)
+
+    def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
+        def own(channel, index):
+            try:
+                with owned(str(tmp_path)):
+                    channel.send("held")
+            except CheckpointError as error:
+                channel.send(str(error))
+
+        with owned(str(tmp_path)):
+            path = tmp_path / "owner.json"
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"started": 1}))
+            workers = Workers(Portable(own), [()], start_method="spawn")
+            (told,) = workers.receive()
+            workers.close()
+        assert "has one writer" in told
+
     def test_a_file_system_without_locks_is_warned_of(self, agent, tmp_path, caplog):
         (tmp_path / "LOCK").mkdir()  # which cannot be opened for writing
         train_agent(agent, Counting(), 3, tmp_path)
