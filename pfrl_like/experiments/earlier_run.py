@@ -7,8 +7,8 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from pfrl_like.experiments.report import record_of, two_columns
-from pfrl_like.storage import atomic_write
+from pfrl_like.experiments.report import encoded, lines_of, record_of, two_columns
+from pfrl_like.storage import atomic_write, make_directory
 
 #: What a run writes under fixed names: its training, and its evaluation.
 TRAINING = (
@@ -88,11 +88,13 @@ def set_aside(
     if not moved and not rests:
         return
     folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
-    for name, table in rests.items():
-        atomic_write(os.path.join(folder, name), "".join([table.header, *table.beyond]).encode())
-        atomic_write(os.path.join(outdir, name), "".join([table.header, *table.kept]).encode())
-    for name in sorted(moved, key=lambda name: (name == "run.json", name)):  # which names the folder, so it goes last
+    # If this is broken off, the next start does the rest: `run.json` names the folder, and the tables tell what has to
+    # move, so they come last.
+    for name in sorted(moved, key=lambda name: (name == "run.json", name)):
         os.rename(os.path.join(outdir, name), os.path.join(folder, name))
+    for name, table in rests.items():
+        for place, lines in ((folder, table.beyond), (outdir, table.kept)):
+            atomic_write(os.path.join(place, name), encoded([table.header, *lines]))
     follows = not training and os.path.exists(os.path.join(outdir, "run.json"))  # training will tell in a moment
     logger.log(
         logging.INFO if follows else logging.WARNING,
@@ -113,15 +115,13 @@ class _Table(NamedTuple):
 
 def _split(path: str, step_offset: int) -> _Table:
     """Split a table whose first column is the step; a last line without an end is torn and not kept."""
-    with open(path, newline="", encoding="utf-8") as file:
-        header, *lines = file.read().splitlines(keepends=True) or [""]
+    lines, torn = lines_of(path)
     kept: list[str] = []
     beyond: list[str] = []
-    for line in lines:
+    for line in lines[1:]:
         step = re.match(r"\d+", line)
-        within = step is not None and int(step[0]) <= step_offset and line.endswith("\n")
-        (kept if within else beyond).append(line)
-    return _Table(header, kept, beyond)
+        (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
+    return _Table("".join(lines[:1]), kept, beyond + torn)
 
 
 def _best_came_later(outdir: str, step_offset: int) -> bool:
@@ -137,5 +137,5 @@ def _folder(outdir: str, kind: str, names: set[str]) -> str:
     while any(os.path.lexists(os.path.join(folder, name)) for name in names):
         number += 1
         folder = os.path.join(outdir, f"{kind}-{start}-{number}")
-    os.makedirs(folder, exist_ok=True)
+    make_directory(folder)
     return folder

@@ -355,7 +355,7 @@ class Evaluator:
 
     def _write_header(self) -> None:
         names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]
-        if self.step_offset and os.path.exists(self._scores_path()):
+        if self.step_offset and os.path.exists(self._scores_path()) and os.path.getsize(self._scores_path()):
             return  # a run that goes on keeps its scores
         with open(self._scores_path(), "w", encoding="utf-8") as file:
             print(*BASIC_COLUMNS, *names, sep="\t", file=file)

@@ -5,7 +5,7 @@ import html
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -110,17 +110,36 @@ def _running_mean(curve: Curve, window: int = 20) -> Curve:
 def two_columns(path: str, delimiter: str, first: str, second: str) -> Curve:
     """The numbers of two columns of a table, in the rows that have the second; nothing if there is no such file.
 
+    A last line that has no end does not count.
+
     Raises:
         CheckpointError: If they are no numbers, or it is no table.
     """
     if not os.path.exists(path):
         return [], []
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file, delimiter=delimiter) if row.get(second) not in (None, "")]
+        rows = [
+            row for row in csv.DictReader(lines_of(path)[0], delimiter=delimiter) if row.get(second) not in (None, "")
+        ]
         return [float(row[first]) for row in rows], [float(row[second]) for row in rows]
     except (ValueError, TypeError, KeyError, csv.Error) as error:
         raise CheckpointError(path, f"is damaged: {error!r:.200}") from error
+
+
+def lines_of(path: str) -> tuple[list[str], list[str]]:
+    """The lines of a table with their ends, and the last one if it has none: a process that is killed tears it.
+
+    `encoded` gives back the bytes of any of them, also of those that are no text.
+    """
+    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
+        lines = list(file)
+    whole = len(lines) - (bool(lines) and not lines[-1].endswith("\n"))
+    return lines[:whole], lines[whole:]
+
+
+def encoded(lines: Iterable[str]) -> bytes:
+    """The bytes of lines that `lines_of` gave."""
+    return "".join(lines).encode(errors="surrogateescape")
 
 
 def record_of(outdir: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Runs that go on in the directory of an earlier one, or replace it."""
 
+import contextlib
 import csv
 import json
 import logging
@@ -20,6 +21,7 @@ from pfrl_like.experiments import (
     train_agent_batch_with_evaluation,
     train_agent_with_evaluation,
 )
+from pfrl_like.experiments.earlier_run import set_aside
 from pfrl_like.experiments.report import record_of, write_report
 
 
@@ -135,6 +137,68 @@ def test_best_goes_aside_if_the_best_score_came_after_the_offset(tmp_path):
     assert (tmp_path / "best").exists()
     Evaluator(agent, Counting(8), None, 1, 5, tmp_path, step_offset=10)
     assert not (tmp_path / "best").exists() and (folder(tmp_path, f"beyond-10-{AGE}") / "best").exists()
+
+
+@pytest.mark.parametrize("step_offset", [0, 50])
+def test_setting_aside_may_be_broken_off_anywhere(step_offset, tmp_path, monkeypatch):
+    """Whatever the last thing was that it did, the next start comes to what it would have come to at once."""
+
+    def after_start_and_kill(calls):
+        directory = tmp_path / str(calls)
+        for name in ("best", "40_checkpoint", "60_checkpoint", "80_finish"):
+            (directory / name).mkdir(parents=True)
+        (directory / "scores.txt").write_text("steps\tmean\n20\t1.0\n80\t5.0\n")
+        (directory / "metrics.csv").write_text("step,return\n20,1.0\n80,5.0\n")
+        (directory / "run.json").write_text('{"start": "2026-01-02T03:04:05"}')
+        left, rename, replace = calls, os.rename, os.replace
+
+        def broken_off(do):
+            def call(*names):
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    raise KeyboardInterrupt
+                do(*names)
+
+            return call
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "rename", broken_off(rename))
+            patched.setattr(os, "replace", broken_off(replace))
+            with contextlib.suppress(KeyboardInterrupt):
+                set_aside(str(directory), step_offset, logging.getLogger())
+        set_aside(str(directory), step_offset, logging.getLogger())
+        stays = {path.name: path.read_text() if path.is_file() else None for path in directory.iterdir()}
+        gone = {path.name for kept in directory.glob("[be]*-*") for path in kept.iterdir()}
+        return {name: text for name, text in stays.items() if "-" not in name}, gone, left >= 0
+
+    stays, gone, _ = at_once = after_start_and_kill(100)
+    assert "best" in gone and "best" not in stays
+    calls = 0
+    while (found := after_start_and_kill(calls)) != at_once:
+        assert found == (stays, gone, False)
+        calls += 1
+    assert calls >= 6
+
+
+@pytest.mark.parametrize("torn", [b"44\t9\t1.0\t-", b"44\t9\t1.0\t\xff", b"4", b"\xc3"])
+def test_a_torn_row_of_scores_is_passed_over(torn, tmp_path):
+    run(tmp_path, 40)
+    with open(tmp_path / "scores.txt", "ab") as file:
+        file.write(torn)
+    write_report(str(tmp_path))
+    run(tmp_path, 48, step_offset=40)
+    assert [int(row["steps"]) for row in rows(tmp_path / "scores.txt", "\t")] == [12, 20, 32, 40]
+    assert (folder(tmp_path, f"beyond-40-{AGE}") / "scores.txt").read_bytes().endswith(torn)
+
+
+def test_a_torn_header_is_written_anew(tmp_path):
+    run(tmp_path, 40)
+    header = (tmp_path / "scores.txt").read_text().splitlines()[0]
+    (tmp_path / "scores.txt").write_text(header[:9])
+    run(tmp_path, 52, step_offset=40)
+    assert (tmp_path / "scores.txt").read_text().splitlines()[0] == header
+    assert [int(row["steps"]) for row in rows(tmp_path / "scores.txt", "\t")] == [52]
 
 
 def test_an_evaluation_that_waited_for_the_end_of_an_episode_is_made_up_for(tmp_path):
