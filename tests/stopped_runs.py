@@ -22,7 +22,8 @@ from pfrl_like.algos import EpochDDPG, EpochDQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.experiments import evaluator
-from pfrl_like.experiments.checkpoints import buffers_of, saved_in
+from pfrl_like.experiments.checkpoints import saved_in
+from pfrl_like.experiments.run_buffers import buffers_of
 from pfrl_like.loggers import csv
 from pfrl_like.utils import set_random_seed
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION

@@ -22,8 +22,8 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import save_agent
 from pfrl_like.experiments.earlier_run import TABLES
 from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.run_buffers import buffers_of
 from pfrl_like.experiments.run_state import RunState
-from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
 from pfrl_like.storage import has_manifest, is_unfinished, load_directory, make_directory, save_directory, sync_file
 from pfrl_like.storage.atomic import named_errors, read_bounded
@@ -80,16 +80,6 @@ def saved_in(outdir: str) -> list[Saved]:
     matches = filter(None, map(_NAME.fullmatch, os.listdir(outdir) if os.path.isdir(outdir) else []))
     found = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
     return sorted(found, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
-
-
-def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
-    """The replay buffers that an agent fills, or a source draws from, by the names that they have there."""
-    found: dict[str, AbstractReplayBuffer] = {}
-    for owner in owners:
-        for name, value in getattr(owner, "__dict__", {}).items():
-            if isinstance(value, AbstractReplayBuffer) and all(value is not other for other in found.values()):
-                found[name] = value
-    return found
 
 
 class Checkpoints:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments import rerun
-from pfrl_like.experiments.checkpoints import BUFFERS, Saved, buffers_of, saved_in
+from pfrl_like.experiments.checkpoints import BUFFERS, Saved, saved_in
 from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.run_buffers import buffers_of
 from pfrl_like.experiments.run_state import RunState
 
 _T = TypeVar("_T")

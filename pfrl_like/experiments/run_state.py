@@ -8,6 +8,7 @@ import torch
 
 from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.experiments.loop import Clock
+from pfrl_like.experiments.run_buffers import unsaved_buffers
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random_streams import Streams
 
@@ -52,7 +53,7 @@ class RunState:
         source = self._source(clock, reasons)
         streams = self._streams()
         reasons += [f"{name} may draw random numbers, and its state is not known" for name in streams.unknown]
-        reasons += _of_agent(self.agent)
+        reasons += [*unsaved_buffers(self.agent, self.source), *_of_agent(self.agent)]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": streams.to_plain(),
             "agent_t": getattr(self.agent, "t", None),  # another one than the clock's where agents only update

@@ -3,7 +3,7 @@
 import random
 import types
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,12 +34,16 @@ class Reachable:
     come what they are bound to, closures, defaults, and the globals that they name. Spaces and environments that have
     yet to make their generator make it.
 
+    Args:
+        is_wanted: What is looked for in the place of streams; it may be other objects, into which nobody looks.
+
     Attributes:
         found: The generators, by name.
         unknown: Names of what a function holds that may draw, and whose state nobody knows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, is_wanted: Callable[[Any], bool] = lambda value: isinstance(value, GENERATORS)) -> None:
+        self._is_wanted = is_wanted
         self.found: dict[str, Any] = {}
         self.unknown: list[str] = []
         self._seen: dict[int, Any] = {id(stream): stream for stream in _GLOBAL}  # kept, so that no id comes again
@@ -51,7 +55,7 @@ class Reachable:
         self._seen[id(value)] = value
         if isinstance(value, random.SystemRandom):
             self.unknown.append(name)
-        elif isinstance(value, GENERATORS):
+        elif self._is_wanted(value):
             self.found[name] = value
         else:
             parts = _parts_of(value, name)
