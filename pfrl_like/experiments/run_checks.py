@@ -5,7 +5,7 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from pfrl_like.experiments.checkpoints import buffers_of
+from pfrl_like.experiments.run_buffers import buffers_of
 from pfrl_like.experiments.report import record_of
 from pfrl_like.experiments.resume import Checkpoint
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
