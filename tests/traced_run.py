@@ -26,13 +26,22 @@ class AnotherReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         return (obs, float(reward) + (self.steps == self.at), *others)
 
 
-def run(outdir: Path, steps: int = 50, reward_at: int = 0, spoil_at: int = 0, draw_at: int = 0, **options: Any) -> None:
+def run(
+    outdir: Path,
+    steps: int = 50,
+    reward_at: int = 0,
+    spoil_at: int = 0,
+    draw_at: int = 0,
+    buffer: Any = None,
+    **options: Any,
+) -> None:
     """A run of 50 steps with checkpoints every 20; at step `spoil_at` all parameters are changed a little.
 
-    At step `draw_at` a number is drawn from the stream of `random`.
+    At step `draw_at` a number is drawn from the stream of `random`. The agent has a replay buffer of its own without
+    `buffer`.
     """
     set_random_seed(0)
-    agent = make_agent()
+    agent = make_agent() if buffer is None else make_agent(replay_buffer=buffer)
 
     def spoil(env: Any, agent: Any, t: int) -> None:
         if t == draw_at:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.experiments.circumstances import git
-from pfrl_like.experiments.rerun import ordered
+from pfrl_like.utils.rerun_order import ordered
 
 _SECRET_NAME = re.compile(
     "key|token|secret|pass|pwd|credential|auth(?!or)|cookie|private|session|signature|dsn", re.IGNORECASE

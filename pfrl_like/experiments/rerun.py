@@ -1,74 +1,28 @@
 """Starting the program of a run again, so that it makes the agent of that run, for something else than the training.
 
 Nobody but the program knows how its agent is made. What it is to do then travels in an environment variable, which
-`train` looks at; what the program would write into run directories goes into a temporary one meanwhile.
+`train` looks at; what the program would write into run directories and persistent buffers goes into a temporary
+directory meanwhile.
 """
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 from pfrl_like.errors import PfrlLikeError
 from pfrl_like.experiments.crash import described, in_words, replay_crash
 from pfrl_like.storage import atomic_write, dump_json, read_json
+from pfrl_like.utils.rerun_order import VARIABLE, Order, ordered
 
-#: Where the order is found.
-VARIABLE = "PFRL_LIKE_RERUN"
 _LARGEST = 1 << 24  # of an answer, in bytes
 _LAST_WORDS = 2000  # bytes of what a program that failed has printed
 
 
 class RerunError(PfrlLikeError, RuntimeError):
     """A program that was started again and did not do what it was started for."""
-
-
-class Order(NamedTuple):
-    """What a program is started for again.
-
-    Attributes:
-        outdir: Directory of the run whose agent is wanted; the program's runs for other directories are passed over.
-        scratch: Directory for what the program writes meanwhile.
-        crash: Record of the refused update that is to be made again; "" if it is the training that is.
-        checkpoint: Checkpoint of the run that the training goes on from; "" for one from the start.
-        since: Step after which the trace looks at every step closely.
-        until: Step at which the training ends.
-    """
-
-    outdir: str
-    scratch: str
-    crash: str = ""
-    checkpoint: str = ""
-    since: int = 0
-    until: int = 0
-
-    @property
-    def answer(self) -> str:
-        """File for what was found."""
-        return os.path.join(self.scratch, "answer.json")
-
-    @property
-    def diverted(self) -> str:
-        """Run directory that is written into instead."""
-        return os.path.join(self.scratch, "outdir")
-
-    @classmethod
-    def of_text(cls, text: str) -> Self:
-        """What `to_text` gave."""
-        return cls(**json.loads(text))
-
-    def to_text(self) -> str:
-        """As text."""
-        return json.dumps(self._asdict())
-
-
-def ordered() -> Order | None:
-    """What this program was started for again; None if it was started to train."""
-    text = os.environ.get(VARIABLE)
-    return None if text is None else Order.of_text(text)
 
 
 def diverted(outdir: str) -> str:

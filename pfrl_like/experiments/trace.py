@@ -18,9 +18,9 @@ import numpy as np
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.checksums import checksums_of, checksums_of_streams
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.experiments.rerun import ordered
 from pfrl_like.storage import sync_file
 from pfrl_like.utils.checksums import checksum
+from pfrl_like.utils.rerun_order import ordered
 
 #: Its files, and what a record says.
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"

@@ -14,6 +14,7 @@ import numpy as np
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.columns import Columns, Indices, RecordedColumns, dump_places, restore, restore_places, settle
 from pfrl_like.errors import CheckpointError
+from pfrl_like.replay_buffers.diverted import diverted
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.rewinding import RewindingBuffer
@@ -58,7 +59,8 @@ class PersistentBuffer(RewindingBuffer):
             raise ValueError(f"sync_seconds: got {sync_seconds}, expected at least 0 seconds")
         if not dirname:
             raise ValueError(f"dirname: got {dirname!r}, expected a directory")
-        whole = os.path.abspath(dirname)  # the process may go to another directory later
+        given = None if ancestor is None else os.fspath(ancestor)
+        whole, source = diverted(os.path.abspath(dirname), given, shard)  # the process may go elsewhere later
         self.dirname = whole if shard is None else os.path.join(whole, shard)
         self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
         self.logger = _LOGGER if logger is None else logger
@@ -70,8 +72,8 @@ class PersistentBuffer(RewindingBuffer):
         self._directory = LogDirectory(self.dirname, marks)
         self._files = ColumnFiles(self.dirname)
         try:
-            if ancestor is not None:
-                self._descend(_ancestor_of(os.fspath(ancestor), shard))
+            if source is not None:
+                self._descend(_ancestor_of(source, shard))
             elif self._directory.is_new:
                 self._directory.refuse_orphans()
                 self._use(self._files)

@@ -16,8 +16,10 @@ from pfrl_like.cli.explanations import explanations
 from pfrl_like.cli.parting import Parting, repetition
 from pfrl_like.experiments import rerun
 from pfrl_like.experiments.checksums import STREAM
-from pfrl_like.experiments.rerun import VARIABLE, Order, RerunError, train_again
+from pfrl_like.experiments.rerun import RerunError, train_again
 from pfrl_like.experiments.trace import read_records, read_tensors
+from pfrl_like.replay_buffers import PersistentReplayBuffer
+from pfrl_like.utils.rerun_order import VARIABLE, Order
 
 Again = Callable[..., str]
 
@@ -30,12 +32,14 @@ def files_in(folder: Path) -> dict[str, bytes]:
 def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
     """Does what a program does that is started again: trains up to a step, looking closely; gives where it wrote."""
 
-    def again(name: str, outdir: Path, since: int, until: int, checkpoint: str = "", **options: Any) -> str:
+    def again(
+        name: str, outdir: Path, since: int, until: int, checkpoint: str = "", train: Any = run, **options: Any
+    ) -> str:
         order = Order(str(outdir), str(tmp_path / name), "", checkpoint, since, until)
         monkeypatch.setenv(VARIABLE, order.to_text())
         run(outdir.with_name("another"), 5)
         with pytest.raises(SystemExit) as end:
-            run(outdir, **options)
+            train(outdir, **options)
         assert end.value.code == 0
         return order.diverted
 
@@ -64,6 +68,51 @@ def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path: Path, a
     tensors = next(line["tensors"] for line in read_tensors(now) if line["t"] == 40)
     assert {name: tensors[name] for name in tensors if not name.startswith(STREAM)} == lines[2]["tensors"]
     assert (read_records(now) == whole[20:47]).all() and not repetition(str(outdir), now).differs
+
+
+def run_with_files(outdir: Path, replay: Path, **options: Any) -> None:
+    with PersistentReplayBuffer(replay, 15) as buffer:
+        run(outdir, buffer=buffer, keep_checkpoints=5, **options)
+
+
+@pytest.mark.parametrize("place, checkpoint", [("run/replay", ""), ("run/replay", "20"), ("replay", "20")])
+def test_persistent_buffers_are_left_alone_and_begin_as_they_did(
+    tmp_path: Path, again: Again, place: str, checkpoint: str
+) -> None:
+    outdir, replay = tmp_path / "run", tmp_path / place
+    run_with_files(outdir, replay)
+    before, whole = files_in(tmp_path), read_records(str(outdir))
+    source = checkpoint and str(outdir / f"{checkpoint}_checkpoint")
+    now = again("scratch", outdir, 40, 47, source, run_with_files, replay=replay)
+    scratch = f"{tmp_path / 'scratch'}/"
+    assert {path: content for path, content in files_in(tmp_path).items() if not path.startswith(scratch)} == before
+    assert (read_records(now) == whole[int(checkpoint or 0) : 47]).all()
+    assert not repetition(str(outdir), now).differs
+
+
+def test_persistent_buffers_of_a_run_that_was_moved_are_found(tmp_path: Path, again: Again) -> None:
+    outdir, moved = tmp_path / "run", tmp_path / "moved"
+    run_with_files(outdir, outdir / "replay")
+    outdir.rename(moved)
+    source = str(moved / "20_checkpoint")
+    now = again("scratch", outdir, 40, 47, source, run_with_files, replay=outdir / "replay")
+    assert not repetition(str(moved), now).differs and not outdir.exists()
+
+
+def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stored(name: str, steps: int, **options: Any) -> int:
+        with PersistentReplayBuffer(tmp_path / name, 15, **options) as buffer:
+            for i in range(steps):
+                buffer.append([float(i)], 0, 0.0, [float(i + 1)])
+            return len(buffer)
+
+    assert (stored("data", 3), stored("more", 2, ancestor=tmp_path / "data")) == (3, 5)
+    before = files_in(tmp_path)
+    monkeypatch.setenv(VARIABLE, Order(str(tmp_path / "run"), str(tmp_path / "scratch"), until=7).to_text())
+    assert [stored("data", 1), stored("data", 1), stored("more", 2, ancestor=tmp_path / "data")] == [4, 5, 5]
+    assert files_in(tmp_path / "data") | files_in(tmp_path / "more") == before
 
 
 def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp_path: Path, again: Again) -> None:
