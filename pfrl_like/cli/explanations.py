@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pfrl_like.cli.parting import a_few
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import read_json
 
@@ -12,7 +13,7 @@ from pfrl_like.storage import read_json
 RECORD = "run.json"
 _ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
 _LARGEST = 1 << 24  # of a record, in bytes
-_HASHES = "settings.PYTHONHASHSEED"
+_HASHES, _FILES = "settings.PYTHONHASHSEED", "files."
 
 #: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.
 _WHY = {
@@ -51,7 +52,9 @@ def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str
     """
     one, other = (_told(outdir) for outdir in outdirs)
     differ = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-    for name in differ:
+    if files := [name.removeprefix(_FILES) for name in differ if name.startswith(_FILES)]:
+        yield f"files of the program: {a_few(files)} (it is another one)"
+    for name in (name for name in differ if not name.startswith(_FILES)):
         why = next((f" ({why})" for start, why in _WHY.items() if name.startswith(start)), "")
         yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
     if _HASHES not in differ and one.get(_HASHES) in (None, "random") and not (differ and repeats):

@@ -1,7 +1,7 @@
 """Where the traces of two runs part."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy as np
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.trace import CHANNELS, RECORDS, read_records, read_tensors
 
-#: Names of tensors that are printed.
+#: Names that are printed.
 _FEW = 10
 #: What a difference in one channel tells, if those that come before it do not differ.
 _WHENCE = {
@@ -96,11 +96,15 @@ def first_of_lines(one: Lines, other: Lines) -> Parting:
     same = -1
     for t in sorted(one.keys() & other.keys()):
         if names := differing(one[t], other[t]):
-            more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
             since = f", those of step {same:,} not" if same >= 0 else ""
-            return Parting(f"at step {t:,} these differ{since}: {', '.join(names[:_FEW])}{more}", same, t)
+            return Parting(f"at step {t:,} these differ{since}: {a_few(names)}", same, t)
         same = t
     return Parting(f"the same up to step {same:,}" if same >= 0 else "none to compare", same)
+
+
+def a_few(names: Sequence[str]) -> str:
+    """Names, of many only the first and the number of others."""
+    return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
 def differing(one: Mapping[str, int], other: Mapping[str, int]) -> list[str]:

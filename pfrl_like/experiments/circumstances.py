@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from pfrl_like.experiments.program_files import program_files
+
 #: Packages whose version decides what an environment does.
 _SIMULATORS = ("ale_py", "mujoco")
 #: Variables on which the last bits of a result may depend.
@@ -29,6 +31,7 @@ def circumstances() -> dict[str, Any]:
         "started_as": sys.orig_argv,
         "directory": os.getcwd(),
         "git_head": git_head(os.getcwd()),
+        "files": program_files(),
         "versions": {
             "pfrl_like": _version("pfrl_like"),
             "python": platform.python_version(),
