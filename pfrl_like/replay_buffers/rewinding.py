@@ -86,8 +86,10 @@ class RewindingBuffer(ReplayBuffer):
         self._refusal = None
 
     def _saves_and(self, path: str) -> list[str]:
-        """The saves that are still there, and this one."""
-        return [*dict.fromkeys([*filter(os.path.exists, self._directory.saves), path])]
+        """The saves that are still there, or were moved together with this one, and this one."""
+        folder, before = os.path.dirname(path), self._directory.saves
+        places = [save if os.path.exists(save) else os.path.join(folder, os.path.basename(save)) for save in before]
+        return [*dict.fromkeys([*filter(os.path.exists, places), path])]
 
     def _keep_saves(self) -> None:
         """Let nothing be written into rows that saves name."""

@@ -247,17 +247,19 @@ def test_a_persistent_buffer_goes_back_to_a_save_whose_items_have_left_long_ago(
         assert all(np.array_equal(item[0]["state"], obs(int(item[0]["reward"]))) for item in buffer.memory)
 
 
-def test_a_save_that_was_moved_can_be_gone_back_to_again_and_again(tmp_path, no_waiting_for_the_disk):
+def test_saves_that_were_moved_can_be_gone_back_to_again_and_again(tmp_path, no_waiting_for_the_disk):
+    saves = []
     with persistent(tmp_path) as buffer:
-        append(buffer, range(10), vector)
-        reference, held = buffer.save_increment(tmp_path / "saves"), rewards(buffer)
+        for begin in (0, 10):
+            append(buffer, range(begin, begin + 10), vector)
+            saves.append((buffer.save_increment(tmp_path / "saves"), rewards(buffer)))
     (tmp_path / "saves").rename(tmp_path / "moved")
-    for _ in range(3):
+    for reference, held in [saves[1], saves[1], *saves]:
         with persistent(tmp_path) as buffer:
             buffer.load_increment(tmp_path / "moved", reference)
             assert rewards(buffer) == held
-            append(buffer, range(10, 200), vector)
-            assert len(buffer._directory.saves) == 1
+            append(buffer, range(20, 200), vector)
+            assert len(buffer._directory.saves) == 2
 
 
 def test_rows_of_pruned_saves_are_used_again(tmp_path, no_waiting_for_the_disk):
