@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.reachable_streams import Reachable
 
@@ -52,4 +53,6 @@ def _free(name: str, taken: dict[str, Any]) -> str:
 
 def _is_like_a_buffer(value: Any) -> bool:
     kind = type(value)
-    return isinstance(value, AbstractReplayBuffer) or (hasattr(kind, "append") and hasattr(kind, "sample"))
+    if isinstance(value, AbstractReplayBuffer):
+        return True
+    return not isinstance(value, MDPDataset) and hasattr(kind, "append") and hasattr(kind, "sample")

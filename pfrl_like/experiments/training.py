@@ -8,6 +8,7 @@ from typing import Any
 
 from pfrl_like.experiments.callbacks import Evaluation, StepHooks
 from pfrl_like.experiments.checkpoints import Checkpoints
+from pfrl_like.experiments.configuration import Configuration
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.endings import closing_all, reported, saved_on_error
 from pfrl_like.experiments.evaluator import Evaluator
@@ -81,6 +82,7 @@ def train(
     clock = Clock(steps, step_offset)
     with owned(outdir), Interruption(clock) as interruption:
         resume = resume or checkpoint() is not None
+        configuration = Configuration(agent, env, source)
         goes_on_from = newest_checkpoint(agent, source, outdir, logger) if resume is True else resume or None
         items = items_on_disk(agent, source)
         if resume is True and goes_on_from is None:
@@ -109,7 +111,7 @@ def train(
             callbacks.append(evaluation)
         callbacks += hooks
         evaluation_hooks = evaluator.evaluation_hooks if isinstance(evaluator, Evaluator) else ()
-        remembering = [csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
+        remembering = [configuration, csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
         state = RunState(agent, env, source, remembering)
         checkpoints = Checkpoints(
             agent, state if saves else None, checkpoint_freq, outdir, logger, critical=interruption.critical,

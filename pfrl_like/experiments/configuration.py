@@ -1,0 +1,90 @@
+"""What a run is made of: told in every checkpoint, so that one made otherwise is noticed when it goes on."""
+
+import math
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from torch.optim import Optimizer
+
+from pfrl_like.envs.env_states import layers_of
+from pfrl_like.experiments.run_buffers import buffers_of
+
+_LONGEST = 300  # characters of a description
+_OF_BUFFERS = ("capacity", "num_steps")
+_OF_ENVS = ("num_envs", "observation_space", "action_space")
+
+
+class Configuration:
+    """A part of a run (see `loop.Resumable`) that remembers how the others were made.
+
+    It has to be made before anything is loaded or learnt. What changes meanwhile is no part of it. The agent
+    itself compares its weights.
+
+    Args:
+        agent: Its class, its numbers, flags and names that learning leaves alone, those of its explorer, and its
+            optimisers' hyperparameters.
+        env: Its wrappers, the name it is registered by, its spaces.
+        source: May hold replay buffers, of which the classes, capacities and steps count, as of the agent's.
+    """
+
+    def __init__(self, agent: Any, env: Any, source: Any) -> None:
+        self._tell = partial(_description, agent, env, source)
+        self._told = self._tell()
+
+    def saved_state(self) -> dict[str, Any]:
+        """The description."""
+        now = self._tell()
+        self._told = {name: value for name, value in self._told.items() if now.get(name) == value}
+        return {"told": self._told}
+
+    def restore_state(self, state: Mapping[str, Any]) -> list[str]:
+        """Say what was made otherwise."""
+        return [
+            f"{name} was {before!r:.100} and is {self._told.get(name)!r:.100}"
+            for name, before in state["told"].items()
+            if self._told.get(name) != before
+        ]
+
+
+def _description(agent: Any, env: Any, source: Any) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in _of_all(agent, env, source)}
+
+
+def _of_all(agent: Any, env: Any, source: Any) -> Iterator[tuple[str, Any]]:
+    yield "agent", type(agent).__name__
+    explorer = getattr(agent, "explorer", None)
+    for owner, name in ((agent, ""), (explorer, "explorer.")):
+        yield from ((name + each, value) for each, value in _constants_of(owner))
+    for name, optimizer in _optimizers_of(agent).items():
+        yield name, type(optimizer).__name__
+        for number, group in enumerate(optimizer.param_groups):
+            yield from ((f"{name}[{number}].{each}", value) for each, value in group.items() if each != "params")
+    for name, buffer in buffers_of(agent, source).items():
+        yield name, type(buffer).__name__
+        yield from ((f"{name}.{each}", getattr(buffer, each, None)) for each in _OF_BUFFERS)
+    layers = list(layers_of(env))
+    yield "env", [type(layer).__name__ for layer in layers]
+    yield "env.spec", getattr(getattr(env, "spec", None), "id", None)
+    yield from ((f"env.{each}", str(getattr(env, each, None))[:_LONGEST]) for each in _OF_ENVS)
+
+
+def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
+    """Plain attributes of an object that are not saved with it."""
+    saved = {"t", *getattr(type(owner), "saved_attributes", ())}
+    for name, value in getattr(owner, "__dict__", {}).items():
+        if not name.startswith("_") and name not in saved and isinstance(value, bool | int | float):
+            yield name, value
+
+
+def _optimizers_of(agent: Any) -> dict[str, Optimizer]:
+    names = [*getattr(agent, "__dict__", {}), *getattr(type(agent), "saved_attributes", ())]
+    found = {name: getattr(agent, name, None) for name in names}
+    return {name: value for name, value in found.items() if isinstance(value, Optimizer)}
+
+
+def _plain(value: Any) -> Any:
+    """A value that is equal to itself after it was written as JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, bool | int | float | str | None) else str(value)[:_LONGEST]

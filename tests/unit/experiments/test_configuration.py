@@ -1,0 +1,80 @@
+"""Runs that go on otherwise than they were made say so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like.agents import DQN, DoubleDQN
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments import train_agent
+from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.utils import set_random_seed
+
+
+def go_on(
+    outdir: Path,
+    env_id: str = "CartPole-v1",
+    kind: Any = DoubleDQN,
+    buffer: Any = ReplayBuffer,
+    capacity: int = 50,
+    num_steps: int = 1,
+    lr: float = 1e-3,
+    gamma: float = 0.9,
+    epsilon: float = 0.5,
+    hooks: Any = (),
+) -> dict[str, Any]:
+    set_random_seed(0)
+    env = gymnasium.make(env_id)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    q_function = nn.Sequential(nn.Linear(4, 2), DiscreteActionValueHead())
+    agent = kind(
+        q_function, torch.optim.Adam(q_function.parameters(), lr), buffer(capacity, num_steps=num_steps), gamma,
+        ConstantEpsilonGreedy(epsilon, env.action_space.sample), replay_start_size=10, minibatch_size=4,
+    )  # fmt: skip
+    train_agent(agent, env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
+    told: dict[str, Any] = json.loads((outdir / "run.json").read_text())
+    return told
+
+
+def stop(clock: Any) -> None:
+    if clock.t == 45:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("change", [{"buffer": PrioritizedReplayBuffer}, {"num_steps": 3}])
+def test_a_buffer_that_holds_other_things_is_refused(change: Any, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go_on(tmp_path, hooks=[stop])
+    with pytest.raises(CheckpointError, match="no buffer that fits this one"):
+        go_on(tmp_path, **change)
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"gamma": 0.5}, "gamma was 0.9 and is 0.5"),
+        ({"lr": 1e-5}, "optimizer[0].lr was 0.001 and is 1e-05"),
+        ({"capacity": 20}, "replay_buffer.capacity was 50 and is 20"),
+        ({"epsilon": 0.1}, "explorer.epsilon was 0.5 and is 0.1"),
+        ({"kind": DQN}, "agent was 'DoubleDQN' and is 'DQN'"),
+        ({"env_id": "CartPole-v0"}, "env.spec was 'CartPole-v1' and is 'CartPole-v0'"),
+        ({}, None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*out of date")
+def test_what_was_made_otherwise_is_told(change: Any, reason: str | None, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go_on(tmp_path, hooks=[stop])
+    resumed = go_on(tmp_path, **change)["resumed"]
+    if reason is None:
+        assert (resumed["resume"], resumed["reasons"]) == ("exact", [])
+    else:
+        assert resumed["resume"] == "approximate" and reason in resumed["reasons"]
