@@ -13,6 +13,8 @@ from pfrl_like.experiments.trace import read_records
 from pfrl_like.utils.rerun_order import Order
 
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
+_FROM_START = "random streams from the start (if nobody draws from them, all is well)"
+_OF_ENVIRONMENTS = "._np_random"  # how gymnasium calls streams of environments and spaces
 
 
 class Found(NamedTuple):
@@ -51,6 +53,10 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int,
         if (itself := repetition(outdir, order.diverted)).differs:
             notes.append(f"{outdir} does not repeat itself, {itself.text}")
     repeats, found = not notes, first_of_all(*again)
+    if not repeats and is_unseeded(found[_FROM_START]):
+        notes.append(
+            "env.reset(seed=...) and env.action_space.seed(...) before training seed what an environment draws"
+        )
     if not any(parting.differs for parting in found.values()):
         notes.append(f"nothing differs now up to step {until:,}")
     elif not found["tensors"].differs:
@@ -70,11 +76,16 @@ def first_of_all(a: str, b: str) -> dict[str, Parting]:
     unlike = {*differing(*(part.get(start, {}) for part in streams))}
     drawn = [{t: {name: part[t][name] for name in part[t] if name not in unlike} for t in part} for part in streams]
     return {
-        "random streams from the start (if nobody draws from them, all is well)": first_of_lines(*first),
+        _FROM_START: first_of_lines(*first),
         "steps": first_record(a, b),
         "tensors": first_of_lines(*tensors),
         "random streams": first_of_lines(*drawn),
     }
+
+
+def is_unseeded(streams: Parting) -> bool:
+    """Whether streams of an environment are among those that differ from the start."""
+    return streams.differs and _OF_ENVIRONMENTS in streams.text
 
 
 def _only(lines: Lines, streams: bool) -> Lines:

@@ -14,7 +14,7 @@ _FEW = 10
 #: What a difference in one channel tells, if those that come before it do not differ.
 _WHENCE = {
     "action": "the agent chose otherwise for the same observation, unless an episode began there with another one",
-    "observation": "the environment answered otherwise to the same action",
+    "observation": "the environment answered otherwise to the same action (env.reset(seed=...) seeds it)",
     "reward": "the environment gave another reward for the same action and observation",
     "loss": "what was seen, done and got is the same, so that something else was learnt from, or in another way",
 }

@@ -1,4 +1,4 @@
-"""`set_random_seed`: one call that fixes a run."""
+"""`set_random_seed`: one call that fixes all global random streams."""
 
 import operator
 import random
@@ -10,6 +10,9 @@ import torch
 
 def set_random_seed(seed: Any) -> None:
     """Seed the global streams of `random`, NumPy and torch (every device).
+
+    Environments and their action spaces draw from streams of their own: a run that is to repeat itself needs also
+    `env.reset(seed=0); env.action_space.seed(0)` before training.
 
     Args:
         seed: An integer in [0, 2**32), of Python or NumPy.

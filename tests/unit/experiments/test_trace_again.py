@@ -1,6 +1,7 @@
 """The closer look at two runs that differ: an interval of them is trained again."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from traced_run import run
 
 from pfrl_like.cli import main
-from pfrl_like.cli.closer_look import first_of_all
+from pfrl_like.cli.closer_look import first_of_all, is_unseeded
 from pfrl_like.cli.diff_runs import closer_interval, tells_more_in
 from pfrl_like.cli.explanations import explanations
 from pfrl_like.cli.parting import Parting, repetition
@@ -126,6 +127,7 @@ def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp
     assert found["steps"].t == 31 and "in its loss" in found["steps"].text
     unlike = next(parting for name, parting in found.items() if "from the start" in name)
     assert unlike.t == 0 and "action_space" in unlike.text  # which nobody has seeded
+    assert is_unseeded(unlike) and not is_unseeded(found["random streams"])
 
 
 PROGRAM = """
@@ -188,6 +190,18 @@ def test_programs_are_started_again_only_where_more_can_be_told(
         and out.count("step 23, in its reward") == 1
         and "again: tensors: the same up to step 2" in out
     )
+
+
+def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environment(
+    tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs = two_runs("spoil_at", 10)
+    record(tmp_path / "b", started_as=[sys.executable, "program.py", "b", "reward_at", "15"])
+    assert main(["diff-runs", *runs]) == 1
+    out = capfd.readouterr().out
+    assert "b does not repeat itself, the first that differs is step 11, in its loss" in out
+    assert "env.reset(seed=...) and env.action_space.seed(...) before training seed" in out
+    assert "PYTHONHASHSEED: not set" in out or "PYTHONHASHSEED" in os.environ
 
 
 def test_a_loss_that_differs_is_followed_to_the_tensors_that_do() -> None:
