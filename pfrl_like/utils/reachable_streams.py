@@ -1,10 +1,16 @@
 """Where random streams are: the generators that can be reached from an object, each with a name that says how."""
 
+import contextlib
+import io
+import logging
 import random
+import re
 import types
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Set
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,7 +20,8 @@ GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator
 #: Nothing can be reached from these.
 _LEAVES = (
     bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), type, types.ModuleType, np.ndarray,
-    np.generic, np.dtype, torch.Tensor, torch.dtype, torch.device, torch.nn.Module, torch.optim.Optimizer,
+    np.generic, np.dtype, torch.Tensor, torch.dtype, torch.device, logging.Logger, logging.Handler, io.IOBase,
+    re.Pattern, range, slice, weakref.ref, types.UnionType, types.GenericAlias,
 )  # fmt: skip
 _LEAF_TYPES = frozenset(_LEAVES)  # which are told at once
 _BUILTINS = (types.BuiltinMethodType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
@@ -22,14 +29,24 @@ _FUNCTIONS = (types.FunctionType, types.MethodType, partial, *_BUILTINS)
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
 #: Attributes that lead from one layer of an environment to the next ones, which are no deeper.
 _LAYERS = frozenset(("env", "user_env", "envs", "unwrapped"))
-_DEPTH = 5
-_LONGEST = 256  # of longer lists, tables of data, no part is looked at
+_DEPTH = 12
+_MOST = 50_000  # objects
+#: A container is a table of data if nothing is found in the first parts, and it is longer, or its parts are rows.
+_LONGEST, _FIRST, _ROWS = 256, 16, (dict, list, tuple)
+#: What torch keeps in modules and optimizers that is no attribute of the user's.
+_OF_TORCH = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
+_OF_OPTIMIZERS = frozenset(("state", "param_groups", "defaults", "step"))  # a schedule counts the calls of `step`
+#: Their functions draw from the global streams.
+_LIBRARIES = frozenset(("torch", "numpy"))
+#: What functions of extensions are bound to, which is no object.
+_OF_EXTENSIONS = ("PyCapsule", "pybind11_detail")
 _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-defined]
 
 
 class Reachable:
     """The streams that can be reached from some objects, by attributes, parts and what functions hold.
 
+    Attributes are also those in slots, those of modules and their parts beside tensors, and generators of classes.
     Environments are followed layer by layer, and vector environments into those that they are made of. Of functions
     come what they are bound to, closures, defaults, and the globals that they name. Spaces and environments that have
     yet to make their generator make it.
@@ -39,18 +56,24 @@ class Reachable:
 
     Attributes:
         found: The generators, by name.
-        unknown: Names of what a function holds that may draw, and whose state nobody knows.
+        unknown: Names of what a function holds that may draw, and whose state nobody knows, and of that which lies so
+            deep, or behind so much, that nobody looks at it.
     """
 
     def __init__(self, is_wanted: Callable[[Any], bool] = lambda value: isinstance(value, GENERATORS)) -> None:
         self._is_wanted = is_wanted
         self.found: dict[str, Any] = {}
         self.unknown: list[str] = []
+        self._is_full = False
         self._seen: dict[int, Any] = {id(stream): stream for stream in _GLOBAL}  # kept, so that no id comes again
 
     def visit(self, value: Any, name: str, depth: int = 0, in_function: bool = False) -> None:
         """Look at an object, and at what can be reached from it."""
-        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen or depth > _DEPTH:
+        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen:
+            return
+        if depth > _DEPTH or len(self._seen) > _MOST:
+            self.unknown += [name] * (depth > _DEPTH or not self._is_full)
+            self._is_full = len(self._seen) > _MOST
             return
         self._seen[id(value)] = value
         if isinstance(value, random.SystemRandom):
@@ -58,13 +81,39 @@ class Reachable:
         elif self._is_wanted(value):
             self.found[name] = value
         else:
-            parts = _parts_of(value, name)
-            if parts is None:
-                self.unknown += [name] * in_function
+            self._visit_parts(value, name, depth, in_function)
+
+    def _visit_parts(self, value: Any, name: str, depth: int, in_function: bool) -> None:
+        is_container = isinstance(value, _CONTAINERS)
+        held = isinstance(value, _FUNCTIONS) or (in_function and is_container)
+        parts, before = _parts_of(value, name), self._told
+        if parts is None:
+            self.unknown += [name] * in_function
+            return
+        for number, (attribute, part_name, part) in enumerate(parts):
+            if number == _FIRST and is_container and before == self._told and _is_table(value, part):
                 return
-            held = isinstance(value, _FUNCTIONS) or (in_function and isinstance(value, _CONTAINERS))
-            for attribute, part_name, part in parts:
+            if type(part) not in _LEAF_TYPES:
                 self.visit(part, part_name, depth + (attribute not in _LAYERS), held)
+        if not (is_container or id(type(value)) in self._seen):
+            self._visit_class(type(value), name)
+
+    @property
+    def _told(self) -> int:
+        return len(self.found) + len(self.unknown)
+
+    def _visit_class(self, kind: type, name: str) -> None:
+        """Look for generators among the attributes of a class, and of those that it comes of."""
+        for each in kind.__mro__:
+            if id(each) not in self._seen:
+                self._seen[id(each)] = each
+                for key, part in vars(each).items():
+                    if isinstance(part, GENERATORS):
+                        self.visit(part, f"{name}.{key}")
+
+
+def _is_table(value: Any, part: Any) -> bool:
+    return len(value) > _LONGEST or type(part) in _ROWS
 
 
 def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
@@ -72,20 +121,45 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
     if isinstance(value, _FUNCTIONS):
         return ((key, f"{name}.{key}", part) for key, part in _held_by(value))
     if isinstance(value, Mapping):
-        items: Mapping[Any, Any] = value if len(value) <= _LONGEST else {}
         # Of other keys the text is of this process alone or, as of a tensor, long.
-        keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(items))
-        return (("", f"{name}[{key}]", part) for key, part in zip(keys, items.values(), strict=True))
+        keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(value))
+        return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
-        listed = value if len(value) <= _LONGEST else ()
         # The parts of `envs` are as deep as it is.
-        return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(listed))
+        return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(value))
     if "observation_space" not in name:  # nobody draws observations
         _make_generator(value)
+    slots = list(_slots_of(value))
+    if isinstance(value, torch.nn.Module):  # its modules are no deeper than it
+        own = _attributes(value, name, _OF_TORCH)
+        return chain(own, (("env", f"{name}.{key}", part) for key, part in value.named_children()))
     attributes = getattr(value, "__dict__", None)
-    if attributes is None:
+    if attributes is None and not slots:
         return None
-    return ((key, f"{name}.{key}", part) for key, part in list(attributes.items()))
+    own = _attributes(value, name, _OF_OPTIMIZERS if isinstance(value, torch.optim.Optimizer) else frozenset())
+    return chain(own, ((key, f"{name}.{key}", part) for key, part in slots))
+
+
+def _attributes(value: Any, name: str, but: Set[str]) -> Iterator[tuple[str, str, Any]]:
+    attributes = list(getattr(value, "__dict__", {}).items())
+    return (
+        (key, f"{name}.{key}", part)
+        for key, part in attributes
+        if type(part) not in _LEAF_TYPES and key not in but and (type(part) is not OrderedDict or part)
+    )
+
+
+def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
+    kind: Any = type(value)
+    for key, slot in _slots(kind):
+        with contextlib.suppress(AttributeError):  # nothing was put into it
+            yield key, slot.__get__(value)
+
+
+@lru_cache(1024)
+def _slots(kind: type) -> list[tuple[str, Any]]:
+    of_kinds = (vars(each) for each in kind.__mro__ if "__slots__" in vars(each))
+    return [(key, slot) for own in of_kinds for key, slot in own.items() if type(slot) is types.MemberDescriptorType]
 
 
 def _held_by(function: Any) -> Iterator[tuple[str, Any]]:
@@ -94,13 +168,15 @@ def _held_by(function: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(function, types.MethodType):
         yield from (("__self__", function.__self__), ("__func__", function.__func__))
     elif not isinstance(function, types.FunctionType):
-        yield "__self__", getattr(function, "__self__", None)
+        owner = getattr(function, "__self__", None)
+        yield "__self__", None if type(owner).__name__.startswith(_OF_EXTENSIONS) else owner
     else:
         yield from (("__defaults__", function.__defaults__), ("__kwdefaults__", function.__kwdefaults__))
         for key, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             if cell != types.CellType():
                 yield key, cell.cell_contents
-        for key in _names_in(function.__code__):
+        library = str(function.__module__).partition(".")[0] in _LIBRARIES
+        for key in () if library else _names_in(function.__code__):
             yield key, function.__globals__.get(key)
 
 

@@ -143,6 +143,68 @@ def test_streams_of_missing_gpus_are_told_of_and_all_others_restored() -> None:
     assert torch.rand(3).tolist() == expected
 
 
-def test_data_is_not_searched() -> None:
-    data = [random.Random(i) for i in range(1000)]
-    assert Streams.of(Holder(data), torch.nn.Linear(1, 1), np.zeros(3), with_global=False).to_plain() == {}
+@pytest.mark.parametrize("data", [[{"obs": [1.0]} for _ in range(40)], [Holder(i) for i in range(1000)]])
+def test_of_data_the_first_rows_say_that_there_is_nothing(data: list[Any]) -> None:
+    last = [*data, Holder(random.Random(0))]
+    streams = Streams.of(Holder(last), torch.nn.Linear(1, 1), np.zeros(3), with_global=False)
+    assert streams.to_plain() == {} and streams.unknown == []
+
+
+def test_long_lists_of_what_holds_streams_are_searched_to_their_end() -> None:
+    assert len(Streams.of([Holder(random.Random(i)) for i in range(1000)], with_global=False).names) == 1000
+
+
+def test_what_lies_too_deep_or_is_too_much_is_named() -> None:
+    deep: Any = Holder(random.Random(0))
+    for _ in range(20):
+        deep = Holder(deep)
+    [name] = Streams.of(deep).unknown
+    assert name == "Holder" + ".rng" * 13
+    many = Streams.of([Holder([Holder(random.Random(i)), i]) for i in range(20_000)], with_global=False)
+    assert len(many.unknown) == 1
+
+
+class InModule(torch.nn.Module):
+    """Noise of its own generator, below another module."""
+
+    def __init__(self, generator: Any) -> None:
+        super().__init__()
+        self.generator = generator
+
+
+class InSlots:
+    """Without a dict, and with a slot that nothing was put into."""
+
+    __slots__ = ("__rng", "empty")
+
+    def __init__(self, generator: Any) -> None:
+        self.__rng = generator
+
+
+class InClass:
+    """With a generator that all objects share."""
+
+    rng = random.Random(7)
+
+
+class InOptimizer(torch.optim.SGD):
+    """With noise."""
+
+    def __init__(self) -> None:
+        super().__init__([torch.zeros(1)], 0.1)
+        self.rng = np.random.default_rng(3)
+        torch.optim.lr_scheduler.StepLR(self, 1)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (torch.nn.Sequential(torch.nn.Sequential(InModule(torch.Generator()))), "Sequential.0.0.generator"),
+        (Holder(InSlots(random.Random(1))), "Holder.rng.__rng"),
+        (Holder(InClass()), "Holder.rng.rng"),
+        (InOptimizer(), "InOptimizer.rng"),
+    ],
+)
+def test_streams_in_modules_optimizers_slots_and_classes_are_found(owner: Any, name: str) -> None:
+    streams = Streams.of(owner, with_global=False)
+    assert [each.replace("_InSlots", "") for each in streams.names] == [name] and streams.unknown == []
