@@ -93,10 +93,13 @@ def check_directory(outdir: Any) -> str:
 
     Raises:
         TypeError: If it is none.
+        ValueError: If it is empty.
         NotADirectoryError: If something else has this name.
     """
     if not isinstance(outdir, str | bytes | os.PathLike):
         raise TypeError(f"outdir is {outdir!r:.80} ({type(outdir).__name__}), expected the path of a directory")
+    if not os.fspath(outdir):
+        raise ValueError(f"outdir is {outdir!r}, expected the path of a directory")
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is no directory")
     return diverted(os.path.abspath(os.fsdecode(outdir)))  # whatever directory an environment changes to

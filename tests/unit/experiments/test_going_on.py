@@ -305,6 +305,12 @@ def test_no_directory_is_refused_by_name(start):
         start()
 
 
+def test_an_empty_name_is_refused_and_not_taken_for_the_current_directory() -> None:
+    for empty in ("", b""):
+        with pytest.raises(ValueError, match=r"outdir is b?'', expected the path of a directory"):
+            train_agent(Recorder(), Counting(), 5, empty)
+
+
 @pytest.mark.parametrize("text", ["[1]", '{"earlier_parts": 3}', '{"earlier_parts": [3]}', "[" * 10_000, "", "\x00"])
 def test_a_damaged_record_is_none(text: str, tmp_path) -> None:
     (tmp_path / "run.json").write_text(text)
