@@ -7,7 +7,7 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from pfrl_like.experiments.report import encoded, lines_of, record_of, two_columns
+from pfrl_like.experiments.report import PARTS_LEFT_OUT, encoded, lines_of, record_of, two_columns
 from pfrl_like.storage import atomic_write, make_directory
 
 #: What a run writes under fixed names: its training, and its evaluation.
@@ -17,6 +17,8 @@ TRAINING = (
 )  # fmt: skip
 EVALUATION = ("scores.txt", "best")
 TABLES = ("metrics.csv", "epochs.csv", "scores.txt")
+#: How many parts of a run its record names: of those between the first one and the newest the oldest go.
+MOST_PARTS = 100
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
 
@@ -48,13 +50,21 @@ def progress_of(outdir: str, step_offset: int) -> Progress:
 
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
-    """The records of the parts that a run in a directory has had so far, the first one first."""
+    """The records of the parts that a run in a directory has had so far, the first one first.
+
+    They are the first and the newest of them; the one that comes after others that are left out tells how many.
+    """
     last = record_of(outdir)
     if not last:
         return []
     if last.get("outcome") == "running":  # or it would have said something else
         last["outcome"] = "broken off"
-    return [*last.pop("earlier_parts", []), last]
+    every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
+    first, parts = every[0], every[1:]
+    too_many = max(len(parts) + 1 - MOST_PARTS, 0)
+    left_out = too_many + sum(part.get(PARTS_LEFT_OUT, 0) for part in parts[: too_many + 1])
+    kept = parts[too_many:]
+    return [first, *([kept[0] | {PARTS_LEFT_OUT: left_out}, *kept[1:]] if left_out else kept)]
 
 
 def set_aside(

@@ -20,6 +20,8 @@ STYLE = (
     "th{text-align:left;padding-right:1em;vertical-align:top}td{font-family:monospace}"
 )
 LARGEST_RECORD = 1 << 20  # bytes of a run.json, which names the arguments and the earlier parts of a run
+#: In the record of a part: how many parts before it are named no longer.
+PARTS_LEFT_OUT = "parts_left_out_before"
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 380, 70, 45, 30, 20
 
 
@@ -176,5 +178,6 @@ def _text(value: object) -> str:
 
 def _part(record: dict[str, object]) -> str:
     """An earlier part of a run in a few words."""
-    reached = f" to {record['t']}" if "t" in record else ""
-    return f"from step {record.get('step_offset', 0)}{reached}, started {record.get('start')}: {record.get('outcome')}"
+    gap = f"{record[PARTS_LEFT_OUT]} parts that are not named here; " if PARTS_LEFT_OUT in record else ""
+    steps = f"from step {record.get('step_offset', 0)}" + (f" to {record['t']}" if "t" in record else "")
+    return f"{gap}{steps}, started {record.get('start')}: {record.get('outcome')}"

@@ -21,7 +21,7 @@ from pfrl_like.experiments import (
     train_agent_batch_with_evaluation,
     train_agent_with_evaluation,
 )
-from pfrl_like.experiments.earlier_run import set_aside
+from pfrl_like.experiments.earlier_run import earlier_parts, set_aside
 from pfrl_like.experiments.report import record_of, write_report
 
 
@@ -219,6 +219,19 @@ def test_scores_beyond_the_offset_leave_a_run_that_goes_on_without_evaluation(tm
     run(tmp_path, 40)
     train_agent(Recorder(), Counting(4), 24, tmp_path, step_offset=20)
     assert [row["steps"] for row in rows(tmp_path / "scores.txt", "\t")] == ["12", "20"]
+
+
+def test_of_many_parts_the_first_and_the_newest_are_named_and_how_many_are_not(tmp_path):
+    for start in range(1, 251):
+        record = {"start": start, "outcome": "finished", "earlier_parts": earlier_parts(str(tmp_path))}
+        (tmp_path / "run.json").write_text(json.dumps(record))
+    train_agent(Recorder(), Counting(4), 12, tmp_path, step_offset=8)
+    parts = json.loads((tmp_path / "run.json").read_text())["earlier_parts"]
+    assert [part["start"] for part in parts] == [1, *range(152, 251)]
+    assert {part["start"]: part["parts_left_out_before"] for part in parts if "parts_left_out_before" in part} == {
+        152: 150
+    }
+    assert "; 150 parts that are not named here; from step 0, started 152" in (tmp_path / "report.html").read_text()
 
 
 def test_batch_runs_go_on_too(tmp_path):
