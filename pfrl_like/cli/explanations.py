@@ -7,12 +7,12 @@ from typing import Any
 
 from pfrl_like.cli.parting import a_few
 from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments.run_files import LARGEST_RECORD, RECORD
 from pfrl_like.storage import read_json
 
-#: The record of a run, and what in it differs between any two runs.
-RECORD = "run.json"
+#: What differs in the records of any two runs.
 _ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
-_LARGEST = 1 << 24  # of a record, in bytes
+_LARGEST = 1 << 24  # of arguments, in bytes
 _HASHES, _FILES = "settings.PYTHONHASHSEED", "files."
 
 #: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.
@@ -40,7 +40,7 @@ def record_of(outdir: str) -> dict[str, Any]:
     Raises:
         CheckpointError: If there is none, or it is damaged.
     """
-    return read_json(os.path.join(outdir, RECORD), _LARGEST)
+    return read_json(os.path.join(outdir, RECORD), LARGEST_RECORD)
 
 
 def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str]:

@@ -7,16 +7,27 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from pfrl_like.experiments.report import PARTS_LEFT_OUT, encoded, lines_of, record_of, two_columns
+from pfrl_like.experiments.run_files import (
+    EPOCHS,
+    METRICS,
+    PARTS_LEFT_OUT,
+    RECORD,
+    SCORES,
+    Table,
+    column_of,
+    encoded,
+    lines_of,
+    record_of,
+)
 from pfrl_like.storage import atomic_write, make_directory
 
 #: What a run writes under fixed names: its training, and its evaluation.
 TRAINING = (
-    "run.log", "metrics.csv", "epochs.csv", "learning_curve.svg", "report.html", "trace.bin", "trace.jsonl", "run.json",
+    "run.log", METRICS.name, EPOCHS.name, "learning_curve.svg", "report.html", "trace.bin", "trace.jsonl", RECORD,
     "checkpoint_buffers",
 )  # fmt: skip
-EVALUATION = ("scores.txt", "best")
-TABLES = ("metrics.csv", "epochs.csv", "scores.txt")
+EVALUATION = (SCORES.name, "best")
+TABLES = (METRICS.name, EPOCHS.name, SCORES.name)
 #: How many parts of a run its record names: of those between the first one and the newest the oldest go.
 MOST_PARTS = 100
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
@@ -38,15 +49,14 @@ class Progress(NamedTuple):
 def progress_of(outdir: str, step_offset: int) -> Progress:
     """How far the run in a directory had come by a step, by the rows of its tables; no way for one that starts at 0."""
 
-    def largest(name: str, delimiter: str, step: str, column: str, none: float = 0.0) -> float:
-        rows = zip(*two_columns(os.path.join(outdir, name), delimiter, step, column), strict=True)
+    def largest(table: Table, column: str, none: float = 0.0) -> float:
+        rows = zip(*column_of(outdir, table, column), strict=True)
         return max((value for t, value in rows if t <= step_offset), default=none)
 
     if step_offset == 0:
         return Progress(0, 0.0)
-    metrics, scores = ("metrics.csv", ",", "step"), ("scores.txt", "\t", "steps")
-    episodes = max(largest(*metrics, "episode", -1) + 1, largest(*scores, "episodes"))
-    return Progress(int(episodes), max(largest(*metrics, "elapsed"), largest(*scores, "elapsed")))
+    episodes = max(largest(METRICS, "episode", -1) + 1, largest(SCORES, "episodes"))
+    return Progress(int(episodes), max(largest(METRICS, "elapsed"), largest(SCORES, "elapsed")))
 
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
@@ -86,26 +96,26 @@ def set_aside(
     present = set(os.listdir(outdir)) if os.path.isdir(outdir) else set()
     files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
     agents = {name: int(match[1] or match[2]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
-    rests: dict[str, _Table] = {}
+    rests: dict[str, _Parted] = {}
     if step_offset == 0:
         moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}
     else:
         moved = {name for name, step in agents.items() if step > step_offset}
         tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}
         rests = {name: table for name, table in tables.items() if table.beyond}
-        if "best" in files and "scores.txt" in rests and _best_came_later(outdir, step_offset):
+        if "best" in files and SCORES.name in rests and _best_came_later(outdir, step_offset):
             moved.add("best")
     if not moved and not rests:
         return
     folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
     # If this is broken off, the next start does the rest: `run.json` names the folder, and the tables tell what has to
     # move, so they come last.
-    for name in sorted(moved, key=lambda name: (name == "run.json", name)):
+    for name in sorted(moved, key=lambda name: (name == RECORD, name)):
         os.rename(os.path.join(outdir, name), os.path.join(folder, name))
     for name, table in rests.items():
         for place, lines in ((folder, table.beyond), (outdir, table.kept)):
             atomic_write(os.path.join(place, name), encoded([table.header, *lines]))
-    follows = not training and os.path.exists(os.path.join(outdir, "run.json"))  # training will tell in a moment
+    follows = not training and os.path.exists(os.path.join(outdir, RECORD))  # training will tell in a moment
     logger.log(
         logging.INFO if follows else logging.WARNING,
         f"what the run had left beyond step {step_offset:,} is now in %s"
@@ -115,7 +125,7 @@ def set_aside(
     )
 
 
-class _Table(NamedTuple):
+class _Parted(NamedTuple):
     """The lines of a table: those up to some step, and those beyond it."""
 
     header: str
@@ -123,7 +133,7 @@ class _Table(NamedTuple):
     beyond: list[str]
 
 
-def _split(path: str, step_offset: int) -> _Table:
+def _split(path: str, step_offset: int) -> _Parted:
     """Split a table whose first column is the step; a last line without an end is torn and not kept."""
     lines, torn = lines_of(path)
     kept: list[str] = []
@@ -131,11 +141,11 @@ def _split(path: str, step_offset: int) -> _Table:
     for line in lines[1:]:
         step = re.match(r"\d+", line)
         (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
-    return _Table("".join(lines[:1]), kept, beyond + torn)
+    return _Parted("".join(lines[:1]), kept, beyond + torn)
 
 
 def _best_came_later(outdir: str, step_offset: int) -> bool:
-    columns = two_columns(os.path.join(outdir, "scores.txt"), "\t", "steps", "mean")
+    columns = column_of(outdir, SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
     return bool(rows) and -max(rows)[1] > step_offset  # of equal scores the first one counts
 

@@ -18,6 +18,7 @@ from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.paths import Actor, PathRecorder
 from pfrl_like.experiments.resume import Checkpoint, fitting, newest_checkpoint
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.run_files import EPOCHS
 from pfrl_like.experiments.run_state import restore_part
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import CSVLogger, MetricsLogger
@@ -225,7 +226,7 @@ class EpochRunner:
         return self._evaluator
 
     def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger]) -> list[Callback]:
-        self._table = CSVLogger(os.path.join(self.outdir, "epochs.csv"), append=self.epoch > 0)
+        self._table = CSVLogger(os.path.join(self.outdir, EPOCHS.name), append=self.epoch > 0)
         stack.callback(self._table.close)
         return [EpisodeLog(self.algorithm.agent, sinks, self.logger, self.outdir)]
 

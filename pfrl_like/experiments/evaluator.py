@@ -17,8 +17,8 @@ from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.report import two_columns
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.run_files import SCORES, column_of
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.utils.checks import check_counts
@@ -350,7 +350,7 @@ class Evaluator:
 
     def _earlier_scores(self) -> dict[float, float]:
         """The scores up to `step_offset`, by step, so that a run that goes on keeps `best` and evaluates when due."""
-        rows = zip(*two_columns(self._scores_path(), "\t", "steps", "mean"), strict=True) if self.step_offset else ()
+        rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if self.step_offset else ()
         return {t: score for t, score in rows if t <= self.step_offset}
 
     def _write_header(self) -> None:
@@ -365,7 +365,7 @@ class Evaluator:
             print(*values, sep="\t", file=file)
 
     def _scores_path(self) -> str:
-        return os.path.join(self.outdir, "scores.txt")
+        return os.path.join(self.outdir, SCORES.name)
 
 
 @contextlib.contextmanager

@@ -1,27 +1,18 @@
 """`report.html` and `learning_curve.svg`: a finished run at a glance, in files that need nothing else."""
 
-import csv
 import html
-import json
 import math
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
-from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments.run_files import METRICS, PARTS_LEFT_OUT, SCORES, Curve, column_of, record_of
 from pfrl_like.storage import atomic_write
-from pfrl_like.storage.atomic import read_bounded
 
-Curve = tuple[Sequence[float], Sequence[float]]
 STYLE = (
     "body{font-family:sans-serif;max-width:50em;margin:2em auto}"
     "th{text-align:left;padding-right:1em;vertical-align:top}td{font-family:monospace}"
 )
-LARGEST_RECORD = 1 << 20  # bytes of a run.json, which names the arguments and the earlier parts of a run
-#: In the record of a part: how many parts before it are named no longer.
-PARTS_LEFT_OUT = "parts_left_out_before"
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 720, 380, 70, 45, 30, 20
 
 
@@ -34,8 +25,8 @@ def write_report(outdir: str) -> None:
     Raises:
         CheckpointError: If a table is damaged, or the report cannot be written.
     """
-    episodes = two_columns(os.path.join(outdir, "metrics.csv"), ",", "step", "return")
-    scores = two_columns(os.path.join(outdir, "scores.txt"), "\t", "steps", "mean")
+    episodes = column_of(outdir, METRICS, "return")
+    scores = column_of(outdir, SCORES, "mean")
     svg = learning_curve(episodes, scores)
     record = record_of(outdir)
     atomic_write(os.path.join(outdir, "learning_curve.svg"), svg.encode(), durable=False)
@@ -107,51 +98,6 @@ def _running_mean(curve: Curve, window: int = 20) -> Curve:
     if len(values) < window:
         return curve[0], values.tolist()
     return curve[0][window - 1 :], np.convolve(values, np.ones(window) / window, "valid").tolist()
-
-
-def two_columns(path: str, delimiter: str, first: str, second: str) -> Curve:
-    """The numbers of two columns of a table, in the rows that have the second; nothing if there is no such file.
-
-    A last line that has no end does not count.
-
-    Raises:
-        CheckpointError: If they are no numbers, or it is no table.
-    """
-    if not os.path.exists(path):
-        return [], []
-    try:
-        rows = [
-            row for row in csv.DictReader(lines_of(path)[0], delimiter=delimiter) if row.get(second) not in (None, "")
-        ]
-        return [float(row[first]) for row in rows], [float(row[second]) for row in rows]
-    except (ValueError, TypeError, KeyError, csv.Error) as error:
-        raise CheckpointError(path, f"is damaged: {error!r:.200}") from error
-
-
-def lines_of(path: str) -> tuple[list[str], list[str]]:
-    """The lines of a table with their ends, and the last one if it has none: a process that is killed tears it.
-
-    `encoded` gives back the bytes of any of them, also of those that are no text.
-    """
-    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        lines = list(file)
-    whole = len(lines) - (bool(lines) and not lines[-1].endswith("\n"))
-    return lines[:whole], lines[whole:]
-
-
-def encoded(lines: Iterable[str]) -> bytes:
-    """The bytes of lines that `lines_of` gave."""
-    return "".join(lines).encode(errors="surrogateescape")
-
-
-def record_of(outdir: str) -> dict[str, Any]:
-    """The `run.json` of the last run in a directory; empty if there is none that can be read."""
-    try:
-        record = json.loads(read_bounded(os.path.join(outdir, "run.json"), LARGEST_RECORD).decode())
-    except (CheckpointError, ValueError, RecursionError):
-        return {}
-    parts = record.get("earlier_parts", []) if type(record) is dict else None
-    return record if type(parts) is list and all(type(part) is dict for part in parts) else {}
 
 
 def _page(svg: str, record: dict[str, object], scores: Curve) -> str:

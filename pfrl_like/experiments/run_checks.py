@@ -5,9 +5,9 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from pfrl_like.experiments.report import record_of
 from pfrl_like.experiments.resume import Checkpoint
 from pfrl_like.experiments.run_buffers import buffers_of
+from pfrl_like.experiments.run_files import record_of
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.utils.checks import check_counts
 

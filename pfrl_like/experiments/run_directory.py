@@ -14,6 +14,7 @@ from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.experiments.earlier_run import earlier_parts
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.rerun import diverted
+from pfrl_like.experiments.run_files import RECORD
 from pfrl_like.storage import atomic_write
 
 
@@ -43,7 +44,7 @@ class RunRecord:
         evaluator: Any,
         items_on_disk: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self.path = os.path.join(outdir, "run.json")
+        self.path = os.path.join(outdir, RECORD)
         self.started = time.monotonic()
         self.content: dict[str, Any] = {
             "agent": type(getattr(agent, "agent", agent)).__name__,

@@ -22,7 +22,8 @@ from pfrl_like.experiments import (
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.earlier_run import earlier_parts, set_aside
-from pfrl_like.experiments.report import record_of, write_report
+from pfrl_like.experiments.report import write_report
+from pfrl_like.experiments.run_files import record_of
 
 
 class Saving(Recorder):
