@@ -1,5 +1,7 @@
 """What an earlier run left in the directory of a new one: kept aside, as far as the new one does not go on from it."""
 
+import itertools
+import json
 import logging
 import math
 import os
@@ -9,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pfrl_like.experiments.run_files import (
     EPOCHS,
+    LARGEST_RECORD,
     METRICS,
     PARTS_LEFT_OUT,
     RECORD,
@@ -28,8 +31,6 @@ TRAINING = (
 )  # fmt: skip
 EVALUATION = (SCORES.name, "best")
 TABLES = (METRICS.name, EPOCHS.name, SCORES.name)
-#: How many parts of a run its record names: of those between the first one and the newest the oldest go.
-MOST_PARTS = 100
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
 
@@ -62,7 +63,8 @@ def progress_of(outdir: str, step_offset: int) -> Progress:
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
     """The records of the parts that a run in a directory has had so far, the first one first.
 
-    They are the first and the newest of them; the one that comes after others that are left out tells how many.
+    They are the first and as many of the newest as half of a record has room for; the one that comes after others that
+    are left out tells how many.
     """
     last = record_of(outdir)
     if not last:
@@ -71,7 +73,9 @@ def earlier_parts(outdir: str) -> list[dict[str, Any]]:
         last["outcome"] = "broken off"
     every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
     first, parts = every[0], every[1:]
-    too_many = max(len(parts) + 1 - MOST_PARTS, 0)
+    sizes = itertools.accumulate(len(json.dumps(part, indent=2)) for part in reversed(parts))
+    fitting = sum(size <= LARGEST_RECORD // 2 for size in sizes)
+    too_many = max(len(parts) - max(fitting, 1), 0)
     left_out = too_many + sum(part.get(PARTS_LEFT_OUT, 0) for part in parts[: too_many + 1])
     kept = parts[too_many:]
     return [first, *([kept[0] | {PARTS_LEFT_OUT: left_out}, *kept[1:]] if left_out else kept)]
