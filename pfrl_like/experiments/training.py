@@ -28,6 +28,7 @@ from pfrl_like.experiments.run_checks import (
     warn_of_other_step,
 )
 from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
+from pfrl_like.experiments.run_files import METRICS
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.trace import Trace
@@ -97,7 +98,7 @@ def train(
         if steps is not None:
             warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
         clock.episodes, seconds = progress_of(outdir, step_offset)
-        csv = CSVLogger(os.path.join(outdir, "metrics.csv"), append=step_offset > 0, elapsed=seconds)
+        csv = CSVLogger(os.path.join(outdir, METRICS.name), append=step_offset > 0, elapsed=seconds)
         evaluation, updates = None, UpdateCount(agent)
         callbacks: list[Callback] = []
         if hasattr(source, "last"):
