@@ -31,6 +31,8 @@ FORBIDDEN = (
 #: What loaders do by right. Opening a persistent buffer makes a lock and its files; NumPy parses headers with `ast`.
 RIGHTFUL = ("os.listdir", "os.scandir", "os.fspath", "socket.gethostname", "mmap.__new__", "os.truncate")
 WITHIN = ("open", "os.mkdir", "os.remove", "os.rename", "os.unlink", "os.utime", "os.chmod")
+#: Since when the owner of a lock has been running.
+OF_A_PROCESS = re.compile(r"/proc/\d+/stat")
 
 
 class Watch:
@@ -49,7 +51,8 @@ class Watch:
     def _forbidden(self, event: str, arguments: Any) -> bool:
         if event in WITHIN:
             names = [name for name in arguments[: 1 + (event == "os.rename")] if isinstance(name, str | bytes)]
-            return not all(os.path.abspath(os.fsdecode(name)).startswith(self.folder) for name in names)
+            paths = [os.path.abspath(os.fsdecode(name)) for name in names]
+            return not all(path.startswith(self.folder) or OF_A_PROCESS.fullmatch(path) for path in paths)
         if event == "compile":
             return bool(arguments[1] != "<unknown>")  # as of `ast.literal_eval`, which executes nothing
         return event.startswith(FORBIDDEN) and event not in RIGHTFUL

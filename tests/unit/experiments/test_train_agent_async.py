@@ -141,14 +141,15 @@ def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tm
     options = {"eval_interval": 20, "checkpoint_freq": 20, "processes": 1}
     run(tmp_path, profile=True, **options)
     run(tmp_path, step_offset=30, steps=90, **options)
-    assert [episode for _, episode in episodes()] == list(range(len(episodes())))
+    numbers = [episode for _, episode in episodes()]  # a fast process has ended some before the first row is written
+    assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
     assert sorted(step for step, _ in episodes()) == [step for step, _ in episodes()]
     (beyond,) = tmp_path.glob("beyond-30-*")
     assert {"40_checkpoint", "60_finish", "scores.txt"} <= {path.name for path in beyond.iterdir()}
     run(tmp_path, steps=10, eval_interval=5)
     (aside,) = tmp_path.glob("earlier-*")
     assert {"90_finish", "scores.txt", "run.json", "profile-0.out"} <= {path.name for path in aside.iterdir()}
-    assert (beyond / "best").exists() or (aside / "best").exists()  # by when the best score came
+    assert any((aside / folder / "best").exists() for folder in ("", beyond.name))  # by when the best score came
     assert {"10_finish", "scores.txt", "best", "run.json", "metrics.csv"} <= {path.name for path in tmp_path.iterdir()}
 
 
