@@ -15,7 +15,6 @@ import os
 import random
 import shutil
 import signal
-import struct
 import sys
 import tempfile
 import time
@@ -28,22 +27,22 @@ from kill_cases import MODES, Case
 
 KINDS_OF_FAULTS = ("unreadable", "acknowledged lost", "more than one interval lost")
 SHORTEST = 0.15  # seconds that a process may live at least, which are many saves if these are fast
-NUMBERS = struct.Struct("<qq")  # of the save that was begun last, and of the one that has returned last
+BEGUN, RETURNED = range(2)  # places of the numbers of the last such saves, each written by one machine instruction
 
 
-def save_for_ever(case: Case, number: int, told: mmap.mmap, ready: int) -> None:
+def save_for_ever(case: Case, number: int, told: memoryview, ready: int) -> None:
     os.write(ready, b"!")
     while True:
-        NUMBERS.pack_into(told, 0, number + 1, number)
         number += 1
+        told[BEGUN] = number
         case.save(number)
-        NUMBERS.pack_into(told, 0, number, number)
+        told[RETURNED] = number
 
 
 def kill_once(case: Case, number: int, seconds: float) -> tuple[int, int]:
     """Save in another process for some time, then end it with SIGKILL; returns what it had noted."""
-    told = mmap.mmap(-1, NUMBERS.size)
-    NUMBERS.pack_into(told, 0, number, number)
+    told = memoryview(mmap.mmap(-1, 16)).cast("q")
+    told[BEGUN] = told[RETURNED] = number
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -61,8 +60,7 @@ def kill_once(case: Case, number: int, seconds: float) -> tuple[int, int]:
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status):
         raise SystemExit("the saving process ended by itself")
-    begun, returned = NUMBERS.unpack_from(told)
-    return begun, returned
+    return told[BEGUN], told[RETURNED]
 
 
 class Trials:
