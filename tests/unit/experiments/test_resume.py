@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ from pfrl_like.experiments import (
     train_agent_offline,
     train_agent_with_evaluation,
 )
+from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.interruption import Terminated
+from pfrl_like.experiments.loop import Clock
 from pfrl_like.replay_buffers import PersistentReplayBuffer
 
 
@@ -421,6 +424,17 @@ def test_a_run_that_was_good_enough_is_over(tmp_path: Path) -> None:
     again, same = serial(tmp_path, successful_score=0.0, resume=True)
     assert (again.t, same) == (agent.t, history) and agent.t < 90
     assert serial(tmp_path, successful_score=1e9, resume=True)[0].t == 90
+
+
+def test_a_score_that_is_no_number_hides_no_good_one() -> None:
+    scores = iter([float("nan"), 5.0, 1.0])
+    evaluator, clock = SimpleNamespace(evaluate_if_necessary=lambda **_: next(scores)), Clock(None)
+    evaluation = Evaluation(evaluator, None, 4.0, True)
+    stopped = []
+    for _ in range(3):
+        evaluation(clock)
+        stopped.append(clock.stopped)
+    assert stopped == [False, True, True] and clock.reason == "score 5.0 >= 4"
 
 
 class Own:
