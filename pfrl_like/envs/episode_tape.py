@@ -1,8 +1,7 @@
 """`EpisodeTape`: how the running episode of an environment came about, so that another process can go on with it."""
 
-import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,15 +9,14 @@ import numpy as np
 
 from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
 from pfrl_like.envs.global_draws import GlobalDraws, kept_states
-from pfrl_like.utils.checksums import checksum
-from pfrl_like.utils.env_values import own_copy, reset_values
+from pfrl_like.utils.checksums import checksum, checksum_of_many
+from pfrl_like.utils.env_values import own_copy, reset_values, step_values
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
 from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
 _RESET = object()
 _SMALL = 1024  # bytes of an observation that may wait
 _MOST = 64  # steps that may
-_FLAGS = struct.Struct("d??")
 _WAY_OUT = "what they depend on has to be in random streams that can be reached, or in get_state() and set_state(state)"
 
 
@@ -53,13 +51,14 @@ class EpisodeTape:
         env: An environment of any form.
         alone: Whether the global random streams are this environment's alone, as in a worker process: then they are
             saved and restored with it.
+        is_told: Whether the caller of `step` tells what came by `note`, for whoever copies observations anyway.
 
     Attributes:
         info: What the last step or reset told beside the observation.
     """
 
-    def __init__(self, env: Any, *, alone: bool = False) -> None:
-        self.env, self._alone = env, alone
+    def __init__(self, env: Any, *, alone: bool = False, is_told: bool = False) -> None:
+        self.env, self._alone, self._is_told = env, alone, is_told
         self.info: Mapping[str, Any] = {}
         self._last: Any = None
         self._gives_state = can_be_left(env)
@@ -69,8 +68,9 @@ class EpisodeTape:
         self._begun: tuple[dict[str, Any], EnvState, dict[str, Any]] | None = None
         self._trouble = ""
         self._actions: list[Any] = []
-        self._sum = 0
+        self._sums = 0, 0  # of observations, and of rewards and flags
         # Steps that wait to be summed up: a loop over many finds in the cache what it needs.
+        self._action: Any = None
         self._waiting: list[tuple[Any, Any, Any]] = []
         self._room = 0  # how many may wait before the next one is looked at
 
@@ -90,20 +90,24 @@ class EpisodeTape:
             self._streams = self._streams_of_env()
         obs, info = reset_values(result)
         self._last, self.info = obs, info or {}
-        self._sum = checksum(obs, self._sum)
+        self._sums = checksum(obs, self._sums[0]), self._sums[1]
         return result
 
     def step(self, action: Any) -> Any:
         """Act."""
-        kept = action if type(action) is int else own_copy(action)
+        self._action = action if type(action) is int else own_copy(action)
         act = self.env.step if len(self._waiting) < self._room else self._step_and_look
         result = act(action)
-        obs = self._last = result[0]
         self.info = result[-1]
-        if not self._gives_state:
-            obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
-            self._waiting.append((kept, obs, result[1:-1]))
+        if not self._is_told:
+            self.note(own_copy(result[0]), result[1:-1])
         return result
+
+    def note(self, obs: Any, reward_and_flags: tuple[Any, ...]) -> None:
+        """Keep what came of the last action; the observation must be a copy, if the environment changes its own."""
+        self._last = obs
+        if not self._gives_state:
+            self._waiting.append((self._action, obs, reward_and_flags))
 
     def _step_and_look(self, action: Any) -> Any:
         """Act, having summed up what waits, and look at what is drawn if that is due."""
@@ -117,13 +121,12 @@ class EpisodeTape:
         return result
 
     def _digest(self) -> None:
-        total = self._sum
-        for action, obs, reward_and_flags in self._waiting:
-            self._actions.append(action)
-            total = checksum(obs, _checksum_of_flags(reward_and_flags, total))
-        self._sum = total
-        self._draws.count(len(self._waiting))
-        self._waiting.clear()
+        if self._waiting:
+            actions, seen, got = zip(*self._waiting, strict=True)
+            self._actions += actions
+            self._sums = checksum_of_many(seen, self._sums[0]), _checksum_of_rewards(got, self._sums[1])
+            self._draws.count(len(actions))
+            self._waiting.clear()
         self._room = 0
 
     def saved_state(self) -> dict[str, Any]:
@@ -177,7 +180,7 @@ class EpisodeTape:
         self._waiting.clear()
         self._draws.clear()
         self._draws_at_resets.clear()
-        self._actions, self._sum, self._room = [], 0, 0
+        self._actions, self._sums, self._room = [], (0, 0), 0
 
     def _state_now(self) -> dict[str, Any]:
         if self._last is None:
@@ -195,7 +198,7 @@ class EpisodeTape:
             "way": "story", "options": to_json(options), "state": state.to_plain(),
             "streams": {name: plain_state(stream) for name, stream in streams.items()},
             "actions": many_to_json([action for action in self._actions if action is not _RESET]),
-            "resets": resets, "draws": [self._draws.to_plain(), self._draws_at_resets.to_plain()], "sum": self._sum,
+            "resets": resets, "draws": [self._draws.to_plain(), self._draws_at_resets.to_plain()], "sums": self._sums,
         }  # fmt: skip
 
     def _taken_up(self, state: Mapping[str, Any]) -> Arrival:
@@ -212,7 +215,7 @@ class EpisodeTape:
     def _repeated(self, state: Mapping[str, Any]) -> Arrival:
         entries, options = many_from_json(state["actions"]), from_json(state["options"])
         in_steps, at_resets = map(kept_states, state["draws"])
-        kept, wanted, layers, own = in_steps | at_resets, state["sum"], state["state"], state["own"]
+        kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         for number in state["resets"]:
             entries.insert(number, _RESET)
         try:
@@ -229,9 +232,9 @@ class EpisodeTape:
                 if action is _RESET:
                     self.reset(**({} if number else options))
                 else:
-                    self.step(action)
+                    self._repeat(action)
             self._digest()
-            if self._sum != wanted:
+            if self._sums != wanted:
                 raise ValueError(
                     f"other observations, rewards or ends of episodes came of the same actions; {_WAY_OUT}"
                 )
@@ -240,17 +243,22 @@ class EpisodeTape:
             return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")
         return Arrival(self._last, self.info, True, "")
 
+    def _repeat(self, action: Any) -> None:
+        result = self.step(action)
+        if self._is_told:
+            obs, *reward_and_flags, _ = step_values(result)
+            self.note(own_copy(obs), tuple(reward_and_flags))
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.env, name)
 
 
-def _checksum_of_flags(reward_and_flags: Any, total: int) -> int:
-    reward, *flags = reward_and_flags
+def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: int) -> int:
     try:
-        return zlib.crc32(_FLAGS.pack(reward, flags[0], flags[-1]), total)
-    except (struct.error, TypeError, ValueError):  # no number: whoever called finds the words for it
+        return zlib.crc32(np.array(rewards_and_flags, np.float64).tobytes(), total)
+    except (TypeError, ValueError):  # no numbers: whoever called finds the words for it
         return total
 
 

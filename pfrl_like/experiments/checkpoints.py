@@ -22,8 +22,9 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import save_agent
 from pfrl_like.experiments.earlier_run import TABLES
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.experiments.run_buffers import buffers_of
+from pfrl_like.experiments.run_buffers import find_buffers
 from pfrl_like.experiments.run_state import RunState
+from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
 from pfrl_like.storage import has_manifest, is_unfinished, load_directory, make_directory, save_directory, sync_file
 from pfrl_like.storage.atomic import named_errors, read_bounded
@@ -176,7 +177,8 @@ class Checkpoints:
         try:
             make_directory(run)  # tells from now on that there is to be more than an agent
             self._sync_tables()
-            state, references = self.state.saved(clock), self._save_buffers()
+            found = find_buffers(self.agent, self.state.source)
+            state, references = self.state.saved(clock, found.unsaved), self._save_buffers(found.buffers)
             self.agent.save(path)
             if not has_manifest(path):  # an agent of the user's own
                 for file in _files_of_agent(path):
@@ -241,11 +243,10 @@ class Checkpoints:
             if os.path.exists(path):
                 sync_file(path)
 
-    def _save_buffers(self) -> dict[str, Any]:
-        assert self.state is not None
+    def _save_buffers(self, buffers: Mapping[str, AbstractReplayBuffer]) -> dict[str, Any]:
         return {
             name: buffer.save_increment(os.path.join(self.outdir, BUFFERS, name), self._references.get(name))
-            for name, buffer in buffers_of(self.agent, self.state.source).items()
+            for name, buffer in buffers.items()
         }
 
     def _forget(self) -> None:
@@ -256,8 +257,7 @@ class Checkpoints:
             goes = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
             self._remove(saved.path if goes else os.path.join(saved.path, RUN))
         kept = [self._references_in(saved) for saved in whole if saved.t in steps]
-        assert self.state is not None
-        for name in buffers_of(self.agent, self.state.source):
+        for name in {name for one in kept for name in one}:
             prune(os.path.join(self.outdir, BUFFERS, name), [one[name] for one in kept if name in one])
         for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # of a writer that was killed meanwhile
             shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)

@@ -32,6 +32,18 @@ def circumstances() -> dict[str, Any]:
         "directory": os.getcwd(),
         "git_head": git_head(os.getcwd()),
         "files": program_files(),
+        "seeds": {
+            "torch": torch.initial_seed(),
+            "numpy_state": _fingerprint(np.random.get_state(legacy=False)),
+            "python_state": _fingerprint(random.getstate()),
+        },
+        **numeric_circumstances(),
+    }
+
+
+def numeric_circumstances() -> dict[str, dict[str, Any]]:
+    """What of it the last bits of a number may depend on."""
+    return {
         "versions": {
             "pfrl_like": _version("pfrl_like"),
             "python": platform.python_version(),
@@ -39,11 +51,6 @@ def circumstances() -> dict[str, Any]:
             "numpy": np.__version__,
             "gymnasium": _version("gymnasium"),
             **{name: _version(name) for name in _SIMULATORS if name in sys.modules},
-        },
-        "seeds": {
-            "torch": torch.initial_seed(),
-            "numpy_state": _fingerprint(np.random.get_state(legacy=False)),
-            "python_state": _fingerprint(random.getstate()),
         },
         "hardware": {
             "machine": platform.machine(),
@@ -86,6 +93,7 @@ def _version(module: str) -> str | None:
     return getattr(sys.modules.get(module), "__version__", None)
 
 
+@functools.cache
 def _cpu() -> str:
     """The name of the processor's model, as far as the system tells."""
     try:

@@ -29,7 +29,7 @@ class Configuration:
     """
 
     def __init__(self, agent: Any, env: Any, source: Any) -> None:
-        self._tell = partial(_description, agent, env, source)
+        self._tell = partial(_description, agent, env, buffers_of(agent, source))
         self._told = self._tell()
 
     def saved_state(self) -> dict[str, Any]:
@@ -47,11 +47,11 @@ class Configuration:
         ]
 
 
-def _description(agent: Any, env: Any, source: Any) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in _of_all(agent, env, source)}
+def _description(agent: Any, env: Any, buffers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in _of_all(agent, env, buffers)}
 
 
-def _of_all(agent: Any, env: Any, source: Any) -> Iterator[tuple[str, Any]]:
+def _of_all(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "agent", type(agent).__name__
     explorer = getattr(agent, "explorer", None)
     for owner, name in ((agent, ""), (explorer, "explorer.")):
@@ -60,7 +60,7 @@ def _of_all(agent: Any, env: Any, source: Any) -> Iterator[tuple[str, Any]]:
         yield name, type(optimizer).__name__
         for number, group in enumerate(optimizer.param_groups):
             yield from ((f"{name}[{number}].{each}", value) for each, value in group.items() if each != "params")
-    for name, buffer in buffers_of(agent, source).items():
+    for name, buffer in buffers.items():
         yield name, type(buffer).__name__
         yield from ((f"{name}.{each}", getattr(buffer, each, None)) for each in _OF_BUFFERS)
     layers = list(layers_of(env))

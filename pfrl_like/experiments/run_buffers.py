@@ -1,7 +1,7 @@
 """The replay buffers of a run, wherever its agent or its source holds them."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -10,21 +10,36 @@ from pfrl_like.utils.reachable_streams import Reachable
 _NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
-    """The replay buffers that can be reached from an agent or a source, by names that a folder may have.
+class Found(NamedTuple):
+    """What can be reached from an agent or a source.
 
-    One that an owner holds itself has the name that it has there, another one that of the attributes on the way to it.
+    Attributes:
+        buffers: The replay buffers, by names that a folder may have. One that an owner holds itself has the name that
+            it has there, another one that of the attributes on the way to it.
+        unsaved: Why what has been stored cannot be saved: it is in something like a replay buffer, which is none.
     """
-    return {name: value for name, value in _reached(owners).items() if isinstance(value, AbstractReplayBuffer)}
+
+    buffers: dict[str, AbstractReplayBuffer]
+    unsaved: list[str]
 
 
-def unsaved_buffers(*owners: Any) -> list[str]:
-    """Why what has been stored cannot be saved: it is in something like a replay buffer, which is none."""
-    return [
-        f"{name} is a {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not saved"
-        for name, value in _reached(owners).items()
-        if not isinstance(value, AbstractReplayBuffer)
-    ]
+def find_buffers(*owners: Any) -> Found:
+    """Look for everything that an agent or a source may have stored something in."""
+    found = Found({}, [])
+    for name, value in _reached(owners).items():
+        if isinstance(value, AbstractReplayBuffer):
+            found.buffers[name] = value
+        else:
+            found.unsaved.append(
+                f"{name} is a {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not "
+                "saved"
+            )
+    return found
+
+
+def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
+    """The replay buffers among it."""
+    return find_buffers(*owners).buffers
 
 
 def _reached(owners: tuple[Any, ...]) -> dict[str, Any]:

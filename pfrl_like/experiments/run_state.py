@@ -6,14 +6,11 @@ from typing import Any
 
 import torch
 
-from pfrl_like.experiments.circumstances import circumstances
+from pfrl_like.experiments.circumstances import numeric_circumstances
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.experiments.run_buffers import unsaved_buffers
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random_streams import Streams
 
-#: What of the circumstances the last bits of a number may depend on.
-_OF_NUMBERS = ("versions", "hardware", "settings")
 #: JSON values within each other that the state of a part may be, in a file that takes 32.
 _LEVELS = 28
 #: What `restore_state` raises if it is the state of something else.
@@ -38,11 +35,16 @@ class RunState:
         self.parts = dict(_named(parts))
         self._all = parts
 
-    def saved(self, clock: Clock) -> dict[str, Any]:
+    def saved(self, clock: Clock, unsaved: Sequence[str] = ()) -> dict[str, Any]:
         """All of it between two ticks, as JSON takes it.
 
-        "resume" is "exact" or, if later steps may differ from those of a run that was not stopped, "approximate"; then
-        "reasons" says why.
+        Args:
+            clock: Where the run is.
+            unsaved: Why what else belongs to the run is not all saved.
+
+        Returns:
+            What `restore` takes. "resume" is "exact" or, if later steps may differ from those of a run that was not
+            stopped, "approximate"; then "reasons" says why.
         """
         reasons, parts = [], {}
         for name, part in self.parts.items():
@@ -53,11 +55,11 @@ class RunState:
         source = self._source(clock, reasons)
         streams = self._streams()
         reasons += [f"{name} may draw random numbers, and its state is not known" for name in streams.unknown]
-        reasons += [*unsaved_buffers(self.agent, self.source), *_of_agent(self.agent)]
+        reasons += [*unsaved, *_of_agent(self.agent)]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": streams.to_plain(),
             "agent_t": getattr(self.agent, "t", None),  # another one than the clock's where agents only update
-            "resume": "approximate" if reasons else "exact", "reasons": reasons, **_circumstances(),
+            "resume": "approximate" if reasons else "exact", "reasons": reasons, **numeric_circumstances(),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
@@ -169,16 +171,11 @@ def _of_agent(agent: Any) -> list[str]:
     return reasons
 
 
-def _circumstances() -> dict[str, Any]:
-    now = circumstances()
-    return {name: now[name] for name in _OF_NUMBERS}
-
-
 def _differences(state: Mapping[str, Any]) -> list[str]:
-    now = _circumstances()
+    now = numeric_circumstances()
     return [
         f"{name} was {before!r} and is {now[kind].get(name)!r}"
-        for kind in _OF_NUMBERS
+        for kind in now
         for name, before in state[kind].items()
         if now[kind].get(name) != before and name not in ("pfrl_like", "system", "cores")
     ]

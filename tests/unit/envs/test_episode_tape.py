@@ -210,7 +210,8 @@ def test_steps_that_wait_to_be_summed_up_are_known_as_they_were(draws_from: int,
     np.random.random(3)
     arrival = EpisodeTape(other).restore_state(state)
     assert (arrival.exact, arrival.reason, arrival.obs.tolist()) == (True, "", last)
-    assert not EpisodeTape(Reusing(draws_from)).restore_state({**state, "sum": state["sum"] + 1}).exact
+    for other_sums in ([state["sums"][0] + 1, state["sums"][1]], [state["sums"][0], state["sums"][1] + 1]):
+        assert not EpisodeTape(Reusing(draws_from)).restore_state({**state, "sums": other_sums}).exact
 
 
 def test_states_of_streams_that_are_not_what_they_say_are_refused() -> None:

@@ -11,7 +11,7 @@ from resume_parts import noisy_env, small_dqn
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent
-from pfrl_like.experiments.run_buffers import buffers_of, unsaved_buffers
+from pfrl_like.experiments.run_buffers import buffers_of, find_buffers
 from pfrl_like.replay_buffers import ReplayBuffer
 
 
@@ -62,7 +62,7 @@ def test_buffers_have_the_names_of_the_way_to_them() -> None:
 def test_what_is_like_a_buffer_and_is_none_is_told_of() -> None:
     data = MDPDataset(np.zeros((2, 1)), [0, 1], [0, 1], [0, 1], discrete_action=True)
     agent = Holder(memory=Own(), queue=deque(), parts=[ReplayBuffer(3)], data=data)
-    [reason] = unsaved_buffers(agent)
+    [reason] = find_buffers(agent).unsaved
     assert reason.startswith("memory is a Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 1
 
 
