@@ -10,13 +10,16 @@ import hypothesis  # noqa: E402  the variables above are read when libraries are
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from time_parts import PATIENCE, OwnTime  # noqa: E402
 
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells have it for what they start in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
-hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
+#: However slow the machine is.
+UNTIMED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("default", derandomize=True, **UNTIMED)
 #: `make fuzz`.
-hypothesis.settings.register_profile("long", deadline=None, max_examples=10_000, print_blob=True)
+hypothesis.settings.register_profile("long", max_examples=10_000, print_blob=True, **UNTIMED)
 hypothesis.settings.load_profile("default")
 
 
@@ -32,6 +35,24 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what files say, not of what is left of them after a power cut."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
     monkeypatch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
+
+
+@pytest.fixture
+def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does what he should has the time for it, on a loaded machine, too: to end, and to say where he is."""
+    for name in ("processes.supervisor._WORDS", "experiments.interruption.PATIENCE"):
+        monkeypatch.setattr(f"pfrl_like.{name}", PATIENCE)
+    for name in ("GRACE", "LAST_WORDS"):
+        monkeypatch.setattr(f"pfrl_like.experiments.async_source.{name}", PATIENCE)
+    monkeypatch.setattr("pfrl_like.processes.supervisor.PATIENCE", (PATIENCE, PATIENCE))
+
+
+@pytest.fixture
+def own_time(monkeypatch: pytest.MonkeyPatch) -> OwnTime:
+    """Time that all countdowns go by."""
+    clock = OwnTime()
+    monkeypatch.setattr("pfrl_like.processes.countdown.time", clock)
+    return clock
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from file_server import FileServer, served
+from time_parts import PATIENCE
 
 from pfrl_like.datasets import download
 from pfrl_like.datasets.download import cache_directory, downloaded
@@ -113,7 +114,7 @@ def test_two_processes_at_once_download_once(server: FileServer, tmp_path: Path)
     for process in both:
         process.start()
     for process in both:
-        process.join(60)
+        process.join(PATIENCE)
         assert process.exitcode == 0
     assert server.asked == [("/file", None)]
     assert (tmp_path / "file").read_bytes() == CONTENT

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import OrderedDict
 from pathlib import Path
 
@@ -15,12 +14,15 @@ import gymnasium
 import gymnasium.spaces as spaces
 import numpy as np
 import pytest
+from time_parts import PATIENCE
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, as_vector_stream
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, WorkerError
+from pfrl_like.processes import supervisor
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+pytestmark = pytest.mark.usefixtures("no_haste")
 
 METHODS = multiprocessing.get_all_start_methods()
 QUICK_METHODS = [method for method in METHODS if method != "spawn"]  # which imports everything for every worker
@@ -38,6 +40,7 @@ class Scripted:
     """Observations come from a list; some actions do harm."""
 
     action_space = spaces.Discrete(5)
+    time = None
 
     def __init__(self, observations, space=None):
         self.observations, self.observation_space = observations, space
@@ -54,7 +57,7 @@ class Scripted:
         if action == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         if action == 3:
-            time.sleep(60)
+            self.time.hang()
         if action == 4:
             return 1, 2, 3
         return self.observations[self.t], 0.5, False, {"pid": os.getpid()}
@@ -176,10 +179,8 @@ def test_env_that_raises_ends_the_step_with_its_traceback(method):
     env = make(IMAGES, BOX, start_method=method)
     env.reset()
     pids = [info["pid"] for info in env.step([0, 0])[3]]
-    start = time.monotonic()
     with pytest.raises(WorkerError, match="worker 1 raised ValueError: the env's own reason") as caught:
         env.step([0, 1])
-    assert time.monotonic() - start < 5
     assert caught.value.index == 1
     assert "in step" in caught.value.traceback_text
     assert not any(is_alive(pid) for pid in pids)
@@ -188,14 +189,13 @@ def test_env_that_raises_ends_the_step_with_its_traceback(method):
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
-def test_killed_worker_ends_the_step_within_seconds(method):
+def test_killed_worker_ends_the_step_at_once(method, monkeypatch):
+    monkeypatch.setattr(supervisor, "_GLANCE", 10 * PATIENCE)  # nobody looks at it without being told
     env = make(IMAGES, BOX, start_method=method)
     env.reset()
     pids = [info["pid"] for info in env.step([0, 0])[3]]
-    start = time.monotonic()
     with pytest.raises(WorkerError, match=r"worker 0 was killed by signal 9 \(SIGKILL\)"):
         env.step([2, 0])
-    assert time.monotonic() - start < 5
     assert not any(is_alive(pid) for pid in pids)
 
 
@@ -209,18 +209,25 @@ def test_worker_killed_between_two_steps_is_named():
     assert not any(is_alive(pid) for pid in pids)
 
 
+@pytest.fixture
+def hanging_takes_time(own_time, monkeypatch):
+    """Time passes while an environment hangs, and else stands still: no other worker is too late."""
+    monkeypatch.setattr(Scripted, "time", own_time)
+
+
+@pytest.mark.usefixtures("hanging_takes_time")
 def test_step_that_takes_too_long_is_ended():
-    env = make(IMAGES, BOX, step_timeout=0.2)
+    env = make(IMAGES, BOX, step_timeout=1.0)
     env.reset()
-    with pytest.raises(WorkerError, match="worker 1 has not answered in time") as caught:
-        env.step([0, 3])
-    assert "time.sleep(60)" in caught.value.traceback_text
+    with pytest.raises(WorkerError, match="worker 0 has not answered in time") as caught:
+        env.step([3, 0])
+    assert "in hang" in caught.value.traceback_text
 
 
-def test_env_that_is_not_made_in_time_is_an_error_of_the_constructor():
-    with pytest.raises(WorkerError, match="worker 1 has not answered in time") as caught:
-        MultiprocessVectorEnv([ABC, lambda: time.sleep(60)], "fork", step_timeout=0.5)
-    assert "time.sleep(60)" in caught.value.traceback_text
+def test_env_that_is_not_made_in_time_is_an_error_of_the_constructor(own_time):
+    with pytest.raises(WorkerError, match="worker 0 has not answered in time") as caught:
+        MultiprocessVectorEnv([own_time.hang, ABC], "fork", step_timeout=1.0)
+    assert "in hang" in caught.value.traceback_text
     assert not multiprocessing.active_children()
 
 
@@ -229,16 +236,17 @@ HARM = {"raises": 1, "is killed": 2, "hangs": 3}
 
 @pytest.mark.parametrize("shared_memory", [True, False])
 @pytest.mark.parametrize("harm", HARM)
+@pytest.mark.usefixtures("hanging_takes_time")
 def test_worker_that_fails_is_replaced_and_its_episode_cut_off(harm, shared_memory, caplog):
-    env = make(IMAGES, BOX, step_timeout=0.5, on_worker_failure="restart", shared_memory=shared_memory)
+    env = make(IMAGES, BOX, step_timeout=1.0, on_worker_failure="restart", shared_memory=shared_memory)
     env.reset()
     env.step([0, 0])
-    obs, rewards, dones, infos = env.step([0, HARM[harm]])
-    assert [int(one.max()) for one in obs] == [2, 1]  # its last one again
-    assert (rewards, dones) == ((0.5, 0.0), (False, False))
-    assert infos[1]["needs_reset"]
-    assert infos[1]["worker_restarted"] in caplog.text
-    assert [int(one.max()) for one in env.reset([True, False])] == [2, 0]
+    obs, rewards, dones, infos = env.step([HARM[harm], 0])
+    assert [int(one.max()) for one in obs] == [1, 2]  # its last one again
+    assert (rewards, dones) == ((0.0, 0.5), (False, False))
+    assert infos[0]["needs_reset"]
+    assert infos[0]["worker_restarted"] in caplog.text
+    assert [int(one.max()) for one in env.reset([False, True])] == [0, 2]
     env.reset()
     obs, rewards, dones, infos = env.step([0, 0])
     assert [int(one.max()) for one in obs] == [1, 1]
@@ -428,7 +436,7 @@ def test_script_ends_quietly_and_leaves_nothing_behind(tmp_path, method, end):
         "    print(os.getpid(), *(process.pid for process in env._workers.processes))\n"
         f"    {end}\n"
     )
-    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=2 * PATIENCE)
     assert (run.returncode, run.stderr) == (0, "")
     own, *workers = run.stdout.split()
     assert not any(is_alive(int(pid)) for pid in workers)

@@ -19,6 +19,7 @@ from pfrl_like.experiments import train_agent_async
 from pfrl_like.testing import Chain
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+pytestmark = pytest.mark.usefixtures("no_haste")
 
 
 @pytest.fixture(autouse=True)
@@ -40,12 +41,19 @@ class Note:
     """A hook that writes down which of an agent's parameters are shared, and the number of its process.
 
     It waits for the other of two processes, which may start so late that it finds no step left.
+
+    Args:
+        folder: Where.
+        steps: That a process makes before.
     """
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, steps=1):
+        self.folder, self.left = folder, steps
 
     def __call__(self, env, agent, step):
+        self.left -= 1
+        if self.left != 0:
+            return
         (self.folder / f"process-{agent.process_idx}").write_text(
             f"{next(agent.model.parameters()).is_shared()} {next(agent.shared_model.parameters()).is_shared()}"
         )
@@ -210,7 +218,10 @@ def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, 
     agent = make_a3c()
     before = parameters(agent)
     with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
-        run(tmp_path, agent, steps=10**8, make_env=make, use_shared_memory=shared)
+        run(
+            tmp_path, agent, steps=10**8, make_env=make, use_shared_memory=shared,
+            global_step_hooks=[Note(tmp_path, 20)],
+        )  # fmt: skip
     assert "in step" in str(caught.value)
     (saved,) = tmp_path.glob("*_except")
     other = make_a3c()

@@ -12,14 +12,16 @@ import cloudpickle
 import pytest
 from experiment_fakes import Counting, Recorder
 from signal_parts import status_after_sigterm
+from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments import train_agent, train_agent_with_evaluation
+from pfrl_like.experiments import interruption, train_agent, train_agent_with_evaluation
 from pfrl_like.experiments.interruption import Terminated
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.processes import Portable, Workers
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+pytestmark = pytest.mark.usefixtures("no_haste")
 
 SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 BY_SIGNAL = pytest.mark.parametrize("signum, error", SIGNALS)
@@ -57,12 +59,13 @@ def test_sigterm_ends_the_process_with_143():
 
 
 @BY_SIGNAL
-def test_a_tick_that_does_not_end_is_broken_off(agent, tmp_path, signum, error):
+def test_a_tick_that_does_not_end_is_broken_off(agent, tmp_path, monkeypatch, signum, error):
+    monkeypatch.setattr(interruption, "PATIENCE", 1.0)
     slept = []
 
     def hang(env, agent, t):
         signal.raise_signal(signum)
-        time.sleep(60)
+        time.sleep(10 * PATIENCE)
         slept.append(t)
 
     with pytest.raises(error):
@@ -185,7 +188,7 @@ def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_pa
     )  # fmt: skip
     workers = [int(pid) for pid in run.stdout.readline().split()]
     (os.killpg if to_group else os.kill)(run.pid, signum)
-    _, errors = run.communicate(timeout=60)
+    _, errors = run.communicate(timeout=PATIENCE)
     assert run.returncode == status, errors
     assert len(workers) == 2
     for pid in workers:
@@ -202,7 +205,7 @@ class TestOneWriter:
 
     def test_another_process_is_named(self, agent, tmp_path):
         (tmp_path / "scores.txt").write_text("of the run that goes on")
-        code = "with owned(sys.argv[1]):\n print('held', flush=True)\n time.sleep(60)"
+        code = "with owned(sys.argv[1]):\n print('held', flush=True)\n time.sleep(6000)"
         other = self.in_another_process(tmp_path, code)
         try:
             assert other.stdout.readline() == "held\n"
@@ -249,6 +252,7 @@ class TestOneWriter:
 
     def test_a_child_does_not_write_for_a_process_of_its_parents_number_that_was_killed(self, tmp_path):
         def own(channel, index):
+            channel.recv()
             try:
                 with owned(str(tmp_path)):
                     channel.send("held")
@@ -260,9 +264,12 @@ class TestOneWriter:
             told = (tmp_path / "owner.json").read_text()
         (tmp_path / "owner.json").write_text(told)  # what it leaves if it is killed
         workers = Workers(Portable(own), [(), ()], start_method="spawn")
-        refused, held = sorted(workers.receive())
+        answers = []
+        for index in range(2):
+            workers.send(index, "go")
+            answers += workers.receive([index])
         workers.close()
-        assert (held, "has one writer" in refused) == ("held", True)
+        assert (answers[0], "has one writer" in answers[1]) == ("held", True)
 
     def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
         def own(channel, index):

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
+from time_parts import wait_until
 
 from pfrl_like.agent import AsyncAgent
 from pfrl_like.errors import AsyncTrainingError
@@ -24,6 +25,7 @@ from pfrl_like.experiments import EvaluationHook, train_agent_actor_learner, tra
 from pfrl_like.testing import Chain
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
+pytestmark = pytest.mark.usefixtures("no_haste")
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +33,7 @@ def _nothing_is_left():
     before = set(threading.enumerate())
     yield
     assert not multiprocessing.active_children()
-    deadline = time.monotonic() + 3
-    while set(threading.enumerate()) - before and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not set(threading.enumerate()) - before
+    assert wait_until(lambda: not set(threading.enumerate()) - before)
 
 
 class Counting(AsyncAgent):
@@ -141,8 +140,8 @@ def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tm
     options = {"eval_interval": 20, "checkpoint_freq": 20, "processes": 1}
     run(tmp_path, profile=True, **options)
     run(tmp_path, step_offset=30, steps=90, **options)
-    numbers = [episode for _, episode in episodes()]  # a fast process has ended some before the first row is written
-    assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
+    numbers = [episode for _, episode in episodes()]  # a fast process has ended more than the kept rows tell of
+    assert numbers == sorted({*numbers})
     assert sorted(step for step, _ in episodes()) == [step for step, _ in episodes()]
     (beyond,) = tmp_path.glob("beyond-30-*")
     assert {"40_checkpoint", "60_finish", "scores.txt"} <= {path.name for path in beyond.iterdir()}
@@ -344,13 +343,14 @@ def test_ctrl_c_ends_all_processes_and_saves(tmp_path):
 
 @pytest.mark.parametrize("ending", ["finish", "except"])
 def test_the_agent_that_learnt_is_the_one_that_was_saved_last(tmp_path, ending):
+    agent, other = make_agent(), make_agent()
+
     def interrupt(clock):
-        if ending == "except" and clock.t > 150:
+        if ending == "except" and agent.optim_t > 0:
             raise KeyboardInterrupt
 
-    agent, other = make_agent(), make_agent()
     with contextlib.suppress(KeyboardInterrupt):
-        assert learn(tmp_path, agent, steps=300, hooks=[interrupt]) is agent
+        assert learn(tmp_path, agent, n_updates=None if ending == "except" else 30, hooks=[interrupt]) is agent
     (saved,) = tmp_path.glob(f"*_{ending}")
     other.load(saved)
     assert agent.optim_t > 0

@@ -18,6 +18,7 @@ import pytest
 import torch
 from agent_parts import make_agent
 from numpy.testing import assert_array_equal
+from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers import (
@@ -471,7 +472,9 @@ def test_agents_go_on_in_another_process(tmp_path):
     for recurrent in (False, True):
         assert train(folder + str(recurrent), recurrent) == (0, True)
     script = textwrap.dedent(AGENTS).format(path=[str(Path(__file__).parent), *sys.path], folder=folder)
-    told = subprocess.run([sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=120)
+    told = subprocess.run(
+        [sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=2 * PATIENCE
+    )
     assert told.stdout.split() == ["40", "True", "40", "True"], told.stderr
     with PersistentEpisodicReplayBuffer(folder + "True", 100) as buffer:
         assert len(buffer) == 80
@@ -512,7 +515,7 @@ def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
     script, folder = textwrap.dedent(RANKS), str(tmp_path / "shared")
     own = [[sys.executable, "-c", script, str(rank), folder] for rank in range(2)]
     running = [subprocess.Popen(arguments, env=ENVIRON, stdout=subprocess.PIPE, text=True) for arguments in own]
-    told = [process.communicate(timeout=120)[0].splitlines() for process in running]
+    told = [process.communicate(timeout=2 * PATIENCE)[0].splitlines() for process in running]
     of_groups = ["rank-0-of-1", "group: this process does not belong to it"]
     assert told == [["10 {0}", "20 {0}", *of_groups], ["10 {1}", "20 {1}", *of_groups]]
     assert {path.name for path in (tmp_path / "shared" / "first").iterdir()} == {"rank-0-of-2", "rank-1-of-2"}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import atomic_write, directory_lock, make_directory, open_regular, read_bounded
@@ -190,7 +191,7 @@ def test_a_lock_held_by_another_process_is_waited_for_and_then_reported(tmp_path
         ):
             pass
         process.stdin.close()
-        with directory_lock(str(tmp_path), timeout=30):
+        with directory_lock(str(tmp_path), timeout=PATIENCE):
             pass
     assert not list(tmp_path.iterdir())
 

@@ -3,6 +3,8 @@
 import threading
 import time
 
+from time_parts import wait_until
+
 from pfrl_like.utils.fair_lock import FairLock
 
 
@@ -26,22 +28,21 @@ def test_one_at_a_time_is_in():
 
 
 def test_who_takes_it_again_at_once_does_not_keep_others_out():
-    lock, stop, turns = FairLock(), threading.Event(), []
+    lock, turns = FairLock(), []
 
-    def greedy():
-        while not stop.is_set():
-            with lock:
-                turns.append("greedy")
-                time.sleep(0.002)
-
-    thread = threading.Thread(target=greedy)
-    thread.start()
-    for _ in range(20):
-        before = len(turns)
+    def wait_in_line():
         with lock:
-            assert len(turns) - before <= 3
-    stop.set()
-    thread.join()
+            turns.append("other")
+
+    for _ in range(20):
+        other = threading.Thread(target=wait_in_line)
+        with lock:
+            other.start()
+            assert wait_until(lock._gate.locked)  # the other one has come to it
+        with lock:
+            turns.append("greedy")
+        other.join()
+    assert turns == ["other", "greedy"] * 20
 
 
 def test_an_error_inside_lets_go():

@@ -2,6 +2,8 @@
 
 import threading
 
+from time_parts import PATIENCE
+
 from pfrl_like.utils import StoppableThread
 
 
@@ -11,7 +13,7 @@ def test_stop_sets_the_event_that_its_target_waits_for():
     thread.start()
     assert not thread.is_stopped()
     thread.stop()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert thread.is_stopped()
     assert thread.stop_event is event
     assert not thread.is_alive()

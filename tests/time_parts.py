@@ -1,0 +1,40 @@
+"""How tests wait, however slow the machine is, and time that passes only where they say so."""
+
+import multiprocessing
+import time
+from collections.abc import Callable
+
+#: Seconds that a test waits for what is to come, of which a loaded machine may need many; what is there ends the wait.
+PATIENCE = 120.0
+
+
+def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
+    """Whether something comes true."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+class OwnTime:
+    """A clock in place of the module `time`, which stands still but where a test, or a process that it forks, says so.
+
+    Who does what it should has all the time that it needs, and who hangs is found out at once.
+    """
+
+    def __init__(self) -> None:
+        self._now = multiprocessing.RawValue("d", 0.0)
+
+    def monotonic(self) -> float:
+        """Seconds that have passed."""
+        return float(self._now.value)
+
+    def pass_by(self, seconds: float) -> None:
+        """Let some seconds pass."""
+        self._now.value += seconds
+
+    def hang(self) -> None:
+        """Come to no end, while time passes."""
+        while True:
+            self.pass_by(0.1)
+            time.sleep(0.01)
