@@ -26,7 +26,15 @@ from pfrl_like.experiments.run_buffers import find_buffers
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
-from pfrl_like.storage import has_manifest, is_unfinished, load_directory, make_directory, save_directory, sync_file
+from pfrl_like.storage import (
+    has_manifest,
+    is_unfinished,
+    load_directory,
+    make_directory,
+    save_directory,
+    sync_file,
+    synced_together,
+)
 from pfrl_like.storage.atomic import named_errors, read_bounded
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -176,13 +184,14 @@ class Checkpoints:
         moved, is_new = self._make_room(path), not os.path.lexists(path)
         try:
             make_directory(run)  # tells from now on that there is to be more than an agent
-            self._sync_tables()
-            found = find_buffers(self.agent, self.state.source)
-            state, references = self.state.saved(clock, found.unsaved), self._save_buffers(found.buffers)
-            self.agent.save(path)
-            if not has_manifest(path):  # an agent of the user's own
-                for file in _files_of_agent(path):
-                    sync_file(file)
+            with synced_together():
+                self._sync_tables()
+                found = find_buffers(self.agent, self.state.source)
+                state, references = self.state.saved(clock, found.unsaved), self._save_buffers(found.buffers)
+                self.agent.save(path)
+                if not has_manifest(path):  # an agent of the user's own
+                    for file in _files_of_agent(path):
+                        sync_file(file)
             state |= {"agent": _stamp(path), "buffers": references}
             save_directory(run, {}, state, kind=KIND, class_name=type(self.agent).__name__)
         except Exception:

@@ -7,6 +7,7 @@ from pfrl_like.storage.directory import Snapshot, has_manifest, is_unfinished, l
 from pfrl_like.storage.json_file import dump_json, plain_json, read_json
 from pfrl_like.storage.pickles import read_pickle
 from pfrl_like.storage.plain_tensors import tensor_writer
+from pfrl_like.storage.syncing import synced_together
 from pfrl_like.storage.tensors import load_tensors
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "save_directory",
     "sync_directory",
     "sync_file",
+    "synced_together",
     "tensor_writer",
     "write_arrays",
 ]

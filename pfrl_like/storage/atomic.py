@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.storage.syncing import catch_up, sync, synced_together
 
 #: What fills a file: its bytes, or a function that writes them to a stream (which cannot seek).
 Writer = bytes | Callable[[BinaryIO], None]
@@ -49,7 +50,7 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
 def write_file(target: str, writer: Writer, *, durable: bool) -> None:
     """As `atomic_write`, without the fsync of the directory, for those who write several files into it."""
     with _replacing(target) as temporary:
-        _fill(temporary, writer, durable)
+        _fill(temporary, writer, target if durable else None)
 
 
 @contextlib.contextmanager
@@ -76,6 +77,8 @@ def _replacing(target: str) -> Iterator[str]:
     with named_errors(target, "written"):
         try:
             yield temporary
+            if os.path.lexists(target):
+                catch_up()
             os.replace(temporary, target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -95,9 +98,10 @@ def make_directory(directory: str) -> None:
         new.append(name)
     with named_errors(directory, "made"):
         os.makedirs(directory, exist_ok=True)
-    for name in reversed(new):
-        sync_directory(above)
-        above = os.path.join(above, name)
+    with synced_together():
+        for name in reversed(new):
+            sync_directory(above)
+            above = os.path.join(above, name)
 
 
 def sync_file(path: str) -> None:
@@ -109,7 +113,7 @@ def sync_file(path: str) -> None:
     with named_errors(path, "written"):
         descriptor = os.open(path, os.O_RDWR | _NO_FOLLOW)
         try:
-            os.fsync(descriptor)
+            sync(descriptor, path)
         finally:
             os.close(descriptor)
 
@@ -125,10 +129,7 @@ def sync_directory(directory: str) -> None:
     with named_errors(directory, "written"):
         descriptor = os.open(directory, os.O_RDONLY)
         try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in _NOT_OFFERED:
-                raise
+            sync(descriptor, directory, _NOT_OFFERED)
         finally:
             os.close(descriptor)
 
@@ -233,7 +234,7 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _fill(temporary: str, writer: Writer, durable: bool) -> None:
+def _fill(temporary: str, writer: Writer, synced_as: str | None) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o666)
     try:
         stream = _Stream(descriptor)
@@ -243,8 +244,8 @@ def _fill(temporary: str, writer: Writer, durable: bool) -> None:
             writer(cast(BinaryIO, stream))
         if os.fstat(descriptor).st_size != stream.size:
             raise OSError(errno.EIO, f"{stream.size} bytes were written, {os.fstat(descriptor).st_size} arrived")
-        if durable:
-            os.fsync(descriptor)
+        if synced_as is not None:
+            sync(descriptor, synced_as)
     except BaseException:
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -43,6 +43,7 @@ from pfrl_like.storage.manifest import (
     read_manifest,
     versioned_name,
 )
+from pfrl_like.storage.syncing import synced_together
 
 _MAX_STATE = 1 << 28
 #: What saves leave before there is a manifest.
@@ -116,8 +117,9 @@ def save_directory(
     with directory_lock(directory):
         names = _new_names(directory, writers)
         try:
-            entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
-            sync_directory(directory)
+            with synced_together():
+                entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
+                sync_directory(directory)
             manifest = new_manifest(kind, class_name, entries, aliases, info or {})
             _commit(directory, dump_json(manifest, directory, MAX_MANIFEST))
         except BaseException:

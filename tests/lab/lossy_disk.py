@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ class LossyDisk:
     """Looks at a folder after every call that may change it; everything that is there at the start has lasted."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self._lock = folder, threading.RLock()
         self.moments: list[Moment] = []
         self._number: dict[int, int] = {}  # of an inode, as long as it has a name
         self._count = itertools.count()
@@ -64,12 +65,13 @@ class LossyDisk:
 
     def _watched(self, name: str, function: Any) -> Any:
         def call(*arguments: Any, **options: Any) -> Any:
-            result = function(*arguments, **options)
-            self._look()
-            if name == "fsync":
-                self._sync(os.fstat(arguments[0]).st_ino)
-            self._keep()
-            return result
+            with self._lock:  # files may be synced side by side
+                result = function(*arguments, **options)
+                self._look()
+                if name == "fsync":
+                    self._sync(os.fstat(arguments[0]).st_ino)
+                self._keep()
+                return result
 
         return call
 
