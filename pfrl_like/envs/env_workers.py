@@ -84,23 +84,37 @@ class EnvWorkers(Workers):
 
     def _replace(self, error: WorkerError) -> None:
         """Put another worker in the place of one that has failed, and in that of every other that fails meanwhile."""
-        failed = [error]
-        while failed:
-            error = failed.pop()
-            if self.n_restarted == self.restarts:
-                if self.restarts:
-                    error.add_note(f"{self.restarts} workers had been replaced before, of {self.restarts} that may be")
-                raise error
-            self.n_restarted += 1
-            _LOGGER.warning("%s\nIt is replaced: %d of %d times", error, self.n_restarted, self.restarts)
-            self.cut[error.index] = error.reason
+        failed, fresh = [error], dict[int, bool]()  # new workers, and whether they have been greeted
+        while failed or fresh:
             try:
-                self.restart(error.index, self._told(error.index, (self.n_restarted,)))
-                self.receive([error.index], self.timeout)
-                if self.greeting is not None:
-                    self.ask(self.greeting[0], {error.index: self.greeting[1]})
+                if not failed:
+                    self._welcome(fresh)
             except WorkerError as another:
-                failed += [another] if another.index == error.index else [error, another]
+                failed.append(another)
+            if failed:
+                error = failed.pop()
+                self._put_another(error)
+                fresh[error.index] = False
+
+    def _put_another(self, error: WorkerError) -> None:
+        if self.n_restarted == self.restarts:
+            if self.restarts:
+                error.add_note(f"{self.restarts} workers had been replaced before, of {self.restarts} that may be")
+            raise error
+        self.n_restarted += 1
+        _LOGGER.warning("%s\nIt is replaced: %d of %d times", error, self.n_restarted, self.restarts)
+        self.cut[error.index] = error.reason
+        self.restart(error.index, self._told(error.index, (self.n_restarted,)))
+
+    def _welcome(self, fresh: dict[int, bool]) -> None:
+        """Wait for the next answer that a new worker owes: that it has begun, then that to the greeting."""
+        index, greeted = next(iter(fresh.items()))
+        self.receive([index], self.timeout)
+        if greeted or self.greeting is None:
+            del fresh[index]
+        else:
+            self.send(index, self.greeting)
+            fresh[index] = True
 
     def _told(self, index: int, n_restarted: tuple[int, ...]) -> tuple[Any, ...]:
         return (self._factories[index], (self._entropy, index, *n_restarted), len(self._factories))

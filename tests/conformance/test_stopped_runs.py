@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from stopped_runs import NOISES, RUNNERS, Plan, differences, go, plans
+from time_parts import PATIENCE
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill_training.py"
 #: For each runner an agent.
@@ -60,7 +61,7 @@ def test_killed_runs_go_on_as_if_they_had_not_been(tmp_path: Path) -> None:
         env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=6 * PATIENCE,
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr

@@ -276,6 +276,21 @@ def test_all_workers_may_be_replaced_in_one_step():
     env.close()
 
 
+@pytest.mark.parametrize("shared_memory", [True, False])
+def test_failures_that_are_seen_while_another_worker_is_replaced_are_counted_once(shared_memory, monkeypatch):
+    monkeypatch.setattr(supervisor, "_GLANCE", 0.0)  # as if each took long to begin
+    env = make(IMAGES, BOX, n=3, on_worker_failure="restart", max_restarts=3, shared_memory=shared_memory)
+    env.reset()
+    for process in env._workers.processes:
+        process.kill()
+        process.join()
+    assert ["worker_restarted" in info for info in env.step([0, 0, 0])[3]] == [True] * 3
+    assert env._workers.n_restarted == 3
+    env.reset()
+    assert [int(one.max()) for one in env.step([0, 0, 0])[0]] == [1, 1, 1]
+    env.close()
+
+
 def test_worker_that_dies_between_two_steps_is_replaced():
     env = make(IMAGES, BOX, on_worker_failure="restart")
     env.reset()

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from time_parts import PATIENCE
 
 SCRIPT = Path(__file__).parents[3] / "benchmarks" / "kill_saves.py"
 pytestmark = [
@@ -23,7 +24,7 @@ def test_kills_during_saves_leave_everything_readable_and_lose_nothing(tmp_path:
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=6 * PATIENCE,
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
