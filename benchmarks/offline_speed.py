@@ -21,6 +21,7 @@ from pfrl_like.dataset import MDPDataset
 
 CASE = Path(__file__).with_name("offline_case.py")
 ROWS, OBS, ACTIONS, LENGTH = 100_000, 17, 6, 1_000
+COMPILED = {"compile": True}  # which d3rlpy offers on a GPU alone
 WIDE = {"hidden": [256, 256, 256], "n_action_samples": 10}
 
 
@@ -34,7 +35,9 @@ class Case:
 
 CASES = (
     Case("TD3PlusBC", 1.8, "TD3+BC, 256x256, batch 256", {"standard_scaler": False}),
+    Case("TD3PlusBC", 1.8, "TD3+BC, 256x256, batch 256, compile=True", {"standard_scaler": False} | COMPILED),
     Case("IQL", 1.8, "IQL, 256x256, batch 256"),
+    Case("IQL", 1.8, "IQL, 256x256, batch 256, compile=True", COMPILED),
     Case("BC", 2.5, "BC, 256x256, batch 256"),
     Case("DiscreteCQL", 2.2, "discrete CQL, 256x256, batch 256"),
     Case("CQL", 1.2, "CQL, 256x256x256, 10 actions drawn, batch 256", WIDE),
