@@ -35,7 +35,7 @@ from pfrl_like.storage import (
     sync_file,
     synced_together,
 )
-from pfrl_like.storage.atomic import named_errors, read_bounded
+from pfrl_like.storage.atomic import named_errors, names_in, read_bounded
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -86,7 +86,7 @@ class Saved(NamedTuple):
 
 def saved_in(outdir: str) -> list[Saved]:
     """The agents in a run directory, the newest one first."""
-    matches = filter(None, map(_NAME.fullmatch, os.listdir(outdir) if os.path.isdir(outdir) else []))
+    matches = filter(None, map(_NAME.fullmatch, names_in(outdir) if os.path.isdir(outdir) else []))
     found = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
     return sorted(found, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
 

@@ -23,6 +23,7 @@ from pfrl_like.experiments.run_files import (
     record_of,
 )
 from pfrl_like.storage import atomic_write, make_directory
+from pfrl_like.storage.atomic import named_errors, names_in
 
 #: What a run writes under fixed names: its training, and its evaluation.
 TRAINING = (
@@ -96,8 +97,11 @@ def set_aside(
         logger: Told if there was anything.
         training: Whether what training wrote is meant.
         evaluation: Whether what evaluation wrote is meant.
+
+    Raises:
+        CheckpointError: If something cannot be moved; a further start does the rest.
     """
-    present = set(os.listdir(outdir)) if os.path.isdir(outdir) else set()
+    present = set(names_in(outdir)) if os.path.isdir(outdir) else set()
     files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
     agents = {name: int(match[1] or match[2]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
     rests: dict[str, _Parted] = {}
@@ -115,7 +119,8 @@ def set_aside(
     # If this is broken off, the next start does the rest: `run.json` names the folder, and the tables tell what has to
     # move, so they come last.
     for name in sorted(moved, key=lambda name: (name == RECORD, name)):
-        os.rename(os.path.join(outdir, name), os.path.join(folder, name))
+        with named_errors(os.path.join(outdir, name), "set aside"):
+            os.rename(os.path.join(outdir, name), os.path.join(folder, name))
     for name, table in rests.items():
         for place, lines in ((folder, table.beyond), (outdir, table.kept)):
             atomic_write(os.path.join(place, name), encoded([table.header, *lines]))
