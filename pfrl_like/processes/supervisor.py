@@ -48,7 +48,12 @@ class Workers:
     Raises:
         ValueError: If the start method is not available.
         RuntimeError: If the processes cannot be started because the main script has no main guard.
+
+    Attributes:
+        is_elsewhere: That what it holds lives in other processes, which a search for random streams need not look at.
     """
+
+    is_elsewhere = True
 
     def __init__(
         self,

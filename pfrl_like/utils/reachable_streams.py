@@ -49,7 +49,7 @@ class Reachable:
     Attributes are also those in slots, those of modules and their parts beside tensors, and generators of classes.
     Environments are followed layer by layer, and vector environments into those that they are made of. Of functions
     come what they are bound to, closures, defaults, and the globals that they name. Spaces and environments that have
-    yet to make their generator make it.
+    yet to make their generator make it. Nobody looks into worker processes' parts (`is_elsewhere` of a class is True).
 
     Args:
         is_wanted: What is looked for in the place of streams; it may be other objects, into which nobody looks.
@@ -69,7 +69,7 @@ class Reachable:
 
     def visit(self, value: Any, name: str, depth: int = 0, in_function: bool = False) -> None:
         """Look at an object, and at what can be reached from it."""
-        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen:
+        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen or _is_elsewhere(value):
             return
         if depth > _DEPTH or len(self._seen) > _MOST:
             self.unknown += [name] * (depth > _DEPTH or not self._is_full)
@@ -110,6 +110,10 @@ class Reachable:
                 for key, part in vars(each).items():
                     if isinstance(part, GENERATORS):
                         self.visit(part, f"{name}.{key}")
+
+
+def _is_elsewhere(value: Any) -> bool:
+    return getattr(type(value), "is_elsewhere", False) is True
 
 
 def _is_table(value: Any, part: Any) -> bool:

@@ -20,6 +20,7 @@ from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, as_vector_str
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes import supervisor
+from pfrl_like.utils.random_streams import Streams
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 pytestmark = pytest.mark.usefixtures("no_haste")
@@ -509,3 +510,18 @@ def test_gym_env_runs_in_a_worker():
     obs, infos = env.reset()
     assert len(env.step([0])) == 5
     env.close()
+
+
+def test_what_makes_environments_draws_in_their_processes_alone():
+    dice = random.SystemRandom()  # whose state nobody knows
+
+    def make():
+        assert 0 <= dice.random() < 1
+        return ABC()
+
+    env = MultiprocessVectorEnv([make] * 2, QUICK_METHODS[0])
+    try:
+        assert Streams.of(env).unknown == []
+        assert Streams.of(make).unknown != []
+    finally:
+        env.close()
