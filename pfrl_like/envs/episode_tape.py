@@ -1,5 +1,6 @@
 """`EpisodeTape`: how the running episode of an environment came about, so that another process can go on with it."""
 
+import contextlib
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ import numpy as np
 from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
 from pfrl_like.envs.global_draws import GlobalDraws, kept_states
 from pfrl_like.utils.checksums import checksum, checksum_of_many
-from pfrl_like.utils.env_values import own_copy, reset_values, step_values
+from pfrl_like.utils.env_values import own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
 from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
@@ -51,14 +52,13 @@ class EpisodeTape:
         env: An environment of any form.
         alone: Whether the global random streams are this environment's alone, as in a worker process: then they are
             saved and restored with it.
-        is_told: Whether the caller of `step` tells what came by `note`, for whoever copies observations anyway.
 
     Attributes:
         info: What the last step or reset told beside the observation.
     """
 
-    def __init__(self, env: Any, *, alone: bool = False, is_told: bool = False) -> None:
-        self.env, self._alone, self._is_told = env, alone, is_told
+    def __init__(self, env: Any, *, alone: bool = False) -> None:
+        self.env, self._alone = env, alone
         self.info: Mapping[str, Any] = {}
         self._last: Any = None
         self._gives_state = can_be_left(env)
@@ -70,7 +70,6 @@ class EpisodeTape:
         self._actions: list[Any] = []
         self._sums = 0, 0  # of observations, and of rewards and flags
         # Steps that wait to be summed up: a loop over many finds in the cache what it needs.
-        self._action: Any = None
         self._waiting: list[tuple[Any, Any, Any]] = []
         self._room = 0  # how many may wait before the next one is looked at
 
@@ -95,19 +94,15 @@ class EpisodeTape:
 
     def step(self, action: Any) -> Any:
         """Act."""
-        self._action = action if type(action) is int else own_copy(action)
+        kept = action if type(action) is int else own_copy(action)
         act = self.env.step if len(self._waiting) < self._room else self._step_and_look
         result = act(action)
+        obs = self._last = result[0]
         self.info = result[-1]
-        if not self._is_told:
-            self.note(own_copy(result[0]), result[1:-1])
-        return result
-
-    def note(self, obs: Any, reward_and_flags: tuple[Any, ...]) -> None:
-        """Keep what came of the last action; the observation must be a copy, if the environment changes its own."""
-        self._last = obs
         if not self._gives_state:
-            self._waiting.append((self._action, obs, reward_and_flags))
+            obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
+            self._waiting.append((kept, obs, result[1:-1]))
+        return result
 
     def _step_and_look(self, action: Any) -> Any:
         """Act, having summed up what waits, and look at what is drawn if that is due."""
@@ -232,7 +227,7 @@ class EpisodeTape:
                 if action is _RESET:
                     self.reset(**({} if number else options))
                 else:
-                    self._repeat(action)
+                    self.step(action)
             self._digest()
             if self._sums != wanted:
                 raise ValueError(
@@ -243,12 +238,6 @@ class EpisodeTape:
             return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")
         return Arrival(self._last, self.info, True, "")
 
-    def _repeat(self, action: Any) -> None:
-        result = self.step(action)
-        if self._is_told:
-            obs, *reward_and_flags, _ = step_values(result)
-            self.note(own_copy(obs), tuple(reward_and_flags))
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
@@ -256,10 +245,16 @@ class EpisodeTape:
 
 
 def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: int) -> int:
-    try:
-        return zlib.crc32(np.array(rewards_and_flags, np.float64).tobytes(), total)
-    except (TypeError, ValueError):  # no numbers: whoever called finds the words for it
-        return total
+    """That of all of them as doubles, however many come at a time."""
+    with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
+        numbers = np.array(rewards_and_flags, np.float64)
+        if numbers.ndim == 2:
+            return zlib.crc32(numbers.tobytes(), total)
+    for each in rewards_and_flags:
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):  # no numbers: others say so
+            numbers = np.array([part.item() if hasattr(part, "item") else part for part in each], np.float64)
+            total = zlib.crc32(numbers.tobytes(), total)
+    return total
 
 
 def _can_be_saved(value: Any) -> bool:

@@ -266,8 +266,9 @@ class Checkpoints:
             goes = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
             self._remove(saved.path if goes else os.path.join(saved.path, RUN))
         kept = [self._references_in(saved) for saved in whole if saved.t in steps]
-        for name in {name for one in kept for name in one}:
-            prune(os.path.join(self.outdir, BUFFERS, name), [one[name] for one in kept if name in one])
+        folder = os.path.join(self.outdir, BUFFERS)
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            prune(os.path.join(folder, name), [one[name] for one in kept if name in one])
         for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # of a writer that was killed meanwhile
             shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
 

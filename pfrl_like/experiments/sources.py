@@ -47,7 +47,6 @@ class SerialSource:
         self.observation_space = getattr(self.env, "observation_space", None)
         self.action_space = getattr(self.env, "action_space", None)
         self.takes_mask = takes_mask(agent.act)
-        self._tape: EpisodeTape | None = None
         self.running = False
         self.obs: Any = None
         self.last: Any = None  # what the last step gave: observation, action, reward
@@ -74,8 +73,6 @@ class SerialSource:
         obs, reward, terminated, truncated, info = values
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
-        if self._tape is not None:
-            self._tape.note(obs, (reward, terminated, truncated))
         check_step(self.observation_space, obs, reward)
         self.last = obs, action, reward
         self.total_reward += float(reward)
@@ -96,12 +93,12 @@ class SerialSource:
 
     def record(self) -> None:
         """Record from now on how episodes come about; for `saved_state`."""
-        if self._tape is None:
-            self.env = self._tape = EpisodeTape(self.env, is_told=True)
+        if not isinstance(self.env, EpisodeTape):
+            self.env = EpisodeTape(self.env)
 
     def saved_state(self) -> dict[str, Any]:
         """The episode that runs, and how the environment came to where it is; after `record`."""
-        began = self.obs is not None and self._tape is not None
+        began = self.obs is not None and isinstance(self.env, EpisodeTape)
         return {
             "running": self.running, "total_reward": self.total_reward, "length": self.length,
             "episode": self.env.saved_state() if began else None,

@@ -49,7 +49,7 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
 
 def write_file(target: str, writer: Writer, *, durable: bool) -> None:
     """As `atomic_write`, without the fsync of the directory, for those who write several files into it."""
-    with _replacing(target) as temporary:
+    with _replacing(target, durable=durable) as temporary:
         _fill(temporary, writer, target if durable else None)
 
 
@@ -70,14 +70,14 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _replacing(target: str) -> Iterator[str]:
+def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
     """The name of a file that takes the place of `target` in the end, or is removed after an error."""
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".tmp-{name}-{os.getpid()}-{secrets.token_hex(4)}")
     with named_errors(target, "written"):
         try:
             yield temporary
-            if os.path.lexists(target):
+            if durable and os.path.lexists(target):
                 catch_up()
             os.replace(temporary, target)
         except BaseException:

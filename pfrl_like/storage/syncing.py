@@ -60,11 +60,16 @@ def catch_up() -> None:
     waiting = _waiting.get()
     if not waiting:
         return
-    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(waiting))) as pool:
-        running = [pool.submit(each.sync) for each in waiting]
-    waiting.clear()
-    for each in running:
-        each.result()
+    batch, waiting[:] = [*waiting], []  # each closes itself from now on
+    running = []
+    with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(batch))) as pool:
+        try:
+            for each in batch:
+                running.append(pool.submit(each.sync))
+        except RuntimeError as error:  # no thread can be started
+            raise CheckpointError(batch[0].path, f"cannot be written: {error}") from error
+    for future in running:
+        future.result()
 
 
 @contextlib.contextmanager

@@ -279,3 +279,46 @@ def test_an_atari_game_with_sticky_actions_goes_on(count: int) -> None:
     played(tape, actions[:count])
     assert carried(tape, other).exact
     assert played(other, actions[count:]) == played(tape, actions[count:])
+
+
+class Odd:
+    """Gives numbers as arrays of one element now and then, or always, and the same observation every time."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, every: int) -> None:
+        self.every, self.t = every, 0
+        self.obs = np.zeros(2)
+
+    def reset(self, **options: Any) -> Any:
+        self.t = 0
+        return self.obs, {}
+
+    def step(self, action: Any) -> Any:
+        self.t += 1
+        self.obs += 1
+        reward = self.t / 10
+        return self.obs, (np.array([reward]) if self.t % self.every == 0 else reward), False, False, {}
+
+
+@pytest.mark.parametrize("every", [1, 7])
+def test_sums_do_not_depend_on_how_many_steps_come_at_a_time(every: int) -> None:
+    tape = EpisodeTape(Odd(every))
+    tape.reset()
+    for t in range(300):
+        obs = tape.step(0)[0]
+        obs *= 0.5  # by an agent, after the environment
+        if t % 11 == 0:
+            tape.saved_state()
+    tape.env.obs[:] = np.nan
+    other = Odd(every)
+    step = other.step
+
+    def halving(action: Any) -> Any:
+        if other.t:
+            other.obs *= 0.5
+        return step(action)
+
+    other.step = halving  # type: ignore[method-assign]
+    arrival = carried(tape, EpisodeTape(other))
+    assert arrival.exact, arrival.reason

@@ -419,6 +419,18 @@ def test_nothing_stays_of_what_could_not_be_saved(tmp_path: Path, monkeypatch: p
     assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
 
 
+def test_the_files_of_a_first_checkpoint_that_failed_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_disk(self: Any, dirname: str) -> None:
+        raise CheckpointError(dirname, "cannot be written: no space is left")
+
+    monkeypatch.setattr(DQN, "save", fill_disk)
+    serial(tmp_path, on_checkpoint_failure="warn")
+    [folder] = (tmp_path / "checkpoint_buffers").iterdir()
+    assert [*folder.iterdir()] == []
+
+
 def test_a_run_that_was_good_enough_is_over(tmp_path: Path) -> None:
     agent, history = serial(tmp_path, successful_score=0.0)
     again, same = serial(tmp_path, successful_score=0.0, resume=True)

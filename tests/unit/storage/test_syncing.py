@@ -124,3 +124,24 @@ def test_folders_that_cannot_be_synced_are_passed(tmp_path: Path, monkeypatch: p
         sync_directory(str(tmp_path))
     with pytest.raises(CheckpointError, match="cannot be written"), synced_together():
         atomic_write(tmp_path / "a", b"a")
+
+
+@needs_proc
+def test_an_interrupt_closes_no_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[int] = []
+    close = os.close
+
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    def record_close(descriptor: int) -> None:
+        closed.append(descriptor)
+        close(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", interrupt)
+        with pytest.raises(KeyboardInterrupt), synced_together():
+            for _ in range(20):
+                sync_directory(str(tmp_path))
+            patch.setattr(os, "close", record_close)
+    assert len(closed) == 20
