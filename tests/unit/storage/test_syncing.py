@@ -3,7 +3,9 @@
 import errno
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -145,3 +147,12 @@ def test_an_interrupt_closes_no_file_twice(tmp_path: Path, monkeypatch: pytest.M
                 sync_directory(str(tmp_path))
             patch.setattr(os, "close", record_close)
     assert len(closed) == 20
+
+
+def test_where_no_thread_can_be_started_the_save_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: ThreadPoolExecutor, *arguments: Any) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    with pytest.raises(CheckpointError, match="a.*: cannot be written: can't start new thread"), synced_together():
+        atomic_write(tmp_path / "a", b"a")
