@@ -78,7 +78,7 @@ class Failing(gymnasium.Wrapper):
             kill()
         if self.case.fault == "parent killed":
             self.kill(self.parent)
-        self.file.write_text(str(time.time()))
+        self.note()
         if self.case.fault == "raising":
             raise ValueError("as it was told")
         if self.case.fault == "exiting":
@@ -86,8 +86,14 @@ class Failing(gymnasium.Wrapper):
         hang(in_c=bool(self.seed % 2))
 
     def kill(self, pid: int) -> None:
-        self.file.write_text(str(time.time()))
+        self.note()
         os.kill(pid, signal.SIGKILL)
+
+    def note(self) -> None:
+        """Say when, whole or not at all: whoever does so may be killed in the midst of it."""
+        written = self.file.with_suffix(f".{os.getpid()}")
+        written.write_text(str(time.time()))
+        written.replace(self.file)
 
 
 def hang(in_c: bool) -> NoReturn:
@@ -252,6 +258,8 @@ class Program:
                 os.close(self.to_seeds)
                 os.close(self.answers)
                 serve(case, seeds, to_answers)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         os.close(seeds)

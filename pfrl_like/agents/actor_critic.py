@@ -1,6 +1,9 @@
 """What agents with a replay buffer, a policy and critics of state and action have in common."""
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +32,8 @@ from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.spaces import space_kind
+
+_FIRST = operator.itemgetter(0)
 
 
 class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin):
@@ -154,15 +159,12 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         """
         raise NotImplementedError
 
-    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic."""
+    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of each critic, which is computed when it is asked for (see `descend`)."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        values = [self.value_of(critic, batch) for critic in self.critics]
-        return [
-            critic_loss(value, rows, next_value, reward, **self.loss_options)
-            for value, rows in zip(values, self.rows_of_critics(batch), strict=True)
-        ]
+        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
+            yield critic_loss(self.value_of(critic, batch), rows, next_value, reward, **self.loss_options)
 
     def rows_of_critics(self, batch: Batch) -> list[Batch]:
         """What each critic learns from: the batch, or of an ensemble that bootstraps random rows of it, by weight."""
@@ -229,18 +231,19 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         return self.descend(self.critic_losses(batch), step), {}
 
     def descend(
-        self, found: Sequence[tuple[Tensor, Tensor, Tensor]], step: Step
+        self, found: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
         """Descend on the losses of the critics, in order, and return what was given.
 
-        Those that share an optimiser, the members of an ensemble, have their losses added up.
+        Each is asked for after the descent on the one before, so that a processor finds in its cache what the loss
+        has left there. Those that share an optimiser, the members of an ensemble, have their losses added up.
         """
-        losses: dict[str, Tensor] = {}
-        for optimizer, (loss, _, _) in zip(self._critic_optimizers, found, strict=True):
-            losses[optimizer] = losses[optimizer] + loss if optimizer in losses else loss
-        for optimizer, loss in losses.items():
-            step(optimizer, loss)
-        return found
+        taken = []
+        for optimizer, group in itertools.groupby(zip(self._critic_optimizers, found, strict=True), _FIRST):
+            members = [each for _, each in group]
+            step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
+            taken += members
+        return taken
 
     @property
     def critics(self) -> list[Any]:

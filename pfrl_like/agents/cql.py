@@ -1,7 +1,7 @@
 """Conservative Q-Learning (Kumar et al. 2020, arXiv:2006.04779)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -117,37 +117,41 @@ class CQL(SoftActorCritic):
         """Weight of the conservative term."""
         return float(self._alpha())
 
-    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Those of Soft Actor-Critic with the conservative term."""
-        return [found for found, _ in self.conservative_losses(batch)]
+        return (found for found, _ in self.conservative_losses(batch))
 
     def improve_critics(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
         """Descend on the critics' losses, and on alpha's, which is `temperature_loss` of the mean gap."""
-        found, gaps = zip(*self.conservative_losses(batch), strict=True)
-        self.descend(found, step)
-        gap = average(gaps).detach()
+        gaps = []
+
+        def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+            for found, gap in self.conservative_losses(batch):
+                gaps.append(gap.detach())
+                yield found
+
+        found = self.descend(losses(), step)
+        gap = average(gaps)
         if self.alpha_holder is not None:
             arguments = self.alpha_holder(), gap, -self.alpha_threshold, batch.weight, self.batch_accumulator
             step("alpha_optimizer", temperature_loss(*arguments))
         return found, {"conservative_gap": gap}
 
-    def conservative_losses(self, batch: Batch) -> list[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
+    def conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
         """Of each critic what `critic_loss` gives, with the conservative term in it, and the weighted gap, [N]."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
-        found = []
         for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
             loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self.loss_options)
             values = self.compared_values(values_of_actions(critic, batch, actions), batch)
             gap = self.conservative_weight * self.gap(values, log_density, mean_value(value), batch)
             loss = loss + self._alpha() * weighted_mean(gap, rows.weight, self.batch_accumulator)
-            found.append(((loss, td_error, mean), gap))
-        return found
+            yield (loss, td_error, mean), gap
 
     def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Values of the actions drawn, [3 * n_action_samples, N], as the conservative term takes them."""

@@ -42,7 +42,7 @@ def try_critics(agent: Any, observation_space: Any, distribution: Distribution) 
                 values.append(agent.value_of(critic, batch))
         with _named(" and ".join(agent.critic_names), batch):
             _check_atoms(values)
-            agent.critic_losses(batch)
+            list(agent.critic_losses(batch))
 
 
 def _two_rows(agent: Any, observation_space: Any, distribution: Distribution) -> Batch:

@@ -1,6 +1,6 @@
 """Ensemble-Diversified Actor Critic, and SAC-N (An et al. 2021, arXiv:2110.01548)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -59,11 +59,11 @@ class EDAC(SoftActorCritic):
         if eta and len(self.critic_names) < 2:
             raise ValueError(f"eta is {eta}, which keeps critics apart, but there is only one: give more, or eta=0")
 
-    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Those of `SoftActorCritic`, and `eta` times `diversity_losses`."""
-        found = super().critic_losses(batch)
         if self.eta == 0:
-            return found
+            return super().critic_losses(batch)
+        found = list(super().critic_losses(batch))
         terms = diversity_losses(action_gradients(self.critics, batch))
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
         return [(loss + term, error, value) for (loss, error, value), term in zip(found, weighted, strict=True)]

@@ -1,6 +1,6 @@
 """Implicit Q-Learning (Kostrikov et al. 2021, arXiv:2110.06169)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -143,12 +143,12 @@ class IQL(AdvantageWeightedActorCritic):
         step("v_func_optimizer", loss)
         return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
 
-    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """`iql_critic_loss` of each critic."""
         with torch.no_grad(), evaluating_readers(self.v_func):
             next_value = state_value_of(self.v_func, batch, next=True)
-        values = [self.value_of(critic, batch) for critic in self.critics]
-        return [iql_critic_loss(value, batch, next_value, **self.loss_options) for value in values]
+        for critic in self.critics:
+            yield iql_critic_loss(self.value_of(critic, batch), batch, next_value, **self.loss_options)
 
     def weight(self, batch: Batch) -> Tensor:
         """`exponential_weight` of the advantage that `improve` has put into the batch."""

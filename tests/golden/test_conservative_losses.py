@@ -102,7 +102,7 @@ def test_the_conservative_term_counts_beside_the_critics_losses() -> None:
 def test_values_of_actions_drawn_are_those_of_one_call_for_each() -> None:
     batch, agent = make_batch(), make(CQL, n_action_samples=2)
     torch.manual_seed(1)
-    _, gap = agent.conservative_losses(batch)[1]
+    _, gap = list(agent.conservative_losses(batch))[1]
     torch.manual_seed(1)
     agent.bootstrap(batch)
     actions, density = conservative_actions(agent.policy, batch, 2)

@@ -191,7 +191,7 @@ def test_crossqs_gradient_does_not_flow_through_the_target() -> None:
     norm.eval()  # so that rows do not depend on each other
     agent.q_func2[2].eval()
     torch.manual_seed(0)
-    loss, td_error, value = agent.critic_losses(batch)[0]
+    loss, td_error, value = list(agent.critic_losses(batch))[0]
     (slope,) = torch.autograd.grad(loss, agent.q_func1[4].bias)
     assert slope.item() == pytest.approx(-td_error.mean().item(), rel=1e-4)  # of half the squared error, by its bias
     torch.testing.assert_close(value, agent.q_func1((batch.obs, batch.action)).flatten())
@@ -225,7 +225,7 @@ def test_crossq_may_have_a_recurrent_policy_but_no_recurrent_critic() -> None:
         torch.manual_seed(0)
         value, log_prob = soft_next_value(agent.policy, agent.critics, batch)
         torch.manual_seed(0)
-        _, td_error, q = agent.critic_losses(batch)[0]
+        _, td_error, q = list(agent.critic_losses(batch))[0]
     expected = soft_reward(batch, log_prob, agent.temperature) + batch.discount * value.q_values.flatten() - q
     torch.testing.assert_close(td_error, expected)
     with pytest.raises(TypeError, match="q_func1 is a RecurrentSequential, .* only its policy may be recurrent"):
@@ -280,7 +280,7 @@ def test_the_discrete_policy_weighs_value_against_entropy() -> None:
 
 def test_discrete_critics_learn_the_action_that_was_taken() -> None:
     agent = make_sac(DiscreteSAC, POLICY, [q_of(4.0, 8.0), q_of(4.0, 8.0)], entropy_target=None)
-    _, td_error, value = agent.critic_losses(BATCH)[0]
+    _, td_error, value = list(agent.critic_losses(BATCH))[0]
     entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
     assert value.tolist() == [8.0]
     assert td_error.tolist() == pytest.approx([1 + 0.5 * (7 + 0.2 * entropy) - 8])
@@ -304,7 +304,7 @@ def test_discrete_critics_of_distributions_learn_from_one_action_of_the_policy()
     # Over draws of both actions the error's mean is that of their targets, with the entropy in them.
     many = Batch(**{name: torch.cat([getattr(BATCH, name)] * 4000) for name in FIELDS})
     targets = [1 + 0.5 * (mean - 0.2 * math.log(p)) for mean, p in ((3.0, 0.25), (5.0, 0.75))]
-    errors = agent.critic_losses(many)[0][1]
+    errors = list(agent.critic_losses(many))[0][1]
     assert sorted(set(errors.tolist())) == pytest.approx(sorted(abs(target - 5) for target in targets))
     assert errors.mean().item() == pytest.approx(5 - 0.25 * targets[0] - 0.75 * targets[1], abs=0.05)
 
