@@ -1,7 +1,6 @@
 """What agents with a replay buffer, a policy and critics of state and action have in common."""
 
 import functools
-import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -32,8 +31,6 @@ from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.spaces import space_kind
-
-_FIRST = operator.itemgetter(0)
 
 
 class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin):
@@ -123,9 +120,9 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         targets = [f"target_{name}" for name in self.target_attributes]
         self.saved_attributes = (*modules, *targets, *optimizers)
         own = [*optimizers][self.policy_learns :][: len(critics)]
-        self._critic_optimizers = [
-            name for name, critic in zip(own, critics.values(), strict=True) for _ in members_of(critic)
-        ]
+        self._critics_of_optimizers = {
+            name: len([*members_of(critic)]) for name, critic in zip(own, critics.values(), strict=True)
+        }
         self._bootstraps = any(getattr(critic, "bootstrap", False) for critic in critics.values())
         self.policy_updates = Count()
 
@@ -238,9 +235,9 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         Each is asked for after the descent on the one before, so that a processor finds in its cache what the loss
         has left there. Those that share an optimiser, the members of an ensemble, have their losses added up.
         """
-        taken = []
-        for optimizer, group in itertools.groupby(zip(self._critic_optimizers, found, strict=True), _FIRST):
-            members = [each for _, each in group]
+        taken, following = [], iter(found)
+        for optimizer, count in self._critics_of_optimizers.items():
+            members = [next(following) for _ in range(count)]
             step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
             taken += members
         return taken

@@ -241,7 +241,7 @@ def test_actor_critics_act_value_and_learn_on_as_pfrls_did(case: str) -> None:
     with torch.no_grad():
         q = agent.critics[0]((obs, action)).flatten()
     np.testing.assert_allclose(q, expected["q_values"], rtol=1e-5, atol=1e-6)
-    step = agent.gradient_steps[agent._critic_optimizers[0]].optimizer
+    step = agent.gradient_steps[next(iter(agent._critics_of_optimizers))].optimizer
     assert {int(state["step"]) for state in step.state.values()} == {30}
     agent.update(Batch(obs, action, torch.ones(5), obs, torch.full((5,), 0.9)))
     assert {int(state["step"]) for state in step.state.values()} == {31}
