@@ -22,6 +22,7 @@ OF_CQL: Table = {
     "n_action_samples": Effect(
         2, "parameters", held_by=GOLDEN + "values_of_actions_drawn_are_those_of_one_call_for_each"
     ),
+    "soft_q_backup": Effect(False, "parameters", held_by=GOLDEN + "targets_do_without_the_entropy_if_they_are_told_to"),
 }
 OF_DISCRETE_CQL: Table = {
     **OF_Q_FUNCTIONS,

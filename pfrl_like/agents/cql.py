@@ -71,6 +71,8 @@ class CQL(SoftActorCritic):
         initial_alpha: First alpha, positive; the only one without an `alpha_threshold`, when it may be 0.
         alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
         n_action_samples: Actions drawn for each row of each kind: of the policy, of it in the next state, uniform.
+        soft_q_backup: Whether the critics' targets hold the next state's entropy, as those of Soft Actor-Critic do; the
+            policy is rewarded for its entropy either way.
         kwargs: As `SoftActorCritic`.
 
     Raises:
@@ -93,10 +95,12 @@ class CQL(SoftActorCritic):
         initial_alpha: float = 5.0,
         alpha_optimizer_lr: float | None = 3e-4,
         n_action_samples: int = 10,
+        soft_q_backup: bool = True,
         **kwargs: Any,
     ) -> None:
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples, self.conservative_weight = n_action_samples, conservative_weight
+        self.soft_q_backup = soft_q_backup
         check_numbers_in(self, conservative_weight=(0, None))
         self.initial_alpha, self.alpha_threshold, self.alpha_optimizer_lr = (
             initial_alpha, alpha_threshold, alpha_optimizer_lr,
@@ -116,6 +120,11 @@ class CQL(SoftActorCritic):
     def alpha(self) -> float:
         """Weight of the conservative term."""
         return float(self._alpha())
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """As of `SoftActorCritic`, or with the rewards as they are."""
+        next_value, soft = super().bootstrap(batch)
+        return next_value, soft if self.soft_q_backup else batch.reward
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Those of Soft Actor-Critic with the conservative term."""

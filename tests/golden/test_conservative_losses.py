@@ -15,6 +15,7 @@ from pfrl_like.agents import COMBO, CQL, EDAC, DiscreteCQL, SoftActorCritic
 from pfrl_like.agents.cql import conservative_actions, conservative_gap, discrete_conservative_gap
 from pfrl_like.agents.critics import values_of_actions
 from pfrl_like.agents.edac import action_gradients, diversity_losses
+from pfrl_like.agents.soft_actor_critic import sample_with_log_prob
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.q_functions import QFunctionEnsemble
@@ -97,6 +98,20 @@ def test_the_conservative_term_counts_beside_the_critics_losses() -> None:
         threefold = make(CQL, initial_alpha=2.0, conservative_weight=3.0, **options)
         torch.testing.assert_close(losses(threefold, batch), plain + 6 * weighted)
         assert once.alpha == 2.0 and once.alpha_holder is None
+
+
+def test_targets_do_without_the_entropy_if_they_are_told_to() -> None:
+    batch = make_batch()
+    agent, usual = make(CQL, soft_q_backup=False), make(CQL)
+    torch.manual_seed(1)
+    next_value, reward = agent.bootstrap(batch)
+    assert torch.equal(reward, batch.reward)
+    torch.manual_seed(1)
+    soft_value, soft = usual.bootstrap(batch)
+    torch.testing.assert_close(next_value.q_values, soft_value.q_values)
+    torch.manual_seed(1)
+    _, _, log_prob = sample_with_log_prob(agent.policy, batch, next=True)
+    torch.testing.assert_close(soft, batch.reward - batch.discount * 0.2 * log_prob)
 
 
 def test_values_of_actions_drawn_are_those_of_one_call_for_each() -> None:
