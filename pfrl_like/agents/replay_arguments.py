@@ -100,7 +100,7 @@ def check_arguments(agent: Any) -> None:
         check_numbers_in(agent, target_update_interval=(1, None))
     start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
     needs = [
-        ("replay_start_size", start >= agent.minibatch_size, "at least minibatch_size"),
+        ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
         ("replay_start_size",
          capacity is None or start <= capacity, f"at most the capacity of replay_buffer, {capacity}"),
         ("target_update_interval",
