@@ -235,12 +235,23 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         Each is asked for after the descent on the one before, so that a processor finds in its cache what the loss
         has left there. Those that share an optimiser, the members of an ensemble, have their losses added up.
         """
-        taken, following = [], iter(found)
+        taken: list[tuple[Tensor, Tensor, Tensor]] = []
+        following = iter(found)
         for optimizer, count in self._critics_of_optimizers.items():
-            members = [next(following) for _ in range(count)]
+            members = [each for _, each in zip(range(count), following, strict=False)]
+            if len(members) < count:
+                raise self._not_of_all(len(taken) + len(members))
             step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
             taken += members
+        if rest := len(list(following)):
+            raise self._not_of_all(len(taken) + rest)
         return taken
+
+    def _not_of_all(self, count: int) -> ValueError:
+        names = ", ".join(self.critic_names)
+        return ValueError(
+            f"critic_losses of {type(self).__name__} gave {count} losses, expected one for each of {names}"
+        )
 
     @property
     def critics(self) -> list[Any]:

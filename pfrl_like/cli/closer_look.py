@@ -96,7 +96,7 @@ def _only(lines: Lines, streams: bool) -> Lines:
 def _trained_again(outdir: str, order: Order) -> str:
     """Where what a run leaves that is trained again."""
     record = record_of(outdir)
-    check_owner(os.path.join(outdir, RECORD), command_of(record), "it is not started")
+    check_owner(os.path.join(outdir, RECORD), command_of(record), record["directory"], "it is not started")
     train_again(record, order)
     steps = read_records(order.diverted)["t"]
     if not len(steps) or steps[-1] < order.until:

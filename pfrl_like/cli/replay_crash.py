@@ -36,7 +36,8 @@ def replay(arguments: argparse.Namespace) -> int:
     record = read_crash(directory)
     print(f"step {record['t']}: {record['error']}\nthen: {in_words(record)}", flush=True)
     if not arguments.program:
-        check_owner(os.path.join(directory, CRASH), command_of(record), "if that may run, give it after --")
+        advice = "if that may run, give it after --"
+        check_owner(os.path.join(directory, CRASH), command_of(record), record["directory"], advice)
     found = start_again(record, os.path.dirname(directory), crash=directory, command=arguments.program)
     again = found["error_again"]
     print(f"now: {again}\n     {found['in_words']}" if again else "now: the update is made, all its numbers are finite")

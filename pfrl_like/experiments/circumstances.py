@@ -18,7 +18,7 @@ from pfrl_like.experiments.program_files import program_files
 #: Packages whose version decides what an environment does.
 _SIMULATORS = ("ale_py", "mujoco")
 #: Variables on which the last bits of a result may depend.
-_SETTINGS = (
+VARIABLES = (
     "PYTHONHASHSEED", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_VISIBLE_DEVICES", "ATEN_CPU_CAPABILITY",
 )  # fmt: skip
@@ -61,7 +61,7 @@ def numeric_circumstances() -> dict[str, dict[str, Any]]:
             "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
         },
         "settings": {
-            **{name: os.environ.get(name) for name in _SETTINGS},
+            **{name: os.environ.get(name) for name in VARIABLES},
             "deterministic": torch.are_deterministic_algorithms_enabled(),
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         },

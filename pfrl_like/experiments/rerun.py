@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.errors import PfrlLikeError
+from pfrl_like.experiments.circumstances import VARIABLES
 from pfrl_like.experiments.crash import described, in_words, replay_crash
 from pfrl_like.storage import atomic_write, dump_json, read_json
 from pfrl_like.utils.rerun_order import VARIABLE, Order, ordered
@@ -110,7 +111,7 @@ def train_again(record: Mapping[str, Any], order: Order) -> None:
 
 def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
     """Run a program with an order; returns its exit code."""
-    set_then = {name: value for name, value in record["settings"].items() if name.isupper()}
+    set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # and no others
     now = {name: value for name, value in os.environ.items() if name not in set_then}
     then = {name: value for name, value in set_then.items() if isinstance(value, str)}
     try:

@@ -96,7 +96,7 @@ def test_td_errors_of_the_true_values_are_zero(
     batch = agent.replay_buffer.sample_batch(len(agent.replay_buffer), GAMMA)
     assert (batch.discount == 0).any() == chain.terminates
     assert ((batch.action > 0).long() == GO_ON).all() or num_steps == 1
-    errors = agent.critic_losses(batch)[0][1]
+    errors = list(agent.critic_losses(batch))[0][1]
     torch.testing.assert_close(errors / 30, torch.zeros_like(errors), rtol=0, atol=1e-6)
 
 
@@ -105,5 +105,5 @@ def test_td_errors_in_episodes_are_zero(ending: str, tmp_path: Any) -> None:
     chain = Chain(SIZE, **ENDINGS[ending])
     agent = make_agent(TD3, chain, EpisodicReplayBuffer(10_000), explores=True)
     train_agent_batch(agent, SerialVectorEnv([Continuous(chain)]), 60, tmp_path)
-    errors = agent.critic_losses(agent.replay_buffer.sample_batch(40, GAMMA))[0][1]
+    errors = list(agent.critic_losses(agent.replay_buffer.sample_batch(40, GAMMA)))[0][1]
     torch.testing.assert_close(errors / 30, torch.zeros_like(errors), rtol=0, atol=1e-6)

@@ -237,6 +237,23 @@ class Below(nn.Module):
         return torch.full((len(pair[0]), 1), -1e3)
 
 
+def test_a_critic_is_asked_for_its_loss_after_the_descent_on_the_one_before() -> None:
+    agent, batch = make_agent("TD3"), make_batch()
+    order: list[str] = []
+    for name in ("q_func1", "q_func2"):
+        getattr(agent, name).register_forward_hook(lambda *_, name=name: order.append(name))
+    agent.improve_critics(batch, lambda optimizer, loss: order.append(optimizer))
+    assert order == ["q_func1", "q_func1_optimizer", "q_func2", "q_func2_optimizer"]
+
+
+def test_losses_of_more_or_fewer_critics_than_there_are_are_refused() -> None:
+    agent = make_agent("TD3")
+    first, second = agent.critic_losses(make_batch())
+    for losses, message in (([first], "gave 1 losses"), ([first, second, second], "gave 3 losses")):
+        with pytest.raises(ValueError, match=f"{message}, expected one for each of q_func1, q_func2"):
+            agent.descend(losses, lambda optimizer, loss: None)
+
+
 def test_each_networks_gradient_is_clipped() -> None:
     sgd = functools.partial(torch.optim.SGD, lr=1.0)
     for agent in AGENTS:

@@ -19,6 +19,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.cli import main
 from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
+from pfrl_like.experiments.rerun import RerunError, start_again
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
@@ -199,6 +200,19 @@ def test_the_command_starts_the_program_again_and_leaves_the_run_alone_wherever_
     assert out.count("the loss is nan") == 2 and "program.py 0 runs" in err and files() == before
     assert main(["replay-crash", crash, "--", sys.executable, "-c", "pass"]) == 2
     assert "has ended with code 0 before it trained an agent" in capfd.readouterr().err
+
+
+def test_a_record_decides_on_no_variables_but_those_that_numbers_may_depend_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MKL_NUM_THREADS", "1")
+    settings = {"PYTHONPATH": "evil", "LD_PRELOAD": "evil", "OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": None}
+    record = {"settings": settings, "directory": str(tmp_path), "started_as": ["python", "-c", "pass"]}
+    tell = "import json, os; json.dump(dict(os.environ), open('told', 'w'))"
+    with pytest.raises(RerunError, match="has ended with code 0"):
+        start_again(record, str(tmp_path), crash=str(tmp_path), command=[sys.executable, "-c", tell])
+    told = json.loads((tmp_path / "told").read_text())
+    assert told["OMP_NUM_THREADS"] == "3" and "MKL_NUM_THREADS" not in told and "evil" not in told.values()
 
 
 def test_a_directory_that_holds_no_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
