@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from pfrl_like.dataset.conventions import SAME_ROW
 from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat
 from pfrl_like.dataset.hdf5_members import INDEX, Members, h5py_module
+from pfrl_like.dataset.hdf5_output import new_hdf5
 from pfrl_like.errors import CheckpointError, PfrlLikeError
-from pfrl_like.storage import atomic_path, open_regular
+from pfrl_like.storage import open_regular
 from pfrl_like.storage.budget import Budget
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -26,8 +27,7 @@ def write_hdf5(path: str, flat: Flat) -> None:
     Raises:
         CheckpointError: If they cannot be written; an old file of this name is still in place.
     """
-    h5py = h5py_module()
-    with atomic_path(path) as temporary, h5py.File(temporary, "w") as file:
+    with new_hdf5(path) as file:
         for name, values in flat.arrays.items():
             write_nested(file, name, values)
         file["discrete_action"] = bool(flat.discrete)

@@ -18,9 +18,10 @@ from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, f
 from pfrl_like.dataset.flat import looks_discrete
 from pfrl_like.dataset.hdf5 import concatenated, opened, write_nested
 from pfrl_like.dataset.hdf5_members import Members, h5py_module
+from pfrl_like.dataset.hdf5_output import new_hdf5
 from pfrl_like.dataset.table import Table, field_of
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage import atomic_path, atomic_write, dump_json, make_directory, read_json
+from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 
 _LOG_PROB = "log_prob"  # an info; as all of them it has a row for the reset, before those of the steps
 _DATA, _META = "main_data.hdf5", "metadata.json"
@@ -152,7 +153,7 @@ def write_minari(table: Table, discrete: bool, directory: Path, dataset_id: str,
     if not len(kept):
         raise ValueError("the dataset holds no transition, expected at least one")
     make_directory(str(data))
-    with atomic_path(data / _DATA) as temporary, h5py_module().File(temporary, "w", track_order=True) as file:
+    with new_hdf5(data / _DATA, track_order=True) as file:
         for i, number in enumerate(kept.tolist()):
             group = file.create_group(f"episode_{i}")
             for name, values in _episode_arrays(table, number):

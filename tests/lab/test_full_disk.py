@@ -39,8 +39,10 @@ def main(name: str, folder: Path) -> int:
     raise AssertionError("no limit was enough")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in WRITERS if name not in SLOW])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name == "hdf5" else [pytest.mark.slow]) for name in WRITERS if name not in SLOW],
+)
 def test_a_file_that_may_not_grow_is_a_failed_save(name: str, tmp_path: Path) -> None:
     child = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "lab.test_full_disk", name, str(tmp_path)],
