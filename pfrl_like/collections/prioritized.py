@@ -1,6 +1,6 @@
 """Queues whose items are drawn in proportion to their priorities (arXiv:1511.05952, section 3.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ T = TypeVar("T")
 Index = NDArray[np.int64]
 
 SMALLEST_SIZE = 64
+LARGEST_SPARE = 1 << 24  # slots that a saved tree may have though nothing needs so many
 SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # sums of any number of them neither overflow nor lose digits
 
 
@@ -22,18 +23,19 @@ class Priorities:
     """Priorities of a queue of items that carry sequence numbers: `first` is the oldest, `end` the next to come.
 
     Item i lives in slot i % size of a sum tree that doubles when it is too small. What `append` and `popleft` change is
-    written to the tree when it is next looked at, all at once.
+    written to the tree when it is next looked at, all at once. Which items a random number draws depends on the size.
 
     Args:
         max_priority: Largest priority so far, which new items get.
         first: Sequence number of the first item to come.
+        size: Slots to begin with, a power of two; None for few.
     """
 
-    def __init__(self, max_priority: float = 1.0, first: int = 0) -> None:
+    def __init__(self, max_priority: float = 1.0, first: int = 0, size: int | None = None) -> None:
         self.max_priority = float(check_priorities(max_priority))
         self.first = self.end = first
         self._cleared = self._written = first  # items before the one have left the tree, those before the other are in
-        self._tree = SumTree(SMALLEST_SIZE)
+        self._tree = SumTree(size or SMALLEST_SIZE)
 
     def __len__(self) -> int:
         return self.end - self.first
@@ -95,22 +97,39 @@ class Priorities:
             self.max_priority = max(self.max_priority, largest(written))
 
     def to_array(self) -> Floats:
-        """Priorities of all items, oldest first, shape [len]."""
-        self._flush()
-        return self._tree[self._slots(np.arange(self.first, self.end))]
+        """Priorities of all items, oldest first, shape [len]; the tree stays as it is, or later draws would differ."""
+        written = self._of_written()
+        return np.concatenate([written, np.full(len(self) - len(written), self.max_priority)])
+
+    def layout(self) -> dict[str, int]:
+        """What draws depend on beside the priorities: slots of the tree, and how many of the oldest items are in it."""
+        return {"size": len(self._tree), "written": len(self._of_written())}
 
     @classmethod
-    def from_array(cls, priority: ArrayLike, max_priority: float, first: int = 0) -> "Priorities":
+    def from_array(
+        cls, priority: ArrayLike, max_priority: float, first: int = 0, layout: Mapping[str, int] | None = None
+    ) -> "Priorities":
         """Rebuild what `to_array` gave.
 
+        Args:
+            priority: The priorities, oldest first, shape [n].
+            max_priority: Largest priority so far.
+            first: Sequence number of the oldest item.
+            layout: What `layout` gave, with which the same random numbers draw the same items; None for all items in
+                the smallest tree. One that is far too large becomes smaller.
+
         Raises:
-            ValueError: If a priority is not positive or there is more than one dimension.
+            ValueError: If a priority is not positive, there is more than one dimension, or the layout is impossible.
             NonFiniteError: If a priority is not finite.
         """
         values = np.asarray(priority, np.float64)
-        priorities = cls(max_priority, first)
-        priorities.append(len(values))
-        priorities.set(np.arange(first, priorities.end), values)
+        size, written = (None, len(values)) if layout is None else _checked_layout(layout, len(values))
+        priorities = cls(max_priority, first, size)
+        priorities.append(written)
+        priorities.set(np.arange(first, priorities.end), values[:written])
+        if (values[written:] != priorities.max_priority).any():
+            raise ValueError(f"new items have other priorities than the largest so far, {priorities.max_priority}")
+        priorities.append(len(values) - written)
         return priorities
 
     def _set(self, index: ArrayLike, priority: ArrayLike) -> Floats:
@@ -151,12 +170,27 @@ class Priorities:
             self._tree[self._slots(np.arange(start, self.end))] = self.max_priority
         self._cleared, self._written = self.first, self.end
 
+    def _of_written(self) -> Floats:
+        """Priorities of the items that are in the tree, oldest first."""
+        return self._tree[self._slots(np.arange(self.first, max(self.first, self._written)))]
+
     def _grow(self) -> None:
-        kept = np.arange(self.first, max(self.first, self._written))
-        weights = self._tree[self._slots(kept)]
-        self._tree = SumTree(1 << (len(self) - 1).bit_length())
-        self._tree[self._slots(kept)] = weights
+        weights = self._of_written()
+        self._tree = SumTree(_size_for(len(self)))
+        self._tree[self._slots(np.arange(self.first, self.first + len(weights)))] = weights
         self._cleared = self.first
+
+
+def _size_for(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+def _checked_layout(layout: Mapping[str, int], n: int) -> tuple[int, int]:
+    """Size, no larger than what may be allocated, and number of written items of a layout of n items."""
+    size, written = int(layout["size"]), int(layout["written"])
+    if size.bit_count() != 1 or not 0 <= written <= min(n, size):
+        raise ValueError(f"{written} of {n} items in a tree of {size} slots: expected a power of two that holds them")
+    return min(size, max(LARGEST_SPARE, _size_for(n))), written
 
 
 def check_priorities(priority: ArrayLike) -> Floats:

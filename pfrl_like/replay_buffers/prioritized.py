@@ -132,8 +132,9 @@ class PriorityWeightError:
         return index, weight
 
     def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        header = {"beta": self.beta, "max_priority": self._priorities.max_priority}
-        return header, {"priority": self._priorities.to_array()}
+        priorities = self._priorities
+        header = {"beta": self.beta, "max_priority": priorities.max_priority, "tree": priorities.layout()}
+        return header, {"priority": priorities.to_array()}
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         if not {"beta", "max_priority"} <= set(header) or "priority" not in arrays:
@@ -142,7 +143,7 @@ class PriorityWeightError:
         _require(0.0 <= beta <= 1.0, "beta", beta, "a number from 0 to 1")
         if priority.shape != (n,):
             raise ValueError(f"the saved priorities have shape {priority.shape}, expected one for each of {n} items")
-        self._priorities = Priorities.from_array(priority, float(header["max_priority"]), first)
+        self._priorities = Priorities.from_array(priority, float(header["max_priority"]), first, header.get("tree"))
         self.beta, self._last_index = beta, None
 
 

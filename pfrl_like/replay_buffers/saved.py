@@ -142,7 +142,7 @@ class SavedBuffer(AbstractReplayBuffer):
             self._load_pfrl_priorities(content, self._first, len(self))
 
     def _load_pfrl_priorities(self, content: Any, first: int, n: int) -> None:
-        header = {**self._own_state()[0], "max_priority": content.max_priority}
+        header = {**self._own_state()[0], "max_priority": content.max_priority, "tree": None}
         priority = np.array(content.priority_sums.values(), np.float64)
         self._load_own_state(header, {"priority": priority[len(priority) - n :]}, first, n)
 

@@ -1,5 +1,7 @@
 """Priorities that are written lazily into a ring, against a plain list."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,6 +18,34 @@ STEPS = st.lists(
     ),
     max_size=30,
 )
+
+
+def apply(priorities, kind, number):
+    """Let a step happen, and return what it draws."""
+    rng = np.random.default_rng(number)
+    if kind == "append":
+        priorities.append(number)
+    elif kind == "popleft":
+        priorities.popleft(min(number, len(priorities)))
+    elif kind == "update" and len(priorities):
+        index = rng.integers(priorities.first, priorities.end, 10)
+        priorities.update(index, rng.lognormal(0, 3, 10))
+    elif kind == "draw":
+        return [values.tolist() for values in priorities.draw(min(len(priorities), 7), rng=rng)]
+    return None
+
+
+def rebuilt(priorities):
+    layout = json.loads(json.dumps(priorities.layout()))
+    return Priorities.from_array(priorities.to_array(), priorities.max_priority, priorities.first, layout)
+
+
+@given(STEPS)
+def test_those_rebuilt_again_and_again_draw_what_those_do_that_went_on(steps):
+    going_on, saved = Priorities(size=2), Priorities(size=2)
+    for step in [*steps, ("draw", 0)]:
+        assert apply(saved, *step) == apply(going_on, *step)
+        saved = rebuilt(saved)
 
 
 @given(STEPS)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.collections import PrioritizedBuffer
-from pfrl_like.collections.prioritized import Priorities
+from pfrl_like.collections.prioritized import LARGEST_SPARE, Priorities
 from pfrl_like.errors import NonFiniteError
 
 
@@ -190,3 +190,26 @@ def test_priorities_are_rebuilt_from_their_array():
     rebuilt = Priorities.from_array(saved.to_array(), saved.max_priority, saved.first)
     assert rebuilt.to_array().tolist() == saved.to_array().tolist()
     assert (rebuilt.first, rebuilt.end, rebuilt.max_priority) == (140, 200, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ({"size": 96, "written": 2}, "96 slots"),
+        ({"size": -64, "written": 2}, "-64 slots"),
+        ({"size": 0, "written": 0}, "0 slots"),
+        ({"size": 1, "written": 2}, "1 slots"),
+        ({"size": 64, "written": 4}, "4 of 3 items"),
+        ({"size": 64, "written": -1}, "-1 of 3 items"),
+        ({"size": 64, "written": 1}, "other priorities than the largest so far, 2.0"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(layout, message):
+    with pytest.raises(ValueError, match=message):
+        Priorities.from_array([1.0, 1.5, 2.0], 2.0, layout=layout)
+
+
+def test_a_layout_that_is_far_too_large_costs_no_memory():
+    rebuilt = Priorities.from_array([1.0, 2.0], 2.0, layout={"size": 2**60, "written": 2})
+    assert rebuilt.layout() == {"size": LARGEST_SPARE, "written": 2}
+    assert rebuilt.to_array().tolist() == [1.0, 2.0]

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -239,3 +241,65 @@ def test_save_and_load_keep_the_priorities(tmp_path):
     restored.load(str(tmp_path / "buffer"))
     assert priorities(restored) == priorities(buffer)
     assert restored.n_episodes == 2
+
+
+def shrunk():
+    """A buffer that held 100 episodes and holds 10, on both sides of a multiple of 64, the last three not drawn yet."""
+    buffer = buffer_of([10] * 100, capacity=1000, rng=np.random.RandomState(0))
+    drawn_numbers(buffer)
+    for number in range(100, 196):
+        append_episode(buffer, number, 100)
+        if number == 192:
+            drawn_numbers(buffer)
+    assert buffer.n_episodes == 10
+    return buffer
+
+
+def drawn_numbers(buffer):
+    episodes, weights = buffer.sample_episodes(4)
+    buffer.update_errors([0.1, 0.9, 0.3, 0.4])
+    return numbers(episodes), weights.tolist()
+
+
+def by_file(buffer, restored, folder):
+    buffer.save(str(folder / "buffer"))
+    restored.load(str(folder / "buffer"))
+
+
+def by_increments(buffer, restored, folder):
+    restored.load_increment(folder, json.loads(json.dumps(buffer.save_increment(folder))))
+
+
+@pytest.mark.parametrize("move", [by_file, by_increments])
+@pytest.mark.parametrize("capacity", [1000, 400])
+def test_a_buffer_that_held_more_episodes_draws_the_same_ones_after_it_was_loaded(move, capacity, tmp_path):
+    """One of a smaller capacity drops episodes when it is loaded, and is then itself saved and loaded."""
+    buffer = shrunk()
+    if capacity != buffer.capacity:
+        full, buffer = buffer, PrioritizedEpisodicReplayBuffer(capacity, rng=np.random.RandomState(0))
+        move(full, buffer, tmp_path)
+    restored = PrioritizedEpisodicReplayBuffer(capacity, rng=np.random.RandomState(1))
+    move(buffer, restored, tmp_path)
+    for number in range(196, 206):
+        assert drawn_numbers(restored) == drawn_numbers(buffer)
+        append_episode(restored, number, 100)
+        append_episode(buffer, number, 100)
+
+
+def test_a_save_changes_no_later_draw(tmp_path):
+    """The 100 short episodes are gone before the next draw, so that the tree need never hold them."""
+    buffers = [buffer_of([10] * 100, capacity=1000, rng=np.random.RandomState(0)) for _ in range(2)]
+    buffers[0].save(str(tmp_path / "buffer"))
+    for buffer in buffers:
+        for number in range(100, 196):
+            append_episode(buffer, number, 100)
+    first, second = map(drawn_numbers, buffers)
+    assert first == second
+
+
+def test_a_buffer_that_was_saved_without_its_trees_layout_is_loaded():
+    buffer, restored = proportional([3.0, 1.0, 2.0]), PrioritizedEpisodicReplayBuffer()
+    state = buffer.state_dict()
+    del state["header"]["own"]["tree"]
+    restored.load_state_dict(state)
+    assert priorities(restored) == [3.0, 1.0, 2.0]
