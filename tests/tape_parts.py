@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
 
 from pfrl_like.envs.abc import ABC
 from pfrl_like.wrappers import ContinuingTimeLimit, RandomizeAction
@@ -84,6 +85,16 @@ class Restless(Sim):
 
     def step(self, action: Any) -> Any:
         return super().step(action + self.np_random.random())
+
+
+class Secretive(CartPoleEnv):
+    """Does not give its state."""
+
+    def get_state(self) -> Any:
+        raise NotImplementedError("no snapshots")
+
+    def set_state(self, state: Any) -> None:
+        raise NotImplementedError("nor these")
 
 
 def seeded(env: Any, seed: int = 0) -> Any:

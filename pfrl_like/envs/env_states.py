@@ -145,8 +145,18 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
     """Let the next episodes be those that would have followed `state_between_episodes`.
 
     Raises:
-        ValueError: If it comes from another environment, or the environments of a vector environment cannot be reached.
+        ValueError: If it comes from another environment or is not taken, or the environments of a vector environment
+            cannot be reached.
     """
+    try:
+        _put_back_between_episodes(env, told, alone)
+    except ValueError:
+        raise
+    except Exception as error:  # of code of the user's
+        raise ValueError(f"the environment does not take its state: {error!r:.200}") from error
+
+
+def _put_back_between_episodes(env: Any, told: Mapping[str, Any], alone: bool) -> None:
     *_, innermost = layers_of(env)
     if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
         env.reset()

@@ -13,6 +13,9 @@ import numpy as np
 from pfrl_like.env import mend_gym, reset_values, seed_env
 from pfrl_like.envs.shared_observations import SharedObservations
 
+#: Why nobody knows how the episode of an environment came about that was made again.
+REPLACED = "its worker has been replaced"
+
 
 def serve_env(
     channel: Connection, index: int, make_env: Callable[[], Any], entropy: Sequence[int], num_envs: int
@@ -86,7 +89,7 @@ class _Answers:
             self._env = self._tape = EpisodeTape(self._env, alone=True)
 
     def saved_state(self, _: None) -> Any:
-        told = {"way": "unknown", "reason": "its worker has been replaced"}
+        told = {"way": "unknown", "reason": REPLACED}
         if self._tape is not None:
             told = self._tape.saved_state()
         self.record(None)
@@ -100,7 +103,10 @@ class _Answers:
     def state_between_episodes(self, _: None) -> Any:
         from pfrl_like.envs.env_states import state_between_episodes  # for few runs, and it needs torch
 
-        return state_between_episodes(self._env, alone=True)
+        try:
+            return state_between_episodes(self._env, alone=True)
+        except Exception as error:  # of code of the user's
+            return f"{error!r:.200}"
 
     def restore_between_episodes(self, state: Any) -> str:
         from pfrl_like.envs.env_states import restore_between_episodes  # for few runs, and it needs torch
@@ -112,7 +118,10 @@ class _Answers:
         return ""
 
     def spec(self, _: None) -> bytes:
-        packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))
+        try:
+            packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))
+        except Exception:  # it holds what no other process can have
+            packed = cloudpickle.dumps(None)
         return packed
 
 

@@ -125,13 +125,14 @@ class EpisodeTape:
         self._room = 0
 
     def saved_state(self) -> dict[str, Any]:
-        """How the environment came to where it is, in plain values."""
+        """How the environment came to where it is, in plain values; if it cannot tell, why not."""
         self._digest()
         try:
             told = self._state_now() if self._gives_state else self._story()
-        except TypeError as error:
-            return {"way": "unknown", "reason": f"what brings the environment to where it is cannot be saved: {error}"}
-        return told | {"own": self._own_streams().to_plain()}
+            return told | {"own": self._own_streams().to_plain()}
+        except Exception as error:  # of code of the user's
+            reason = f"what brings the environment to where it is cannot be saved: {error!r:.200}"
+            return {"way": "unknown", "reason": reason}
 
     def restore_state(self, state: Mapping[str, Any]) -> Arrival:
         """Let the environment come to where another one was.

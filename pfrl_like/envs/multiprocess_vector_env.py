@@ -4,6 +4,7 @@ import hashlib
 import pickle
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -11,10 +12,11 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from pfrl_like.env import VectorEnv
+from pfrl_like.envs.env_worker import REPLACED
 from pfrl_like.envs.env_workers import EnvWorkers
 from pfrl_like.envs.shared_observations import SharedObservations
 from pfrl_like.envs.vector_values import check_action_count, cut_step, join_steps, seed_list, skip_mask
-from pfrl_like.errors import EnvError
+from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.processes.worker import Portable
 from pfrl_like.utils.checks import check_counts, check_seconds
@@ -26,8 +28,8 @@ class MultiprocessVectorEnv(VectorEnv):
     """Environments that step at the same time, each in its own process.
 
     Array observations come through shared memory, all else through pipes. An environment that raises and a worker
-    that dies end the call that is running with its own traceback, and all workers with it; so does Ctrl-C. No worker
-    outlives this process, however it ends.
+    that dies end the call that is running with its own traceback, and all workers with it; later calls end with that
+    error, too. Ctrl-C also ends all workers. No worker outlives this process, however it ends.
 
     Args:
         env_fns: Functions that each make one environment; lambdas do.
@@ -74,6 +76,7 @@ class MultiprocessVectorEnv(VectorEnv):
         self.last_obs: Sequence[Any] = (None,) * self.num_envs
         self._messages: list[Any] = [None] * self.num_envs
         self._tells_at_reset = False
+        self._failure: WorkerError | None = None
         self._shared = SharedObservations(None, self.num_envs)
         factories = [Portable(make_env) for make_env in env_fns]
         if start_method != "fork":
@@ -164,11 +167,18 @@ class MultiprocessVectorEnv(VectorEnv):
 
     def record(self) -> None:
         """Record from now on how episodes come about."""
-        self._ask("record", dict.fromkeys(range(self.num_envs)))
+        self._ask("record", self._everybody)
 
     def saved_state(self) -> dict[str, Any]:
-        """How the environments came to where they are, with the global random streams of their processes."""
-        return {"episodes": self._ask("saved_state", dict.fromkeys(range(self.num_envs)))}
+        """How the environments came to where they are, with the global random streams of their processes.
+
+        Raises:
+            EnvError: If the environments have been closed.
+            WorkerError: If a worker died, and it is not or no longer replaced.
+        """
+        told = self._ask_who_can("saved_state", self._everybody)
+        unknown = {"way": "unknown", "reason": REPLACED}
+        return {"episodes": [told.get(i, unknown) for i in range(self.num_envs)]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
         """Let the environments come to where they were; after `record`.
@@ -185,8 +195,18 @@ class MultiprocessVectorEnv(VectorEnv):
         return [arrival._replace(obs=obs) for arrival, obs in zip(arrivals, self.last_obs, strict=True)]
 
     def states_between_episodes(self) -> list[dict[str, Any]]:
-        """What the next episodes depend on: the environments' states and all random streams of their processes."""
-        return self._ask("state_between_episodes", dict.fromkeys(range(self.num_envs)))
+        """What the next episodes depend on: the environments' states and all random streams of their processes.
+
+        Raises:
+            EnvError: If an environment does not tell its state; it can still be used.
+            WorkerError: If a worker died, and it is not or no longer replaced.
+        """
+        answers = self._ask_who_can("state_between_episodes", self._everybody)
+        states = [answers.get(i, REPLACED) for i in range(self.num_envs)]
+        for i, state in enumerate(states):
+            if isinstance(state, str):
+                raise EnvError(f"nobody knows the state of environment {i}: {state}")
+        return states
 
     def restore_between_episodes(self, states: Sequence[Mapping[str, Any]]) -> None:
         """Let the next episodes be those that follow `states_between_episodes`.
@@ -227,6 +247,10 @@ class MultiprocessVectorEnv(VectorEnv):
         """The last observation of an environment, as it would come through a pipe: memory may be half written."""
         return self._shared.message(self.last_obs[index])
 
+    @property
+    def _everybody(self) -> dict[int, None]:
+        return dict.fromkeys(range(self.num_envs))
+
     def _ask(self, command: str, arguments: Mapping[int, Any]) -> list[Any]:
         """Send a command to some workers and wait for their answers."""
         return self._closing_on_error(self._workers.ask, command, arguments)
@@ -237,11 +261,14 @@ class MultiprocessVectorEnv(VectorEnv):
 
     def _closing_on_error(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
         """Whatever goes wrong ends all workers: answers may be under way that the next call would take for its own."""
+        if self._failure is not None:  # whoever asked then may have gone on, as checkpoints do
+            raise copy(self._failure)
         if self.closed:
             raise EnvError("this vector environment has been closed")
         try:
             return ask(command, arguments)
         except BaseException as error:
+            self._failure = copy(error) if isinstance(error, WorkerError) else None
             self._workers.close(hurry=not isinstance(error, Exception))
             self.close()
             raise

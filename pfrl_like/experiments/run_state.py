@@ -55,7 +55,7 @@ class RunState:
         source = self._source(clock, reasons)
         streams = self._streams()
         reasons += [f"{name} may draw random numbers, and its state is not known" for name in streams.unknown]
-        reasons += [*unsaved, *_of_agent(self.agent)]
+        reasons = [*dict.fromkeys([*reasons, *unsaved, *_of_agent(self.agent)])]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": streams.to_plain(),
             "agent_t": getattr(self.agent, "t", None),  # another one than the clock's where agents only update

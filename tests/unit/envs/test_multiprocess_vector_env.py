@@ -185,8 +185,9 @@ def test_env_that_raises_ends_the_step_with_its_traceback(method):
     assert caught.value.index == 1
     assert "in step" in caught.value.traceback_text
     assert not any(is_alive(pid) for pid in pids)
-    with pytest.raises(EnvError, match="has been closed"):
-        env.step([0, 0])
+    for call in (env.reset, env.saved_state):  # it is closed, and says why
+        with pytest.raises(WorkerError, match="the env's own reason"):
+            call()
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
@@ -428,6 +429,8 @@ def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
     env.close()
     env.close()
     assert env.closed
+    with pytest.raises(EnvError, match="has been closed"):
+        env.reset()
     assert (tmp_path / "closed").exists()
     assert multiprocessing.active_children() == before
 

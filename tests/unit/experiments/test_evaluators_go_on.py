@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
-from tape_parts import Images, Noisy, Sim, seeded
+from tape_parts import Images, Noisy, Secretive, Sim, seeded
+from time_parts import PATIENCE
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.errors import EnvError
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.testing import Chain
 from pfrl_like.wrappers import ContinuingTimeLimit, RandomizeAction, VectorFrameStack
@@ -35,6 +37,13 @@ class Forgetful(Sim):
         """Forgets it."""
 
 
+class Refusing(Secretive):
+    """Does not take a state at all."""
+
+    def get_state(self) -> Any:
+        return 0
+
+
 #: In what agents may be evaluated.
 ENVS: dict[str, Callable[[], Any]] = {
     "one": lambda: RandomizeAction(ContinuingTimeLimit(seeded(Noisy()), 5), 0.5),
@@ -48,6 +57,11 @@ ENVS: dict[str, Callable[[], Any]] = {
     "others in processes": lambda: MultiprocessVectorEnv(OTHERS, "fork"),  # which score alike at times
     "gymnasium, in processes": lambda: AsyncVectorEnv(MAKERS, context="fork"),
     "forgetful": lambda: in_turn([Forgetful] * 2),
+    "secretive, in turn": lambda: in_turn([Secretive] * 2),
+    "secretive, in processes": lambda: MultiprocessVectorEnv([Secretive] * 2, "fork"),
+    "refusing, in turn": lambda: in_turn([Refusing] * 2),
+    "refusing, in processes": lambda: MultiprocessVectorEnv([Refusing] * 2, "fork"),
+    "replaced": lambda: MultiprocessVectorEnv([Noisy] * 2, "fork", on_worker_failure="restart"),
 }
 
 
@@ -86,7 +100,7 @@ def close(*evaluators: Evaluator) -> None:
         getattr(each.env, "close", lambda: None)()
 
 
-@pytest.mark.parametrize("name", [*ENVS][:-3])
+@pytest.mark.parametrize("name", [*ENVS][:-8])
 def test_later_scores_are_the_same(name: str, tmp_path: Path) -> None:
     whole = evaluator(name, tmp_path / "whole")
     whole.evaluate_and_update_max_score(10, 1)
@@ -141,3 +155,39 @@ def test_other_environments_in_processes_are_told_of(tmp_path: Path) -> None:
         assert other.evaluate_and_update_max_score(20, 2)
     finally:
         close(whole, other)
+
+
+@pytest.mark.parametrize("name", ["secretive, in turn", "secretive, in processes"])
+def test_environments_that_do_not_tell_their_state_can_still_be_used(name: str, tmp_path: Path) -> None:
+    whole = evaluator(name, tmp_path)
+    try:
+        with pytest.raises((EnvError, NotImplementedError), match="no snapshots"):
+            whole.saved_state()
+        assert whole.evaluate_and_update_max_score(10, 1) > 0
+    finally:
+        close(whole)
+
+
+@pytest.mark.parametrize("name", ["refusing, in turn", "refusing, in processes"])
+def test_environments_that_raise_when_they_are_given_a_state_are_told_of(name: str, tmp_path: Path) -> None:
+    whole = evaluator(name, tmp_path)
+    try:
+        [reason] = whole.restore_state(whole.saved_state())
+        assert reason.endswith("the environment does not take its state: NotImplementedError('nor these')")
+        assert whole.evaluate_and_update_max_score(10, 1) > 0
+    finally:
+        close(whole)
+
+
+def test_environments_whose_workers_have_died_meanwhile_are_replaced(tmp_path: Path) -> None:
+    whole = evaluator("replaced", tmp_path)
+    try:
+        process = whole.env._workers.processes[1]
+        process.kill()
+        process.join(PATIENCE)
+        with pytest.raises(EnvError, match="nobody knows the state of environment 1: its worker has been replaced"):
+            whole.saved_state()
+        assert whole.evaluate_and_update_max_score(10, 1)
+        assert whole.saved_state()
+    finally:
+        close(whole)
