@@ -201,7 +201,7 @@ def read_bounded(path: str, limit: int) -> bytes:
 def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
     """Keep other processes and threads from saving into the same directory, where the system can (POSIX, `flock`).
 
-    The lock leaves no file behind and ends with its process.
+    The lock leaves no file behind and ends with the block, also for processes that were forked meanwhile.
 
     Raises:
         CheckpointError: If another process still holds it after `timeout` seconds.
@@ -230,6 +230,8 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
                 break
         yield
     finally:
+        with contextlib.suppress(OSError):  # forked processes hold what is closed only here
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
         with contextlib.suppress(OSError):  # nothing was written through it
             os.close(descriptor)
 

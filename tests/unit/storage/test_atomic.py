@@ -196,6 +196,30 @@ def test_a_lock_held_by_another_process_is_waited_for_and_then_reported(tmp_path
     assert not list(tmp_path.iterdir())
 
 
+FORKS = """
+import os, sys
+from pfrl_like.storage.atomic import directory_lock
+with directory_lock(sys.argv[1]):
+    reading, writing = os.pipe()
+    if not (child := os.fork()):
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+try:
+    with directory_lock(sys.argv[1], timeout=0.05):
+        print("locked again")
+finally:
+    os.close(writing)
+    os.waitpid(child, 0)
+"""
+
+
+@posix
+def test_a_lock_ends_with_its_block_though_a_process_was_forked_in_it(tmp_path: Path) -> None:
+    told = subprocess.run([sys.executable, "-c", FORKS, str(tmp_path)], capture_output=True, text=True)
+    assert (told.stdout, told.returncode) == ("locked again\n", 0), told.stderr
+
+
 def test_a_full_disk_is_told_whatever_the_writer_makes_of_it(tmp_path: Path) -> None:
     def write(file: BinaryIO) -> None:
         try:
