@@ -265,10 +265,10 @@ class Checkpoints:
         for saved in (saved for saved in whole if saved.t not in steps):
             goes = saved.path.endswith(_PREVIOUS) or (self.keep is not None and saved.path.endswith("_checkpoint"))
             self._remove(saved.path if goes else os.path.join(saved.path, RUN))
-        kept = [self._references_in(saved) for saved in whole if saved.t in steps]
+        self._references_of = {saved.path: self._references_in(saved) for saved in whole if saved.t in steps}
         folder = os.path.join(self.outdir, BUFFERS)
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            prune(os.path.join(folder, name), [one[name] for one in kept if name in one])
+            prune(os.path.join(folder, name), [one[name] for one in self._references_of.values() if name in one])
         for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # of a writer that was killed meanwhile
             shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
 
@@ -280,12 +280,13 @@ class Checkpoints:
             shutil.rmtree(gone)
 
     def _references_in(self, saved: Saved) -> Mapping[str, Any]:
-        if saved.path not in self._references_of:
-            try:
-                self._references_of[saved.path] = saved.state()["buffers"]
-            except (CheckpointError, KeyError):  # nothing can go on from it
-                self._references_of[saved.path] = {}
-        return self._references_of[saved.path]
+        if saved.path in self._references_of:
+            return self._references_of[saved.path]
+        try:
+            references: Mapping[str, Any] = saved.state()["buffers"]
+        except (CheckpointError, KeyError):  # nothing can go on from it
+            references = {}
+        return references
 
 
 def _previous(path: str) -> str:

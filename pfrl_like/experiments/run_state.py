@@ -36,7 +36,7 @@ class RunState:
         self._all = parts
 
     def saved(self, clock: Clock, unsaved: Sequence[str] = ()) -> dict[str, Any]:
-        """All of it between two ticks, as JSON takes it.
+        """All of it between two ticks, as JSON takes it; the random streams stay as they are.
 
         Args:
             clock: Where the run is.
@@ -46,6 +46,8 @@ class RunState:
             What `restore` takes. "resume" is "exact" or, if later steps may differ from those of a run that was not
             stopped, "approximate"; then "reasons" says why.
         """
+        streams = self._streams()
+        before = streams.to_plain()  # what follows is code of the user's, which may draw
         reasons, parts = [], {}
         for name, part in self.parts.items():
             try:
@@ -53,11 +55,11 @@ class RunState:
             except Exception as error:  # of code of the user's
                 reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
         source = self._source(clock, reasons)
-        streams = self._streams()
+        reasons += _put_back(streams, before)
         reasons += [f"{name} may draw random numbers, and its state is not known" for name in streams.unknown]
         reasons = [*dict.fromkeys([*reasons, *unsaved, *_of_agent(self.agent)])]
         return {
-            "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": streams.to_plain(),
+            "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": before,
             "agent_t": getattr(self.agent, "t", None),  # another one than the clock's where agents only update
             "resume": "approximate" if reasons else "exact", "reasons": reasons, **numeric_circumstances(),
         }  # fmt: skip
@@ -83,10 +85,7 @@ class RunState:
         reasons += [f"{name}, of which the state was saved, is not there" for name in gone]
         if state["source"] is not None:
             reasons += self.source.restore_state(state["source"])
-        try:
-            self._streams().restore(state["streams"])
-        except ValueError as error:
-            reasons.append(str(error))
+        reasons += _put_back(self._streams(), state["streams"])
         return [*dict.fromkeys(reasons)]
 
     def flush(self) -> None:
@@ -148,6 +147,15 @@ def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
         if resumable and isinstance(error, _OF_ANOTHER):
             raise
         return [f"{name} did not take up its state: {error!r:.200}"]
+    return ()
+
+
+def _put_back(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str]:
+    """Let the streams be as they were; returns which are not."""
+    try:
+        streams.restore(plain)
+    except ValueError as error:
+        return [str(error)]
     return ()
 
 

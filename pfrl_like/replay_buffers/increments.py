@@ -63,6 +63,10 @@ class SavedFile:
         """
         return read_arrays(os.path.join(folder, self.name), allow_pickle=allow_pickle, checksum=self.crc32)
 
+    def path_in(self, folder: str) -> str:
+        """Where it is, also when the working directory is another one."""
+        return os.path.abspath(os.path.join(folder, self.name))
+
     def is_there(self, folder: str) -> bool:
         """Whether the folder has a file of this name and size."""
         try:
@@ -121,7 +125,8 @@ class IncrementalBuffer(SavedBuffer):
         bounds = np.array([max(segment.first, self._first) for segment in segments] + [self._next]) - self._first
         state = self._state(partial(dump_table, bounds=bounds))
         table = SavedFile.write(folder, "table", state["header"], state["arrays"], allow_pickle=allow_pickle)
-        self._increments.add(table.name)
+        there = {name: path for name, path in self._increments.items() if os.path.exists(path)}
+        self._increments = there | {table.name: table.path_in(folder)}
         return self._reference(folder, segments, table, state["rng"])
 
     def _joins(self, segment: SavedFile, end: int) -> bool:
@@ -170,7 +175,7 @@ class IncrementalBuffer(SavedBuffer):
             columns, joined = join(header["columns"], arrays, parts)
             state = {"header": header, "arrays": arrays | joined, "rng": reference["rng"]}
             self._load_state(state, lambda header, arrays: columns)
-            self._increments = {table.name}
+            self._increments = {table.name: table.path_in(folder)}
 
 
 def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFile, int]]:

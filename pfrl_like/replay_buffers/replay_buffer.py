@@ -58,7 +58,7 @@ class ReplayBuffer(IncrementalBuffer):
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
         self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
-        self._increments: set[str] = set()
+        self._increments: dict[str, str] = {}
 
     @classmethod
     def from_dataset(cls, dataset: Recorded, *args: Any, **kwargs: Any) -> Self:

@@ -30,7 +30,7 @@ class SavedBuffer(AbstractReplayBuffer):
     _first: int
     _next: int
     _resumed: set[Any]
-    _increments: set[str]  # tables of the increments that this content goes on from
+    _increments: dict[str, str]  # tables of the increments that this content goes on from, and where they were written
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
@@ -87,7 +87,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._ring = np.zeros(n + 1024, np.int64)
         self._ring[np.arange(first, first + n) % len(self._ring)] = np.arange(1, n + 1)
         self._resumed = set(columns.running)
-        self._increments = set()
+        self._increments = {}
         if rng_state is not None:
             set_rng_state(self._rng, rng_state)
         self._evict()

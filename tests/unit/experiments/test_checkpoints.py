@@ -1,11 +1,14 @@
 """Checkpoints stay whole until those that take their places are."""
 
 import logging
+import random
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from resume_parts import noisy_env, small_dqn
 
 from pfrl_like.experiments.checkpoints import Checkpoints
@@ -13,14 +16,20 @@ from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.utils.isolated_rng import isolated_rng
 
 
-def checkpoints_of(outdir: Path, **options: Any) -> Checkpoints:
+def state_of(*parts: Any) -> RunState:
     env = noisy_env(0)
     agent = small_dqn(env)
     source = SerialSource(agent, env)
     source.record()
-    state, logger = RunState(agent, env, source, []), logging.getLogger(__name__)
+    return RunState(agent, env, source, parts)
+
+
+def checkpoints_of(outdir: Path, **options: Any) -> Checkpoints:
+    state, logger = state_of(), logging.getLogger(__name__)
+    agent = state.agent
     return Checkpoints(agent, state, None, str(outdir), logger, at_end=True, **options)
 
 
@@ -63,3 +72,40 @@ def test_nothing_is_saved_again_where_no_step_was_made(tmp_path: Path) -> None:
     clock.between_ticks = True
     checkpoints_of(tmp_path, since=0).save_interrupted(clock)
     assert not [*tmp_path.iterdir()]
+
+
+def test_what_checkpoints_remember_does_not_grow(tmp_path: Path) -> None:
+    checkpoints = checkpoints_of(tmp_path)
+    for t in range(6):
+        checkpoints.save(Clock(None), "_checkpoint", t)
+    assert [*checkpoints._references_of] == [str(tmp_path / f"{t}_checkpoint") for t in (5, 4)]
+
+
+class Drawing:
+    """A part of the user's whose state has something drawn in it, from the global streams and the environment's."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def draw(self) -> list[float]:
+        return [np.random.random(), random.random(), torch.rand(()).item(), self.rng.random()]
+
+    def saved_state(self) -> list[float]:
+        return self.draw()
+
+    def restore_state(self, state: Any) -> None:
+        self.draw()
+
+
+def test_states_that_are_drawn_move_no_random_stream() -> None:
+    state = state_of()
+    part = Drawing(state.env.unwrapped.np_random)
+    state = RunState(state.agent, state.env, state.source, [part])
+    clock = Clock(10)
+    clock.between_episodes = True
+    with isolated_rng():
+        saved = state.saved(clock)
+    assert saved["resume"] == "exact"
+    going_on = part.draw()
+    state.restore(saved)
+    assert part.draw() == going_on

@@ -70,6 +70,18 @@ def test_many_small_saves_leave_few_segments(tmp_path, small_segments):
     assert rewards(restored(tmp_path, reference)) == rewards(buffer)
 
 
+def test_a_buffer_remembers_the_saves_of_all_folders_that_are_there(tmp_path, small_segments):
+    buffer, last = ReplayBuffer(), {}
+    for i in range(10):
+        append(buffer, range(64 * i, 64 * i + 64), float)
+        for folder in (tmp_path / "a", tmp_path / "b"):
+            reference = buffer.save_increment(folder, last.get(folder))
+            assert reference["segments"][:i] == last.get(folder, {"segments": []})["segments"]
+            last[folder] = reference
+            prune(folder, [reference])
+    assert len(buffer._increments) <= 3
+
+
 def test_segments_whose_items_have_left_are_not_named_any_more(tmp_path, small_segments):
     buffer, reference = ReplayBuffer(100), None
     for i in range(10):
