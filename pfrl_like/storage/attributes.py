@@ -7,6 +7,7 @@ holds the whole; PFRL's folders (`obs_normalizer/model.pt`) are among the copies
 import contextlib
 import glob
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
@@ -14,7 +15,7 @@ import torch
 
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
 from pfrl_like.storage.checks import check_like, fitted_optimizer_state, nan_state, non_finite_parameter
-from pfrl_like.storage.directory import has_manifest, load_directory, save_directory
+from pfrl_like.storage.directory import has_manifest, load_directory, save_directory, without_manifest
 from pfrl_like.storage.json_file import plain_json
 from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
@@ -131,6 +132,12 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         if not all(map(os.path.lexists, paths.values())):
             names = [os.path.relpath(path, directory) for path in paths.values()]
             raise CheckpointError(directory, _why_empty(directory, names))
+        if left := without_manifest(directory):
+            warnings.warn(
+                f"{directory} holds {left[-1]}, which a save has left, but no {MANIFEST}: what is loaded are the files "
+                f"under PFRL's names, {', '.join(map(os.path.basename, paths.values()))}, without counters such as t",
+                stacklevel=3,
+            )
         states = None
     loaded = {
         name: _fitted(leaf, load_tensors(paths[name], max_bytes=_bound(leaf)), paths[name])

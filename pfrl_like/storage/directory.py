@@ -134,6 +134,15 @@ def has_manifest(dirname: str | os.PathLike[str]) -> bool:
     return any(os.path.lexists(os.path.join(dirname, name)) for name in (MANIFEST, PREVIOUS))
 
 
+def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
+    """Names of the states that saves have left in a directory without a manifest: the first never came to its end, or
+    the manifest has been lost.
+    """
+    if has_manifest(dirname) or not os.path.isdir(dirname):
+        return []
+    return sorted(filter(re.compile(name_pattern(STATE)).fullmatch, os.listdir(dirname)))
+
+
 def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
     """Whether a directory is empty, or holds only what a first save leaves that does not come to its end."""
     names = [name for _, _, files in os.walk(dirname) for name in files]

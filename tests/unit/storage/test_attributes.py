@@ -51,3 +51,15 @@ def test_what_loading_would_refuse_as_too_large_is_not_saved(tmp_path: Path) -> 
     with pytest.raises(CheckpointError, match=r"\(optimizer\): cannot be written: to load it would take .* and may"):
         learner.save(tmp_path)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word(tmp_path: Path) -> None:
+    learner, other = Learner(), Learner()
+    learner.learn()
+    learner.save(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    with pytest.warns(
+        UserWarning, match=r"state-\w+\.json, .* but no manifest\.json: .* optimizer\.pt, without counters"
+    ):
+        other.load(tmp_path)
+    assert len(other.history()) == 100
