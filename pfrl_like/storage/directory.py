@@ -135,8 +135,9 @@ def has_manifest(dirname: str | os.PathLike[str]) -> bool:
 
 
 def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
-    """Names of the states that saves have left in a directory without a manifest: the first never came to its end, or
-    the manifest has been lost.
+    """Names of the states that saves have left in a directory without a manifest.
+
+    The first one never came to its end, or the manifest has been lost.
     """
     if has_manifest(dirname) or not os.path.isdir(dirname):
         return []

@@ -7,6 +7,7 @@ code. It does not keep a crafted one from exhausting memory, hence `allow_pickle
 
 import collections
 import io
+import os
 import pickle
 import sys
 from typing import Any, NoReturn
@@ -169,9 +170,12 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
     Raises:
         CheckpointError: If pickles are not allowed, or the file is damaged or names another class.
     """
-    if not allow_pickle:
-        refuse_pickle(path, "is a pickle or no saved buffer at all")
     with open_regular(path) as file:
+        if not file.seek(0, os.SEEK_END):
+            raise CheckpointError(path, "is empty")
+        if not allow_pickle:
+            refuse_pickle(path, "is a pickle or no saved buffer at all")
+        file.seek(0)
         return _load(file, path)
 
 

@@ -75,3 +75,10 @@ def test_a_pickle_is_not_opened_unless_allowed(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="allow_pickle=True .* can exhaust the memory"):
         read_pickle(str(tmp_path / "old"))
     assert read_pickle(str(tmp_path / "old"), allow_pickle=True) == [1]
+
+
+def test_an_empty_file_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for allow_pickle in (False, True):
+        with pytest.raises(CheckpointError, match="is empty"):
+            read_pickle(str(tmp_path / "empty"), allow_pickle=allow_pickle)
