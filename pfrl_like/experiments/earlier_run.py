@@ -83,7 +83,13 @@ def earlier_parts(outdir: str) -> list[dict[str, Any]]:
 
 
 def set_aside(
-    outdir: str, step_offset: int, logger: logging.Logger, *, training: bool = True, evaluation: bool = True
+    outdir: str,
+    step_offset: int,
+    logger: logging.Logger,
+    *,
+    training: bool = True,
+    evaluation: bool = True,
+    in_vain: bool = False,
 ) -> None:
     """Move what a run does not go on from into a folder in its directory; nothing is deleted.
 
@@ -97,6 +103,7 @@ def set_aside(
         logger: Told if there was anything.
         training: Whether what training wrote is meant.
         evaluation: Whether what evaluation wrote is meant.
+        in_vain: Whether the run was to go on from a checkpoint, of which there is none.
 
     Raises:
         CheckpointError: If something cannot be moved; a further start does the rest.
@@ -124,14 +131,17 @@ def set_aside(
     for name, table in rests.items():
         for place, lines in ((folder, table.beyond), (outdir, table.kept)):
             atomic_write(os.path.join(place, name), encoded([table.header, *lines]))
-    follows = not training and os.path.exists(os.path.join(outdir, RECORD))  # training will tell in a moment
-    logger.log(
-        logging.INFO if follows else logging.WARNING,
-        f"what the run had left beyond step {step_offset:,} is now in %s"
-        if step_offset
-        else "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset",
-        folder,
-    )
+    follows = not training and not present.isdisjoint(TRAINING)  # training will tell in a moment
+    logger.log(logging.INFO if follows else logging.WARNING, _told(step_offset, in_vain), folder)
+
+
+def _told(step_offset: int, in_vain: bool) -> str:
+    """What to say of the folder that all has been moved into."""
+    if step_offset:
+        return f"what the run had left beyond step {step_offset:,} is now in %s"
+    if in_vain:
+        return "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
+    return "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset"
 
 
 class _Parted(NamedTuple):

@@ -141,7 +141,7 @@ class EpochRunner:
                 make_logs=partial(self._make_logs, stack), checkpoint_freq=None, step_offset=0,
                 evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
                 successful_score=None, step_hooks=(), eval_during_episode=False, logger=self.logger, progress=None,
-                hooks=self.hooks, loggers=self.loggers, parts=self._parts(), resume=goes_on_from or False,
+                hooks=self.hooks, loggers=self.loggers, parts=self._parts(), resume=goes_on_from or resume,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
         return average[0] if average else float("nan")  # of a program that was started again for another run

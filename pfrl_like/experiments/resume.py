@@ -141,8 +141,6 @@ def _newest(
             )
     if problems:
         raise CheckpointError(outdir, f"has no checkpoint to go on from: {'; '.join(problems)}.{way_out}")
-    if candidates:
-        logger.warning("no save in %s came to its end, so that the run begins anew", outdir)
     return None
 
 

@@ -183,7 +183,7 @@ def train_agent_async(
         )  # fmt: skip
         ensure_tracker()
         context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
-        set_aside(outdir, step_offset, logger)  # before processes write
+        set_aside(outdir, step_offset, logger, in_vain=resume)  # before processes write
         totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
         counters = Counters(
             totals, context.RawValue("b", 0), context.RawArray("Q", processes), context.RawValue("b", 0)

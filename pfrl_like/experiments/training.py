@@ -86,7 +86,7 @@ def train(
         configuration = Configuration(agent, env, source)
         goes_on_from = newest_checkpoint(agent, source, outdir, logger) if resume is True else resume or None
         items = items_on_disk(agent, source)
-        if resume is True and goes_on_from is None:
+        if in_vain := resume is True and goes_on_from is None:
             warn_of_items_left(items, outdir, logger)
         if goes_on_from is not None:
             step_offset = clock.t = clock.previous_t = goes_on_from.t
@@ -94,7 +94,7 @@ def train(
         saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
         if saves:
             source.record()  # type: ignore[attr-defined]
-        evaluator = _begin(agent, evaluator, outdir, step_offset, clears, logger)
+        evaluator = _begin(agent, evaluator, outdir, step_offset, clears, in_vain, logger)
         if steps is not None:
             warn_of_no_evaluation(evaluator, successful_score, steps, step_offset, logger)
         clock.episodes, seconds = progress_of(outdir, step_offset)
@@ -148,12 +148,14 @@ def train(
         return evaluation.history if evaluation is not None else []
 
 
-def _begin(agent: Any, evaluator: Any, outdir: str, step_offset: int, clears: bool, logger: logging.Logger) -> Any:
+def _begin(
+    agent: Any, evaluator: Any, outdir: str, step_offset: int, clears: bool, in_vain: bool, logger: logging.Logger
+) -> Any:
     """Set the agent to the step at which training starts, and aside what lies beyond it; return the evaluator."""
     if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
         evaluator = evaluator(step_offset)
     if clears:  # an evaluator does it with its own files
-        set_aside(outdir, step_offset, logger, evaluation=evaluator is None)
+        set_aside(outdir, step_offset, logger, evaluation=evaluator is None, in_vain=in_vain)
     if hasattr(agent, "t"):
         warn_of_other_step(agent.t, step_offset, logger)
         agent.t = step_offset

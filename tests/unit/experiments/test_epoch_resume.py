@@ -2,6 +2,7 @@
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,18 @@ def test_training_goes_on_from_what_there_is(tmp_path: Path) -> None:
     runner = epoch_runner(tmp_path)
     runner.train(3, resume=True)
     assert runner.epoch == 3 and len(table(tmp_path / "epochs.csv", ",")) == 3
+
+
+def test_a_run_that_was_killed_before_its_first_snapshot_begins_anew_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Stopped):
+        epoch_runner(tmp_path, hooks=[stopped_at(3)]).train(1)
+    for path in tmp_path.glob("*_except"):  # as if it had been killed
+        shutil.rmtree(path)
+    epoch_runner(tmp_path).train(1, resume=True)
+    assert "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
+    assert "give resume=True" not in caplog.text
 
 
 def test_observations_of_any_form_are_told_apart() -> None:

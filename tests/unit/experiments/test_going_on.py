@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shutil
 
 import pytest
 from experiment_fakes import Counting, Recorder
@@ -289,6 +290,19 @@ class TestASecondRunInTheSameDirectory:
         assert re.fullmatch(
             f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to go on with that run, give "
             "resume=True, or the step_offset", told[0],
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("killed_before", ["the record", "the first checkpoint"])
+    def test_resume_is_no_advice_to_who_has_given_it(self, killed_before, tmp_path, caplog):
+        run(tmp_path, 20, checkpoint_freq=50)
+        shutil.rmtree(tmp_path / "20_finish")
+        if killed_before == "the record":
+            (tmp_path / "run.json").unlink()
+        run(tmp_path, 20, checkpoint_freq=50, resume=True)
+        [told] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert re.fullmatch(
+            "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in "
+            f"{tmp_path}/earlier-{AGE}", told,
         )  # fmt: skip
 
     def test_without_evaluation_it_keeps_the_scores_of_the_first_aside_too(self, tmp_path):

@@ -243,7 +243,7 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(
         for path in killed.glob("25_checkpoint/*.*"):
             path.unlink()
     assert left(killed, serial(killed, resume=True)) == wanted
-    assert "no save in" in caplog.text and "came to its end, so that the run begins anew" in caplog.text
+    assert "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
 
 
 def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(

@@ -318,7 +318,7 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(tmp_path, caplog):
     state.rename(saved / f".tmp-{state.name}-12-0123abcd")
     assert [path.name for path in saved.glob("model-*.pt")]
     agent = learn(tmp_path, make_agent(), steps=60, resume=True)
-    assert agent.t == 60 and "came to its end, so that the run begins anew" in caplog.text
+    assert agent.t == 60 and "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
     [aside] = tmp_path.glob("earlier-*")
     assert (aside / "50_checkpoint").exists()
 
