@@ -86,7 +86,7 @@ class _Answers:
         from pfrl_like.envs.episode_tape import EpisodeTape  # for few runs, and it needs torch
 
         if self._tape is None:
-            self._env = self._tape = EpisodeTape(self._env, alone=True)
+            self._env = self._tape = EpisodeTape(self._env, alone=True, num_envs=self._num_envs)
 
     def saved_state(self, _: None) -> Any:
         told = {"way": "unknown", "reason": REPLACED}

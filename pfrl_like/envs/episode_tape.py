@@ -1,6 +1,8 @@
 """`EpisodeTape`: how the running episode of an environment came about, so that another process can go on with it."""
 
 import contextlib
+import json
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,6 +20,9 @@ from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 _RESET = object()
 _SMALL = 1024  # bytes of an observation that may wait
 _MOST = 64  # steps that may
+#: Bytes that the actions of the episodes that run may take, in memory or in a file: a million of a few numbers each.
+_ROOM_FOR_ACTIONS = 192 << 20
+_TOO_LONG = "the episode is too long to be repeated: its actions take more than {:,} bytes"
 _WAY_OUT = "what they depend on has to be in random streams that can be reached, or in get_state() and set_state(state)"
 
 
@@ -44,7 +49,7 @@ class EpisodeTape:
     state. All others repeat the episode: the random streams are put back to where they were before the reset (with
     them the state of layers that have `saved_state` and `restore_state`, of environments with `get_state` and
     `set_state`, and of ALE's games), and the actions are taken again. Observations, rewards and flags are summed up on
-    both ways; if the sums differ, the environment is somewhere else.
+    both ways; if the sums differ, the environment is somewhere else. Of an episode that grows too long nothing is kept.
 
     `reset` and `step` give what the environment gives, and other attributes are the environment's.
 
@@ -52,38 +57,43 @@ class EpisodeTape:
         env: An environment of any form.
         alone: Whether the global random streams are this environment's alone, as in a worker process: then they are
             saved and restored with it.
+        num_envs: Environments of which the tapes share the room for actions.
 
     Attributes:
         info: What the last step or reset told beside the observation.
     """
 
-    def __init__(self, env: Any, *, alone: bool = False) -> None:
+    def __init__(self, env: Any, *, alone: bool = False, num_envs: int = 1) -> None:
         self.env, self._alone = env, alone
+        self._most: float = _ROOM_FOR_ACTIONS // num_envs
         self.info: Mapping[str, Any] = {}
         self._last: Any = None
         self._gives_state = can_be_left(env)
         self._layers = EnvLayers(env)
         self._draws, self._draws_at_resets = GlobalDraws(128), GlobalDraws(16)
         self._streams, self._to_look = self._streams_of_env(), 2
-        self._begun: tuple[dict[str, Any], EnvState, dict[str, Any]] | None = None
-        self._trouble = ""
         self._actions: list[Any] = []
+        self._bytes = 0  # that they take
         self._sums = 0, 0  # of observations, and of rewards and flags
+        self._room = 0  # how many may wait before the next one is looked at
         # Steps that wait to be summed up: a loop over many finds in the cache what it needs.
         self._waiting: list[tuple[Any, Any, Any]] = []
-        self._room = 0  # how many may wait before the next one is looked at
+        self._start_over(None)
 
     def reset(self, **options: Any) -> Any:
         """Start an episode; keyword arguments go to the environment."""
         told = {key: value for key, value in options.items() if value is not None}
-        if self._begun is not None and not told and goes_on(self.env):
+        if (self._begun is not None or self._trouble) and not told and goes_on(self.env):
             self._digest()
         else:
             self._begin(told)
         act = partial(self.env.reset, **options)
-        result = act() if self._gives_state else self._draws_at_resets.call(len(self._actions), act)
+        if self._begun is None:
+            result = act()
+        else:
+            result = self._draws_at_resets.call(len(self._actions), act)
+            self._actions.append(_RESET)
         self._draws_at_resets.count(1)
-        self._actions.append(_RESET)
         if self._to_look or "seed" in told:  # it may have made new generators
             self._to_look -= self._to_look > 0
             self._streams = self._streams_of_env()
@@ -99,16 +109,17 @@ class EpisodeTape:
         result = act(action)
         obs = self._last = result[0]
         self.info = result[-1]
-        if not self._gives_state:
+        if self._begun is not None:
             obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
             self._waiting.append((kept, obs, result[1:-1]))
         return result
 
     def _step_and_look(self, action: Any) -> Any:
         """Act, having summed up what waits, and look at what is drawn if that is due."""
-        if self._gives_state:
+        if self._begun is not None:
+            self._digest()
+        if self._begun is None:
             return self.env.step(action)
-        self._digest()
         act = partial(self.env.step, action)
         result = self._draws.call(len(self._actions), act) if self._draws.are_due else act()
         small = type(self._last) is np.ndarray and self._last.nbytes <= _SMALL
@@ -122,6 +133,9 @@ class EpisodeTape:
             self._sums = checksum_of_many(seen, self._sums[0]), _checksum_of_rewards(got, self._sums[1])
             self._draws.count(len(actions))
             self._waiting.clear()
+            self._bytes += len(actions) * _bytes_of(actions[-1])
+            if self._bytes + self._draws.nbytes + self._draws_at_resets.nbytes > self._most:
+                self._start_over(None, _TOO_LONG.format(self._most))
         self._room = 0
 
     def saved_state(self) -> dict[str, Any]:
@@ -165,18 +179,22 @@ class EpisodeTape:
         return Streams.of(self.env, with_global=self._alone)
 
     def _begin(self, told: dict[str, Any]) -> None:
-        self._trouble, state = "", None
+        trouble, state = "", None
         if not self._gives_state:
             try:
                 state = self._layers.now()
             except Exception as error:
-                self._trouble = f"the environment's state before its reset is not known: {error!r:.200}"
-        self._begun = (told, state, self._streams.now()) if state is not None else None
+                trouble = f"the environment's state before its reset is not known: {error!r:.200}"
         self._draws.count(len(self._waiting))
+        self._start_over((told, state, self._streams.now()) if state is not None else None, trouble)
+
+    def _start_over(self, begun: tuple[dict[str, Any], EnvState, dict[str, Any]] | None, trouble: str = "") -> None:
+        """Forget the episode, and record one that has begun so; None for none, with the reason."""
+        self._begun, self._trouble = begun, trouble
         self._waiting.clear()
         self._draws.clear()
         self._draws_at_resets.clear()
-        self._actions, self._sums, self._room = [], (0, 0), 0
+        self._actions, self._bytes, self._sums, self._room = [], 0, (0, 0), 0
 
     def _state_now(self) -> dict[str, Any]:
         if self._last is None:
@@ -212,6 +230,7 @@ class EpisodeTape:
         entries, options = many_from_json(state["actions"]), from_json(state["options"])
         in_steps, at_resets = map(kept_states, state["draws"])
         kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
+        most, self._most = self._most, math.inf  # it was short enough
         for number in state["resets"]:
             entries.insert(number, _RESET)
         try:
@@ -221,7 +240,7 @@ class EpisodeTape:
                 restore_env(self.env, layers)
             self._streams = self._streams_of_env()
             self._streams.restore(state["streams"])
-            self._begun = None
+            self._start_over(None)
             for number, action in enumerate(entries):
                 for put_back in kept.get(number, ()):
                     put_back()
@@ -237,12 +256,19 @@ class EpisodeTape:
             self._own_streams().restore(own)
         except Exception as error:
             return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")
+        finally:
+            self._most = most
         return Arrival(self._last, self.info, True, "")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(self.env, name)
+
+
+def taped(envs: Sequence[Any]) -> list[Any]:
+    """Environments, with a tape where they have none."""
+    return [env if isinstance(env, EpisodeTape) else EpisodeTape(env, num_envs=len(envs)) for env in envs]
 
 
 def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: int) -> int:
@@ -256,6 +282,18 @@ def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: in
             numbers = np.array([part.item() if hasattr(part, "item") else part for part in each], np.float64)
             total = zlib.crc32(numbers.tobytes(), total)
     return total
+
+
+def _bytes_of(action: Any) -> int:
+    """About what an action takes in memory or in a file, whichever is more."""
+    if type(action) is int:
+        return 40
+    if isinstance(action, np.ndarray | np.generic):
+        return 128 + action.nbytes * 4 // 3
+    try:
+        return 128 + 2 * len(json.dumps(to_json(action)))
+    except TypeError:  # which is told when it is to be saved
+        return 1024
 
 
 def _can_be_saved(value: Any) -> bool:

@@ -63,6 +63,7 @@ class GlobalDraws:
 
     Attributes:
         names: The streams that it has been seen to draw from.
+        nbytes: What is kept of this episode takes about as much, in memory or in a file.
     """
 
     def __init__(self, first: int) -> None:
@@ -76,6 +77,7 @@ class GlobalDraws:
         self._kept: list[tuple[int, str]] = []
         self._chunks: list[bytes] = []
         self._compressor: Any = None  # it takes some memory
+        self.nbytes = 0
 
     @property
     def interval(self) -> int:
@@ -107,6 +109,7 @@ class GlobalDraws:
             self._compressor = self._compressor or zlib.compressobj()
             self._kept.append((position, name))
             self._chunks.append(self._compressor.compress(before[name]))
+            self.nbytes += 128 + 2 * len(self._chunks[-1])
         return result
 
     def to_plain(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from pfrl_like.envs.episode_tape import EpisodeTape
+from pfrl_like.envs.episode_tape import taped
 from pfrl_like.envs.vector_layers import innermost, not_recorded, reasons_of, restore_layers, saved_layers
 from pfrl_like.envs.vector_stream import (
     BoolArray,
@@ -91,7 +91,7 @@ class GymnasiumStream(VectorStream):
         """Record from now on how episodes come about, if the environments are in this process."""
         self._sync = innermost(self.env) if isinstance(innermost(self.env), gymnasium.vector.SyncVectorEnv) else None
         if self._sync is not None:
-            self._sync.envs = [env if isinstance(env, EpisodeTape) else EpisodeTape(env) for env in self._sync.envs]
+            self._sync.envs = taped(self._sync.envs)
 
     def saved_state(self) -> dict[str, Any]:
         """How the environments came to where they are, in plain values."""

@@ -89,9 +89,9 @@ class SerialVectorEnv(VectorEnv):
 
     def record(self) -> None:
         """Record from now on how episodes come about."""
-        from pfrl_like.envs.episode_tape import EpisodeTape  # for few runs, and it needs torch
+        from pfrl_like.envs.episode_tape import taped  # for few runs, and it needs torch
 
-        self.envs = [env if isinstance(env, EpisodeTape) else EpisodeTape(env) for env in self.envs]
+        self.envs = taped(self.envs)
 
     def saved_state(self) -> dict[str, Any]:
         """How the environments came to where they are; after `record`."""

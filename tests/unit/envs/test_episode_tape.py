@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from tape_parts import ENVS, Images, Noisy, Sim, seeded
 
+from pfrl_like.envs import SerialVectorEnv, episode_tape
 from pfrl_like.envs.episode_tape import Arrival, EpisodeTape
 from pfrl_like.envs.global_draws import kept_states
+from pfrl_like.utils.plain_values import many_to_json
 from pfrl_like.wrappers import Monitor
 from pfrl_like.wrappers.atari_wrappers import EpisodicLifeEnv
 
@@ -322,3 +324,93 @@ def test_sums_do_not_depend_on_how_many_steps_come_at_a_time(every: int) -> None
     other.step = halving  # type: ignore[method-assign]
     arrival = carried(tape, EpisodeTape(other))
     assert arrival.exact, arrival.reason
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a hundred whole numbers."""
+    monkeypatch.setattr(episode_tape, "_ROOM_FOR_ACTIONS", 4000)
+
+
+def way_of(tape: EpisodeTape) -> Any:
+    return tape.saved_state()["way"]
+
+
+class Endless(Noisy):
+    """Its episodes end where one is told to."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, *_, info = super().step(0 if action < 0 else action)
+        return obs, reward, action < 0, False, info
+
+
+@pytest.mark.parametrize(("draws", "steps"), [(False, 100), (True, 1)])
+@pytest.mark.usefixtures("little_room")
+def test_an_episode_that_is_too_long_is_told_of_and_the_next_one_is_repeated(draws: bool, steps: int) -> None:
+    """States of the global streams that the environment draws from take room, too."""
+    tape, other = (EpisodeTape(seeded(Endless(draws)), alone=draws) for _ in range(2))
+    tape.reset()
+    played(tape, [1] * steps)
+    assert way_of(tape) == "story"
+    played(tape, [1] * 100)
+    arrival = carried(tape, other)
+    assert not arrival.exact and "too long to be repeated: its actions take more than 4,000 bytes" in arrival.reason
+    before = len(json.dumps(tape.saved_state()))
+    played(tape, [1] * 100)
+    assert len(json.dumps(tape.saved_state())) - before < 50
+    played(tape, [-1, 1, 0])
+    state = json.loads(json.dumps(tape.saved_state()))
+    expected = played(tape, [1] * 9)
+    assert other.restore_state(state).exact
+    assert played(other, [1] * 9) == expected
+
+
+@pytest.mark.usefixtures("little_room")
+def test_environments_share_the_room_for_actions() -> None:
+    envs = SerialVectorEnv([Endless() for _ in range(4)])
+    envs.record()
+    envs.reset()
+    for _ in range(25):
+        envs.step([1] * 4)
+    assert [told["way"] for told in envs.saved_state()["episodes"]] == ["story"] * 4
+    envs.step([1] * 4)
+    assert [told["way"] for told in envs.saved_state()["episodes"]] == ["unknown"] * 4
+
+
+@pytest.mark.usefixtures("little_room")
+def test_an_episode_that_was_short_enough_is_repeated_where_there_is_less_room() -> None:
+    tape, other = EpisodeTape(Endless()), EpisodeTape(Endless(), num_envs=2)
+    tape.reset(seed=3)
+    played(tape, [1] * 99)
+    assert carried(tape, other).exact
+    assert way_of(other) == "story" and played(other, [1]) == played(tape, [1]) and way_of(other) == "unknown"
+
+
+@pytest.mark.usefixtures("little_room")
+def test_a_game_that_was_too_long_is_not_repeated_from_its_next_life() -> None:
+    class Long(Lives):
+        def step(self, action: Any) -> Any:
+            self.left -= action
+            return self.np_random.random(1), 0.0, self.left == 0, False, {}
+
+    tape, other = (EpisodeTape(EpisodicLifeEnv(seeded(Long()))) for _ in range(2))
+    tape.reset()
+    played(tape, [0] * 101 + [1, 0])
+    assert "too long" in carried(tape, other).reason
+    played(tape, [1, 1, 0])
+    assert carried(tape, other).exact
+
+
+@pytest.mark.parametrize(
+    "action",
+    [3, 10**30, np.int64(3), np.arange(6, dtype=np.float32), np.arange(9.0), np.zeros((64, 64)), 0.1]
+    + ["north", (1, np.arange(3.0)), {"arm": np.arange(6.0), "grip": 1}, [[1, 2], [3]]],
+)
+@pytest.mark.parametrize("alike", [True, False])
+def test_actions_take_no_more_than_what_is_reckoned(action: Any, alike: bool) -> None:
+    actions = [action] * 1000 + ([] if alike else [None])
+    assert len(json.dumps(many_to_json(actions))) < 1000 * episode_tape._bytes_of(action) + 100
+
+
+def test_there_is_room_for_a_million_steps_of_a_few_numbers() -> None:
+    assert episode_tape._bytes_of(np.zeros(6)) * 10**6 < episode_tape._ROOM_FOR_ACTIONS

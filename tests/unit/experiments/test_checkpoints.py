@@ -81,6 +81,15 @@ def test_what_checkpoints_remember_does_not_grow(tmp_path: Path) -> None:
     assert [*checkpoints._references_of] == [str(tmp_path / f"{t}_checkpoint") for t in (5, 4)]
 
 
+def test_a_run_whose_episode_is_too_long_is_saved_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfrl_like.envs.episode_tape._ROOM_FOR_ACTIONS", 4)
+    state, clock = state_of(), Clock(10)
+    state.source.tick(clock)
+    saved = state.saved(clock)
+    assert saved["resume"] == "approximate"
+    assert ["too long to be repeated" in reason for reason in saved["reasons"]] == [True]
+
+
 class Drawing:
     """A part of the user's whose state has something drawn in it, from the global streams and the environment's."""
 
