@@ -90,7 +90,9 @@ def as_gymnasium(env: Any) -> Any:
     if is_gymnasium(env):
         return env
     if isinstance(env, type) or not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
-        hint = "the class instead of an instance of it" if isinstance(env, type) else f"a {type(env).__name__}"
+        hint = (
+            "the class instead of an instance of it" if isinstance(env, type) else f"{env!r:.80} ({type(env).__name__})"
+        )
         raise TypeError(f"env is {hint}, expected an environment: an object with the methods reset and step")
     if isinstance(getattr(env, "num_envs", None), int):
         raise TypeError(

@@ -13,22 +13,17 @@ _RUNNERS = {
 }
 
 
-def check_async_parts(
-    agent: Any, make_agent: Any, make_env: Any, global_step_hooks: Any, stop_event: Any, exception_event: Any
-) -> None:
+def check_async_parts(agent: Any, make_agent: Any, make_env: Any, stop_event: Any, exception_event: Any) -> None:
     """Refuse what is no such part; arguments as of `train_agent_async`.
 
     Raises:
         TypeError: If one is something else.
         ValueError: If not exactly one of `agent` and `make_agent` is given.
     """
-    hooks = global_step_hooks if isinstance(global_step_hooks, Sequence) else [global_step_hooks]
     parts = [
         ("make_env", make_env, callable(make_env), "a function of (process index, test)"),
         ("make_agent", make_agent, make_agent is None or callable(make_agent), "a function of the process index"),
         ("agent", agent, agent is None or (hasattr(agent, "act") and hasattr(agent, "observe")), "an agent"),
-        ("global_step_hooks", global_step_hooks, hooks is global_step_hooks, "a list of functions"),
-        *((f"global_step_hooks[{i}]", hook, callable(hook), "a function") for i, hook in enumerate(hooks)),
         *(
             (name, event, event is None or (hasattr(event, "is_set") and hasattr(event, "set")), "an event, or None")
             for name, event in (("stop_event", stop_event), ("exception_event", exception_event))

@@ -7,8 +7,8 @@ from typing import Any
 
 from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import MASK, SerialSource, takes_mask
-from pfrl_like.utils.checks import check_counts
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -69,9 +69,8 @@ def collect_demonstrations(
     """
     from pfrl_like.replay_buffers import ReplayBuffer
 
-    if (steps is None) == (episodes is None):
-        raise ValueError(f"steps is {steps} and episodes is {episodes}, expected exactly one of them")
-    check_counts(optional=True, steps=steps, episodes=episodes)
+    check_arguments(locals(), "act", "observe", "eval_mode")
+    check_extent(steps=steps, episodes=episodes)
     outdir = check_directory(outdir)
     logger = logger or _LOGGER
     buffer = ReplayBuffer()

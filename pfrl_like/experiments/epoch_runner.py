@@ -20,9 +20,10 @@ from pfrl_like.experiments.resume import Checkpoint, fitting, newest_checkpoint
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.run_files import EPOCHS
 from pfrl_like.experiments.run_state import restore_part
+from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import CSVLogger, MetricsLogger
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_flags
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -95,6 +96,7 @@ class EpochRunner:
         hooks: Sequence[Callback] = (),
         loggers: Sequence[MetricsLogger] = (),
     ) -> None:
+        check_arguments(locals())
         check_counts(snapshot_interval=snapshot_interval)
         check_counts(least=0, eval_n_episodes=eval_n_episodes)
         self.algorithm, self.env, self.outdir = algorithm, env, check_directory(outdir)
@@ -122,6 +124,7 @@ class EpochRunner:
             What `algorithm.train` returns: the average return of the last epoch.
         """
         check_counts(n_epochs=n_epochs)
+        check_flags(resume=resume)
         check_counts(optional=True, batch_size=batch_size)
         algorithm = self.algorithm
         self._n_epochs, self._batch_size = n_epochs, batch_size

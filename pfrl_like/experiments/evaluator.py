@@ -19,6 +19,7 @@ from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.run_files import SCORES, column_of
+from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.utils.checks import check_counts
@@ -57,7 +58,7 @@ def run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
         TypeError: If a number is no integer.
     """
-    check_extent(n_steps, n_episodes)
+    check_extent(n_steps=n_steps, n_episodes=n_episodes)
     scores: list[float] = []
     lengths: list[float] = []
 
@@ -93,7 +94,7 @@ def batch_run_evaluation_episodes(
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
         TypeError: If a number is no integer.
     """
-    check_extent(n_steps, n_episodes)
+    check_extent(n_steps=n_steps, n_episodes=n_episodes)
     source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
     number = np.arange(source.num_envs)  # of the episode that runs in each environment
     finished: dict[int, tuple[float, int]] = {}
@@ -246,7 +247,8 @@ class Evaluator:
         env_choice: str = "eval_env given",
         hooks: Sequence[Callback] = (),
     ) -> None:
-        check_extent(n_steps, n_episodes)
+        check_arguments(locals(), "eval_mode")
+        check_extent(n_steps=n_steps, n_episodes=n_episodes)
         check_counts(eval_interval=eval_interval)
         check_counts(least=0, step_offset=step_offset)
         check_counts(optional=True, max_episode_len=max_episode_len)
@@ -378,13 +380,6 @@ def _own_stream_kept(env: Any) -> Iterator[None]:
     finally:
         if generator is not None and state is not None:
             generator.bit_generator.state = state
-
-
-def check_extent(n_steps: int | None, n_episodes: int | None) -> None:
-    """Refuse both or neither of them, and numbers that are none."""
-    if (n_steps is None) == (n_episodes is None):
-        raise ValueError(f"n_steps is {n_steps} and n_episodes is {n_episodes}, expected exactly one of them")
-    check_counts(optional=True, n_steps=n_steps, n_episodes=n_episodes)
 
 
 def _log_episode(logger: logging.Logger | None, number: int, length: int, score: float) -> None:

@@ -12,20 +12,15 @@ from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.utils.checks import check_counts
 
 
-def check_checkpoints(
-    step_offset: int, resume: Any, keep_checkpoints: Any = None, on_checkpoint_failure: Any = "raise"
-) -> None:
-    """Refuse what a run cannot do with its checkpoints, before anything is written.
+def check_resume(step_offset: int, resume: Any) -> None:
+    """Refuse another `resume` than True, False or a checkpoint, and one beside a `step_offset`.
 
     Raises:
-        TypeError: If one of these is of another type.
-        ValueError: If one is out of range, or `step_offset` is given beside `resume`.
+        TypeError: If it is something else.
+        ValueError: If both are given.
     """
-    check_counts(optional=True, keep_checkpoints=keep_checkpoints)
     if not isinstance(resume, bool | Checkpoint):
         raise TypeError(f"resume is {resume!r:.80} ({type(resume).__name__}), expected True or False")
-    if on_checkpoint_failure not in ("raise", "warn"):
-        raise ValueError(f"on_checkpoint_failure is {on_checkpoint_failure!r:.80}, expected 'raise' or 'warn'")
     if resume is True and step_offset:
         raise ValueError(
             f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "

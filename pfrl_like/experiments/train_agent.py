@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
-from pfrl_like.experiments.evaluator import Evaluator, check_extent
+from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_checks import check_checkpoints, check_run
+from pfrl_like.experiments.run_checks import check_resume, check_run
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -89,6 +90,7 @@ def train_agent(
         TypeError: On a number of steps that is no integer, or an `outdir` that is no path.
         EnvError: If the environment breaks its contract.
     """
+    check_arguments(locals(), "act", "observe")
     logger = logger or _LOGGER
     return train(
         agent, env, SerialSource(agent, env, max_episode_len), steps, outdir,
@@ -168,14 +170,14 @@ def train_agent_with_evaluation(
         ValueError: If both or neither of `eval_n_steps` and `eval_n_episodes` are given, a hook does not support this
             runner, or `eval_during_episode` is asked for without `eval_env`. Otherwise as `train_agent`.
     """
+    check_arguments(locals(), "act", "observe", "eval_mode")
     logger = logger or _LOGGER
     check_run(
         steps, step_offset, checkpoint_freq=checkpoint_freq,
         train_max_episode_len=train_max_episode_len, eval_max_episode_len=eval_max_episode_len,
         eval_interval=eval_interval,
     )  # fmt: skip
-    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
-    check_extent(eval_n_steps, eval_n_episodes)
+    check_resume(step_offset, resume)
     if eval_during_episode and eval_env is None:
         raise ValueError("eval_during_episode is True, which needs an eval_env independent of env, got None")
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_with_evaluation")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.train_agent_async import train_agent_async
 
 
@@ -46,6 +47,7 @@ def train_agent_actor_learner(
     Raises:
         AsyncTrainingError: If an actor or the learner raised or died, after the agent has been saved.
     """
+    check_arguments({"agent": agent}, "setup_actor_learner_training")
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(
         n_actors,
         n_updates=n_updates,

@@ -17,18 +17,19 @@ from pfrl_like.experiments.async_source import AsyncWorkers
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
-from pfrl_like.experiments.evaluator import check_extent
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.resume import newest_agent
-from pfrl_like.experiments.run_checks import check_checkpoints, check_run, warn_of_other_step
+from pfrl_like.experiments.run_checks import check_resume, check_run, warn_of_other_step
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
+from pfrl_like.processes.starting import chosen_method
 from pfrl_like.utils.checks import check_counts, check_seconds
 
 _LOGGER = logging.getLogger(__name__)
@@ -132,18 +133,18 @@ def train_agent_async(
         TypeError: If a number is no integer, a part is none, the agent does not name what its copies share although
             they are to, or something cannot be sent to another process.
     """
+    check_arguments(locals())
     logger = logger or _LOGGER
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
     check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
-    check_checkpoints(step_offset, resume)
+    check_resume(step_offset, resume)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
     check_counts(optional=True, max_episode_len=max_episode_len)
-    check_async_parts(agent, make_agent, make_env, global_step_hooks, stop_event, exception_event)
+    check_async_parts(agent, make_agent, make_env, stop_event, exception_event)
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
-    if eval_interval is not None:
-        check_extent(eval_n_steps, eval_n_episodes)
+    chosen_method(start_method)
     seeds = seeds_of_processes(random_seeds, processes)
     with owned(outdir):
         if agent is None and make_agent is not None:

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
 from pfrl_like.experiments.evaluation_env import choose_eval_env
-from pfrl_like.experiments.evaluator import Evaluator, check_extent
+from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_checks import check_checkpoints, check_run
+from pfrl_like.experiments.run_checks import check_resume, check_run
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
@@ -79,6 +80,7 @@ def train_agent_batch(
     Raises:
         WorkerError: If an environment in another process raised or died. Otherwise as `train_agent`.
     """
+    check_arguments(locals(), "batch_act", "batch_observe")
     logger = logger or _LOGGER
     directory = check_directory(outdir)
     check_run(steps, step_offset, log_interval=log_interval, return_window_size=return_window_size)
@@ -140,14 +142,14 @@ def train_agent_batch_with_evaluation(
         ValueError: If `eval_env` is None and `env` can be neither made anew nor copied, since a vector environment
             cannot be evaluated in while its episodes run. Otherwise as `train_agent_with_evaluation`.
     """
+    check_arguments(locals(), "batch_act", "batch_observe", "eval_mode")
     logger = logger or _LOGGER
     check_run(
         steps, step_offset, checkpoint_freq=checkpoint_freq, log_interval=log_interval,
         max_episode_len=max_episode_len, eval_max_episode_len=eval_max_episode_len,
         return_window_size=return_window_size, eval_interval=eval_interval,
     )  # fmt: skip
-    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
-    check_extent(eval_n_steps, eval_n_episodes)
+    check_resume(step_offset, resume)
     check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
     own_env, choice = choose_eval_env(env, eval_env, vector=True)
     eval_limit = max_episode_len if eval_max_episode_len is None else eval_max_episode_len

@@ -14,8 +14,9 @@ from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_checks import check_checkpoints, check_run
+from pfrl_like.experiments.run_checks import check_resume, check_run
 from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has
 from pfrl_like.experiments.sources import told_by_source
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
@@ -29,12 +30,6 @@ _LOOKED_AT = 1024
 
 _OF_ESTIMATOR = "; the agent of an estimator is its `impl`, which `fit` trains"
 _OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes"
-
-
-def _check_has(name: str, part: Any, *attributes: str, way_out: str) -> None:
-    for attribute in attributes:
-        if not hasattr(part, attribute):
-            raise TypeError(f"{name}: got a {type(part).__name__}, expected something with {attribute}{way_out}")
 
 
 def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> None:
@@ -61,8 +56,8 @@ class DatasetSource:
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int | None = None, **options: Any) -> None:
         self.of_sequences = getattr(agent, "learns_from_sequences", False)
         sample = "sample_sequences" if self.of_sequences else "sample_batch"
-        _check_has("agent", agent, "update", "gamma", "device", way_out=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
-        _check_has("dataset", dataset, sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
+        check_has("agent", agent, "update", "gamma", "device", way_out=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
+        check_has("dataset", dataset, sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
         self.agent, self.dataset = agent, dataset
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)
@@ -228,12 +223,16 @@ def train_agent_offline(
             `sample_batch` has not.
         RuntimeError: If observations or actions do not fit a part of the agent.
     """
-    logger = logger or _LOGGER
-    check_run(steps, step_offset, checkpoint_freq=checkpoint_freq, eval_max_episode_len=eval_max_episode_len)
-    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
-    check_counts(log_interval=log_interval)
     if (eval_env is None) != (eval_interval is None):
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
+    check_arguments(locals())
+    logger = logger or _LOGGER
+    check_run(
+        steps, step_offset, checkpoint_freq=checkpoint_freq, eval_interval=eval_interval,
+        eval_max_episode_len=eval_max_episode_len,
+    )  # fmt: skip
+    check_resume(step_offset, resume)
+    check_counts(log_interval=log_interval)
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
     source = DatasetSource(agent, dataset, minibatch_size, **sampling)
     if hasattr(agent, "check_dataset") and isinstance(dataset, MDPDataset):

@@ -20,7 +20,7 @@ from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.rerun import checkpoint, is_passed_over
 from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
 from pfrl_like.experiments.run_checks import (
-    check_checkpoints,
+    check_resume,
     check_run,
     items_on_disk,
     warn_of_items_left,
@@ -78,7 +78,7 @@ def train(
     if is_passed_over(agent, outdir):
         return []
     check_run(step_offset if steps is None else steps, step_offset, checkpoint_freq=checkpoint_freq)
-    check_checkpoints(step_offset, resume, keep_checkpoints, on_checkpoint_failure)
+    check_resume(step_offset, resume)
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
     with owned(outdir), Interruption(clock) as interruption:

@@ -15,17 +15,27 @@ GUARD_HINT = (
 
 def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
     """The context of a start method that can start workers from here; None is the best one."""
-    available = multiprocessing.get_all_start_methods()
-    if start_method is None:
-        start_method = "forkserver" if "forkserver" in available else "spawn"
-    if start_method not in available:
-        raise ValueError(f"start_method is {start_method!r}, expected one of {available}")
+    start_method = chosen_method(start_method)
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)
     if start_method == "forkserver":
         _preload_fork_server(target)
     return context
+
+
+def chosen_method(start_method: str | None) -> str:
+    """The name of a start method; None is the best one.
+
+    Raises:
+        ValueError: If there is none of this name.
+    """
+    available = multiprocessing.get_all_start_methods()
+    if start_method is None:
+        return "forkserver" if "forkserver" in available else "spawn"
+    if start_method not in available:
+        raise ValueError(f"start_method is {start_method!r}, expected one of {available}")
+    return start_method
 
 
 def _preload_fork_server(target: Callable[..., Any]) -> None:

@@ -334,5 +334,5 @@ def test_environments_that_do_not_fit_are_refused() -> None:
 def test_a_replay_buffer_without_sequences_is_no_dataset_for_it(tmp_path: Any) -> None:
     from pfrl_like.experiments import train_agent_offline
 
-    with pytest.raises(TypeError, match="dataset: got a ReplayBuffer, expected something with sample_sequences"):
+    with pytest.raises(TypeError, match=r"dataset is .*\(ReplayBuffer\), expected something with sample_sequences"):
         train_agent_offline(make(), ReplayBuffer(10), 1, tmp_path)

@@ -86,13 +86,13 @@ def test_bad_arguments_are_refused_before_anything_is_written(options: dict, mes
     with pytest.raises(ValueError, match=message):
         train_agent_offline(agent(), recorded(), 5, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
-    with pytest.raises(TypeError, match="dataset: got a list, .* MDPDataset.from_episodes"):
+    with pytest.raises(TypeError, match=r"dataset is \[\] \(list\), .* MDPDataset.from_episodes"):
         train_agent_offline(agent(), [], 5, tmp_path / "run")
     with pytest.raises(
-        TypeError, match="agent: got a DiscreteCQL, expected .* the agent of an estimator is its `impl`"
+        TypeError, match=r"agent is .*\(DiscreteCQL\), expected .* the agent of an estimator is its `impl`"
     ):
         train_agent_offline(DiscreteCQL(), recorded(), 5, tmp_path / "run")
-    with pytest.raises(TypeError, match="agent: got a str, expected something with update"):
+    with pytest.raises(TypeError, match=r"agent is .* \(str\), expected something with update"):
         train_agent_offline("DQN", recorded(), 5, tmp_path / "run")
 
 
