@@ -48,6 +48,12 @@ def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def few_words(no_haste: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is stopped says nothing, however long one listens."""
+    monkeypatch.setattr("pfrl_like.processes.supervisor._WORDS", 0.1)
+
+
+@pytest.fixture
 def own_time(monkeypatch: pytest.MonkeyPatch) -> OwnTime:
     """Time that all countdowns go by."""
     clock = OwnTime()

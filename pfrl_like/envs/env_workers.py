@@ -55,7 +55,7 @@ class EnvWorkers(Workers):
             WorkerError: If a worker fails.
         """
         for index, argument in arguments.items():
-            self.send(index, (command, argument))
+            self.send(index, (command, argument), self.timeout)
         return self.receive(arguments, None if command == "restore_state" else self.timeout)  # that repeats episodes
 
     def greet(self, command: str, argument: Any) -> None:
@@ -72,7 +72,7 @@ class EnvWorkers(Workers):
         for index, argument in arguments.items():
             try:
                 if index not in self.cut:
-                    self.send(index, (command, argument))
+                    self.send(index, (command, argument), self.timeout)
             except WorkerError as error:
                 self._replace(error)
         while True:
@@ -113,7 +113,7 @@ class EnvWorkers(Workers):
         if greeted or self.greeting is None:
             del fresh[index]
         else:
-            self.send(index, self.greeting)
+            self.send(index, self.greeting, self.timeout)
             fresh[index] = True
 
     def _told(self, index: int, n_restarted: tuple[int, ...]) -> tuple[Any, ...]:

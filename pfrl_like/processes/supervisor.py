@@ -16,6 +16,7 @@ from typing import Any
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes.countdown import Countdown
 from pfrl_like.processes.doorbell import Doorbell
+from pfrl_like.processes.pipe_end import UNFINISHED, WaitingEnd, dies_before_it_takes_more, pipe_end
 from pfrl_like.processes.starting import GUARD_HINT, context_of, interrupt_blocked
 from pfrl_like.processes.worker import LAST_WORDS, Failure, Finished, run_worker
 
@@ -27,6 +28,9 @@ _WORDS = 1.0
 
 #: Seconds after which a wait for one worker looks at the others.
 _GLANCE = 0.5
+
+#: What comes last of a worker.
+_NEWS = (Failure, Finished)
 
 #: Bytes that are read of a stack.
 _MAX_WORDS = 1 << 16
@@ -66,7 +70,7 @@ class Workers:
         self._context = context_of(start_method, target)
         self.start_method: str = self._context.get_start_method()
         self._target, self._name = target, name
-        self._channels: list[Connection] = []
+        self._channels: list[WaitingEnd] = []
         self._processes: list[BaseProcess] = []
         self._ended: set[int] = set()
         self._answered: set[int] = set()  # at least once
@@ -99,21 +103,24 @@ class Workers:
         """The workers from which neither `Finished` nor `Failure` has come yet."""
         return frozenset(range(len(self))) - self._ended
 
-    def send(self, index: int, message: Any) -> None:
+    def send(self, index: int, message: Any, timeout: float | None = None) -> None:
         """Send something to one worker.
 
+        Args:
+            index: Which.
+            message: What fits into the pipe goes at once, and the rest as the worker takes it.
+            timeout: Seconds that this may take, but on Windows; None is for ever.
+
         Raises:
-            WorkerError: If that worker has ended.
+            WorkerError: If that worker has ended or lets the time pass, which ends it where it is.
         """
         if self.closed or index in self._ended:
             raise WorkerError(index, "had ended before")
         try:
-            self._channels[index].send(message)
-        except OSError:  # its end of the pipe is closed; what it said before is still in there
-            news = self._read(index)
-            while not isinstance(news, Failure | Finished):
-                news = self._read(index)
-            raise _worker_error(index, news) from None
+            if not self._channels[index].send(message):
+                self._send_rest(index, Countdown(timeout))
+        except OSError:  # its end of the pipe is closed
+            raise _worker_error(index, self._last_news(index)) from None
 
     def wait(self, timeout: float | None = None) -> list[tuple[int, Any]]:
         """Wait until some workers have sent something or ended.
@@ -123,12 +130,13 @@ class Workers:
 
         Returns:
             Pairs of a worker's index and its next message; an ended worker's last one is `Finished` or `Failure`.
-            Empty after the time-out and when all workers have ended.
+            Empty after the time-out, when all workers have ended, and if only a part of a message has come.
         """
         kept = [(index, inbox.popleft()) for index, inbox in enumerate(self._inboxes) if inbox]
         if kept or len(self._ended) == len(self._processes):
             return kept
-        return [(index, self._read(index, speaks)) for index, speaks in self._doorbell.wait(timeout).items()]
+        news = [(index, self._read(index, speaks)) for index, speaks in self._doorbell.wait(timeout).items()]
+        return [(index, message) for index, message in news if message is not UNFINISHED]
 
     def receive(self, indices: Iterable[int] | None = None, timeout: float | None = None) -> list[Any]:
         """Wait for one message from each of some workers.
@@ -208,7 +216,7 @@ class Workers:
     def _start(self, index: int, arguments: tuple[Any, ...]) -> None:
         parent_end, worker_end = self._context.Pipe()
         words, to_words = self._context.Pipe(duplex=False)
-        _put(self._channels, index, parent_end)  # now, so that a forked worker closes its copy
+        _put(self._channels, index, pipe_end(parent_end))  # now, so that a forked worker closes its copy
         _put(self._words, index, words)
         shared = (self._parent_pid(), _close_inherited, to_words)
         try:
@@ -231,6 +239,26 @@ class Workers:
             to_words.close()
         self._watch(index, process)
 
+    def _send_rest(self, index: int, countdown: Countdown) -> None:
+        channel = self._channels[index]
+        while not channel.flush():
+            left = countdown.left()
+            if left <= 0:
+                raise self._late(index)
+            if dies_before_it_takes_more(channel.connection, self._deaths[index], min(left, _GLANCE)):
+                raise _worker_error(index, self._last_news(index))
+
+    def _last_news(self, index: int) -> Failure | Finished:
+        """Of a worker that has ended; what it said before is passed over."""
+        while True:
+            for _, speaks in self._doorbells[index].wait(None).items():
+                news = self._read(index, speaks)
+                if isinstance(news, _NEWS):
+                    return news
+
+    def _late(self, index: int) -> WorkerError:
+        return WorkerError(index, "has not answered in time", self.last_words(index))
+
     def _receive_from(self, index: int, countdown: Countdown) -> Any:
         """The next message of one worker; the others may wait, but now and then it is seen whether one has died."""
         inbox = self._inboxes[index]
@@ -240,14 +268,15 @@ class Workers:
             left = countdown.left()
             rung = self._doorbells[index].wait(max(min(left, _GLANCE), 0.0))
             if not rung and left <= _GLANCE:
-                raise WorkerError(index, "has not answered in time", self.last_words(index))
+                raise self._late(index)
             for other, speaks in (rung or self._doorbell.wait(0.0)).items():
                 message = self._read(other, speaks)
-                if isinstance(message, Failure):
-                    raise _worker_error(other, message)
-                if not isinstance(message, Finished):
+                if message is UNFINISHED:
+                    if other == index and left <= 0:
+                        raise self._late(index)
+                elif not isinstance(message, _NEWS):
                     self._inboxes[other].append(message)
-                elif other == index:
+                elif isinstance(message, Failure) or other == index:
                     raise _worker_error(other, message)
         return inbox.popleft()
 
@@ -264,20 +293,23 @@ class Workers:
         _put(self._deaths, index, _death_descriptor(process))
         _put(self._doorbells, index, Doorbell())
         for doorbell in (self._doorbell, self._doorbells[index]):
-            doorbell.add(index, self._channels[index], self._deaths[index])
+            doorbell.add(index, self._channels[index].connection, self._deaths[index])
 
     def _read(self, index: int, speaks: bool = True) -> Any:
-        """The next message of a worker that has rung; one that died in silence may have left its pipe to a child."""
+        """The next message of a worker that has rung; one that died in silence may have left its pipe to a child.
+
+        `UNFINISHED` if the rest of it has yet to come.
+        """
         try:
             message = self._channels[index].recv() if speaks else self._death(index)
         except (EOFError, OSError):
             message = self._death(index)
         except Exception as error:
             message = Failure(f"sent what cannot be read here ({type(error).__name__}: {error})")
-        if isinstance(message, Failure | Finished):
+        if isinstance(message, _NEWS):
             self._ended.add(index)
             self._doorbell.remove(index)
-        else:
+        elif message is not UNFINISHED:
             self._answered.add(index)
         return message
 
@@ -310,8 +342,9 @@ _open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 def _close_inherited() -> None:
     """In a forked worker: close the parent's ends of all pipes, else a worker hears no end of file when it dies."""
     for workers in list(_open):
-        for channel in [*workers._channels, *workers._words]:
-            channel.close()
+        ends: list[WaitingEnd | Connection] = [*workers._channels, *workers._words]
+        for end in ends:
+            end.close()
 
 
 def _death_descriptor(process: BaseProcess) -> int:
@@ -324,7 +357,7 @@ def _death_descriptor(process: BaseProcess) -> int:
 
 def _shut_down(
     processes: list[BaseProcess],
-    channels: list[Connection],
+    channels: list[WaitingEnd],
     deaths: list[int],
     owner: int,
     patience: tuple[float, float] | None = None,

@@ -1,0 +1,137 @@
+"""The parent's end of a pipe to a worker, which does not wait for one that stops in the middle of a message."""
+
+import os
+import pickle
+import select
+import struct
+import sys
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+#: Comes in the place of a message of which a part has yet to come.
+UNFINISHED = object()
+
+# What stands before a message: its length, or -1 and a longer number.
+_LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
+_LONGEST = 0x7FFFFFFF
+
+# Bytes that are read at once.
+_MOST = 1 << 20
+
+
+class WaitingEnd:
+    """An end that waits until the worker has taken or sent all of a message.
+
+    Args:
+        connection: The end.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def send(self, message: Any) -> bool:
+        """Send a message, or as much of it as the worker takes now; returns whether that is all."""
+        self.connection.send(message)
+        return True
+
+    def flush(self) -> bool:
+        """Send more of what `send` has left; returns whether that is all."""
+        return True
+
+    def recv(self) -> Any:
+        """The next message, or `UNFINISHED`."""
+        return self.connection.recv()
+
+    def close(self) -> None:
+        """Close it."""
+        self.connection.close()
+
+
+class PipeEnd(WaitingEnd):
+    """An end that never waits.
+
+    The worker's end is a `Connection`, whose form the messages have; processes with different versions of Python
+    speak to each other in it.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._descriptor = connection.fileno()
+        os.set_blocking(self._descriptor, False)
+        self._unsent = memoryview(b"")
+        self._size = 0  # of the message that comes, once its length has come
+        self._chunks: list[bytes] = []  # of what comes, until it is whole
+        self._n_came = 0  # bytes in them
+
+    def send(self, message: Any) -> bool:
+        """As that of `WaitingEnd`."""
+        packed = ForkingPickler.dumps(message)
+        size = len(packed)
+        length = _LENGTH.pack(size) if size <= _LONGEST else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
+        self._unsent = memoryview(length + packed)
+        return self.flush()
+
+    def flush(self) -> bool:
+        """As that of `WaitingEnd`."""
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._descriptor, self._unsent) :]
+        except BlockingIOError:
+            return False
+        return True
+
+    def recv(self) -> Any:
+        """As that of `WaitingEnd`."""
+        try:
+            if self._size == 0:
+                (self._size,) = _LENGTH.unpack(self._bytes(_LENGTH.size))
+            if self._size == -1:
+                (self._size,) = _LONG_LENGTH.unpack(self._bytes(_LONG_LENGTH.size))
+            packed = self._bytes(self._size)
+        except BlockingIOError:
+            return UNFINISHED
+        self._size = 0
+        return pickle.loads(packed)
+
+    def close(self) -> None:
+        """As that of `WaitingEnd`."""
+        self._descriptor = -1  # the number may soon be another file's
+        super().close()
+
+    def _bytes(self, count: int) -> bytes:
+        """So many, or an error if they have not all come; what has come is kept."""
+        while True:
+            chunk = os.read(self._descriptor, min(count - self._n_came, _MOST))
+            if len(chunk) == count:
+                return chunk
+            if not chunk:
+                raise EOFError
+            self._chunks.append(chunk)
+            self._n_came += len(chunk)
+            if self._n_came == count:
+                whole = b"".join(self._chunks)
+                self._chunks, self._n_came = [], 0
+                return whole
+
+
+def pipe_end(connection: Connection) -> WaitingEnd:
+    """The end that does what can be done on this system."""
+    return WaitingEnd(connection) if sys.platform == "win32" else PipeEnd(connection)
+
+
+def dies_before_it_takes_more(connection: Connection, death: int, timeout: float) -> bool:
+    """Wait until a worker's pipe takes more.
+
+    Args:
+        connection: The end that could not send all.
+        death: Descriptor that becomes readable when the worker dies.
+        timeout: Seconds to wait at most.
+
+    Returns:
+        Whether the worker has died; its pipe may live on in another process.
+    """
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLOUT)
+    poll.register(death, select.POLLIN)
+    return death in dict(poll.poll(timeout * 1000))
