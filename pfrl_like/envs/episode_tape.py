@@ -227,12 +227,12 @@ class EpisodeTape:
         return Arrival(obs, info, True, "")
 
     def _repeated(self, state: Mapping[str, Any]) -> Arrival:
-        entries, options = many_from_json(state["actions"]), from_json(state["options"])
+        actions, options = many_from_json(state["actions"]), from_json(state["options"])
         in_steps, at_resets = map(kept_states, state["draws"])
         kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
+        resets, left = set(state["resets"]), iter(actions)
+        entries = [_RESET if number in resets else next(left, _RESET) for number in range(len(actions) + len(resets))]
         most, self._most = self._most, math.inf  # it was short enough
-        for number in state["resets"]:
-            entries.insert(number, _RESET)
         try:
             restore_env(self.env, layers)
             if state["streams"].keys() - self._streams_of_env().names:  # the environment makes some when it is reset

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from pfrl_like.storage.budget import FLOOR, RATIO
+
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _EVERY = 256
+_CALL = 8  # characters that even the shortest text of a call has
 
 
 def _python() -> bytes:
@@ -129,7 +132,11 @@ def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]
     restoring: dict[int, list[Callable[[], None]]] = {}
     try:
         total = sum(sizes[name] for _, name in plain["calls"])
-        content = zlib.decompressobj().decompress(base64.b64decode(plain["states"], validate=True), total + 1)
+        most = max(FLOOR, RATIO * (len(plain["states"]) + _CALL * len(plain["calls"])))
+        if total > most:
+            raise ValueError(f"{total} bytes in a text that may hold {most}")
+        packed = base64.b64decode(plain["states"], validate=True)
+        content = memoryview(zlib.decompressobj().decompress(packed, total + 1))
         if len(content) != total:
             raise ValueError(f"{len(content)} bytes, expected {total}")
         start = 0

@@ -33,6 +33,7 @@ _ALIGNMENT = 64
 _CHUNK = 1 << 24
 _MAX_HEADER = 1 << 26
 _MAX_COLUMNS = 1 << 14
+_MAX_DIMENSIONS = 64  # NumPy's own
 _DTYPE = re.compile(r"[<>|][biufcSUmM][1-9][0-9]{0,8}(\[[0-9]*[a-zA-Z]{1,2}\])?")
 
 
@@ -196,6 +197,8 @@ def _column(entry: Any, path: str) -> _Column:
     sizes: list[Any] = shape if type(shape) is list else [None]
     if type(name) is not str or type(code) is not str or not all(type(n) is int and 0 <= n < 1 << 48 for n in sizes):
         raise CheckpointError(path, "is damaged: a column lacks its name, dtype or shape")
+    if len(sizes) > _MAX_DIMENSIONS:  # whose product takes the square of their number
+        raise CheckpointError(path, f"is damaged: column {name!r} has {len(sizes)} dimensions")
     if code == "|O":
         size = fields.get("pickled")
         if type(size) is not int or size < 0:

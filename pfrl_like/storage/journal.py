@@ -135,20 +135,29 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
     found = content.find(SYNCED, at)
     while found >= 0:  # what was cut off at its end has no such record behind the cut
         begin = found - _HEAD.size - _SUM.size
-        if begin >= at and _record(content, begin, None) is not None:
+        if begin >= at and _is_mark(content, begin):
             raise CheckpointError(path, f"is damaged behind byte {at}, where record {len(records)} begins")
         found = content.find(SYNCED, found + 1)
     return records, synced
 
 
-def _record(content: bytes, at: int, number: int | None) -> bytes | None:
-    """The record that begins at this byte, if it is whole and has this number (None: any)."""
+def _is_mark(content: bytes, at: int) -> bool:
+    """Whether a whole record of `SYNCED`, of whatever number, begins at this byte.
+
+    One of another length is not looked at: a file that names large ones all over would take the square of its size.
+    """
+    number, length = _HEAD.unpack_from(content, at)
+    return length == len(SYNCED) and _record(content, at, number) is not None
+
+
+def _record(content: bytes, at: int, number: int) -> bytes | None:
+    """The record that begins at this byte, if it is whole and has this number."""
     begin = at + _HEAD.size + _SUM.size
     if begin > len(content):
         return None
     found, length = _HEAD.unpack_from(content, at)
     record = content[begin : begin + length]
-    if len(record) < length or (number is not None and found != number):
+    if len(record) < length or found != number:
         return None
     (expected,) = _SUM.unpack_from(content, at + _HEAD.size)
     return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None

@@ -15,8 +15,8 @@ MAX_DIMENSIONS = 16
 _DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128}
 _DTYPES |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 _DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
-# A word is about what takes 16 bytes in a file.
-_MAX_WORDS = 1 << 20
+# A word is about what takes 16 bytes in a file; what is referred to again takes two. The fewer are those of any file.
+_FEW_WORDS, _WORDS_A_BYTE, _MAX_WORDS = 1 << 16, 16, 1 << 20
 _MAX_DEPTH = 16
 _MAX_BITS = 1024
 # Integers below this are their own hash; larger ones can be made to have one hash in common.
@@ -48,13 +48,27 @@ def plain_tensors(value: Any, path: object) -> Any:
     return _Checker(path, _host_copy).check(value)
 
 
-def checked_tensors(value: Any, path: object) -> Any:
+def checked_tensors(value: Any, path: object, size: int) -> Any:
     """The same for a value that has just been read: the tensors are on the host and become independent of each other.
+
+    A tensor that the value holds in several places is copied once, and stays one: a file refers to it in two bytes.
+
+    Args:
+        value: The value.
+        path: Where it was read, for the error.
+        size: Bytes of the program that it came of, which bound how much it may be.
 
     Raises:
         CheckpointError: As `plain_tensors`.
     """
-    return _Checker(path, torch.clone).check(value)
+    copies: dict[int, torch.Tensor] = {}  # by the numbers of tensors that `value` keeps alive
+
+    def copy_once(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in copies:
+            copies[id(tensor)] = tensor.clone()
+        return copies[id(tensor)]
+
+    return _Checker(path, copy_once, min(_MAX_WORDS, max(_FEW_WORDS, _WORDS_A_BYTE * size))).check(value)
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
@@ -80,14 +94,17 @@ def is_plain_key(key: object) -> bool:
 class _Checker:
     """Copies a nested value and refuses what is no state dict, however it came about."""
 
-    def __init__(self, path: object, copy_tensor: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(
+        self, path: object, copy_tensor: Callable[[torch.Tensor], torch.Tensor], max_words: int = _MAX_WORDS
+    ) -> None:
         self._path = path
         self._copy_tensor = copy_tensor
+        self._max_words = max_words
         self._words = 0
 
     def check(self, value: Any, where: str = "", depth: int = _MAX_DEPTH) -> Any:
         self._words += 1 + len(value) // 4 if type(value) is str else 1
-        if depth == 0 or self._words > _MAX_WORDS:
+        if depth == 0 or self._words > self._max_words:
             self._refuse(where, f"is nested more than {_MAX_DEPTH} levels deep, holds itself, or is too long")
         if value is None or type(value) in (bool, float, str):
             return value

@@ -47,7 +47,8 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
         max_bytes: Refuse a file whose storages and tensors together take more; None is 16 times the size of the file.
 
     Returns:
-        What was saved: tensors on the CPU, none sharing memory with another, inside dicts, lists and tuples.
+        What was saved: tensors on the CPU, inside dicts, lists and tuples. One that was saved in several places is one
+        tensor in all of them; no two tensors share memory.
 
     Raises:
         CheckpointError: If the file is damaged, is no state dict, or holds anything but plain tensors and values.
@@ -55,13 +56,14 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                value = _Program(_Archive(path, archive, max_bytes)).run()
+                program = _Program(_Archive(path, archive, max_bytes))
+                value = program.run()
         except CheckpointError:
             raise
         except Exception as error:  # whatever a hostile file does to zipfile, pickletools, numpy or torch
             reason = str(error) or type(error).__name__
             raise CheckpointError(path, f"is damaged, or is no state dict saved by torch.save: {reason}") from error
-    return checked_tensors(value, path)
+    return checked_tensors(value, path, program.size)
 
 
 class _Archive:
@@ -197,14 +199,15 @@ class _Program:
 
     def __init__(self, archive: _Archive) -> None:
         self._archive = archive
+        self._program = archive.read("data.pkl", _MAX_PROGRAM)
+        self.size = len(self._program)
         self._stack: list[Any] = []
         self._marks: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
         self._storages: dict[str, tuple[torch.dtype, _Storage]] = {}
 
     def run(self) -> Any:
-        program = self._archive.read("data.pkl", _MAX_PROGRAM)
-        for opcode, argument, _ in pickletools.genops(program):
+        for opcode, argument, _ in pickletools.genops(self._program):
             if opcode.name == "STOP":
                 break
             step = _STEPS.get(opcode.name)
@@ -273,6 +276,8 @@ class _Program:
         value = _REBUILD[function](*arguments)
         if function.name == "_rebuild_tensor_v2":  # a stride of 0 lets a few bytes stand for a tensor of any size
             self._archive.spend(value.nbytes)
+        elif function.name == "Counter":  # one dict can be counted again and again
+            self._archive.spend(sys.getsizeof(value))
         self.push(value)
 
     def build(self, _: Any) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _KINDS = "biufcUSmM"
+_MOST_DIMENSIONS = 64  # NumPy's own; torch has none
 #: JSON values within each other that a whole value may be, and those of one that holds no others.
 _LEVELS, _LEAST = 22, 3
 
@@ -93,7 +94,8 @@ def many_to_json(values: Sequence[Any]) -> Any:
         TypeError: As `to_json`.
     """
     kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values}
-    if len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS:
+    alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS
+    if alike and values[0].nbytes:  # of nothing, a short text could tell of any number
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
 
@@ -112,6 +114,8 @@ def _many_from_json(plain: Any) -> list[Any]:
     if isinstance(plain, list):
         return [_from_json(part) for part in plain]
     stack = _array_of(*plain["stack"])
+    if not stack.nbytes:
+        raise ValueError("a stack of nothing")
     return list(stack) if plain["scalars"] or stack.ndim > 1 else [np.array(item) for item in stack]
 
 
@@ -136,6 +140,8 @@ def _text_of_tensor(tensor: Tensor) -> list[Any]:
 
 
 def _tensor_of(dtype: str, shape: Sequence[int], text: str, requires_grad: bool) -> Tensor:
+    if len(shape) > _MOST_DIMENSIONS:
+        raise ValueError(f"{len(shape)} dimensions")
     kind = getattr(torch, dtype.removeprefix("torch."))
     content = np.frombuffer(base64.b64decode(text, validate=True), np.uint8).copy()
     return torch.from_numpy(content.reshape(-1, kind.itemsize)).view(kind).reshape(shape).requires_grad_(requires_grad)

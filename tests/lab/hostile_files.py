@@ -83,6 +83,7 @@ def array_files() -> dict[str, bytes]:
         "announces too much": described(shape=[1 << 47] * 30),
         "negative shape": described(shape=[-1, -8]),
         "many dimensions": described(shape=[1] * 70 + [8]),
+        "dimensions without end": described(shape=[(1 << 48) - 1] * 60_000),
         "shape of texts": described(shape=["8"]),
         "fractions": described(shape=[8.0]),
         "object": described(dtype="|O"),
@@ -118,7 +119,14 @@ def journals() -> dict[str, bytes]:
         "step": b"S" + bytes(100),
         "no kind": b"X" * 9,
     }
-    return {name: b"PFRLJRN1" + _record(0, content) + _record(1, SYNCED) for name, content in contents.items()}
+    lies = {name: b"PFRLJRN1" + _record(0, content) + _record(1, SYNCED) for name, content in contents.items()}
+    return lies | {"records up to the end": b"PFRLJRN1" + b"\xff" * 4 + _up_to_the_end(30_000) + _record(0, SYNCED)}
+
+
+def _up_to_the_end(count: int) -> bytes:
+    """Records that nobody has written, each with all that follow as its content."""
+    size = 16 + len(SYNCED)
+    return b"".join(struct.pack("<QII", 0, (count - i) * size - 16, 0) + SYNCED for i in range(count))
 
 
 def _record(number: int, content: bytes) -> bytes:

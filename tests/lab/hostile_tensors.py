@@ -92,12 +92,18 @@ def nested(depth: int) -> bytes:
     return b"]" * depth + b"a" * (depth - 1)
 
 
-def laughs() -> bytes:
-    """Lists of ten of the list before, thirty times over."""
-    levels = [b"]" + integer(0) + b"a" + b"q\x00"]
-    for i in range(30):
-        levels.append(b"](" + b"h" + bytes([i]) + (b"h" + bytes([i])) * 9 + b"e" + b"q" + bytes([i + 1]))
-    return b"".join(levels)
+def laughs(first: bytes = b"]K\x00a", depth: int = 30) -> bytes:
+    """Lists of ten of the list before, and so on; the first one is of ten of some value."""
+    levels = [first + b"q\x00"]
+    for i in range(depth):
+        levels.append(b"](" + (b"h" + bytes([i])) * 10 + b"eq" + bytes([i + 1]))
+    return group(*levels)
+
+
+def counters(count: int) -> bytes:
+    """A list of counters of one dict of 1,024 items."""
+    items = b"}(" + b"".join(integer(i) + b"K\x01" for i in range(1024)) + b"u\x85q\x01"
+    return b"](" + name("collections", "Counter") + b"q\x00" + items + b"R" + b"h\x00h\x01R" * count + b"e"
 
 
 def doubled(depth: int) -> bytes:
@@ -154,6 +160,11 @@ def crafted() -> dict[str, Callable[[], bytes]]:
             b"](" + tensor(storage(1 << 18), size=(1 << 18,), stride=(1,)) * 100 + b"e",
             entries={"archive/data/0": bytes(1 << 20)},
         ),
+        "laughs of ordered dicts": lambda: archive(laughs(name("collections", "OrderedDict") + b")R", 5)),
+        "one large tensor in many places": lambda: archive(
+            b"](" + tensor(size=(200, 100), stride=(0, 0)) + b"q\x00" + b"h\x00" * 5_000 + storage() + b"e"
+        ),
+        "one dict that is counted many times": lambda: archive(counters(3_000)),
         "key that takes for ever to hash": lambda: archive(b"}" + doubled(60) + b"Ns"),
         "keys that take for ever to hash": lambda: archive(b"}(" + (doubled(60) + b"N") * 2 + b"u"),
         "counter of what takes for ever to hash": lambda: archive(

@@ -1,18 +1,21 @@
 """Episodes are repeated by tapes, and where that fails it is told."""
 
+import base64
 import json
 import random
+import zlib
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from tape_parts import ENVS, Images, Noisy, Sim, seeded
 
 from pfrl_like.envs import SerialVectorEnv, episode_tape
 from pfrl_like.envs.episode_tape import Arrival, EpisodeTape
-from pfrl_like.envs.global_draws import kept_states
+from pfrl_like.envs.global_draws import GlobalDraws, kept_states
 from pfrl_like.utils.plain_values import many_to_json
 from pfrl_like.wrappers import Monitor
 from pfrl_like.wrappers.atari_wrappers import EpisodicLifeEnv
@@ -217,9 +220,26 @@ def test_steps_that_wait_to_be_summed_up_are_known_as_they_were(draws_from: int,
 
 
 def test_states_of_streams_that_are_not_what_they_say_are_refused() -> None:
-    for steps, states in (([[0, "numpy"]], ""), ([[0, "other"]], "eNoDAAAAAAE="), ([], "x"), (5, "eNoDAAAAAAE=")):
+    nothing = "eNoDAAAAAAE="
+    assert kept_states({"calls": [], "states": nothing}) == {}
+    for calls, states in (([[0, "numpy"]], nothing), ([[0, "other"]], nothing), ([], "x"), (5, nothing), ([], 5)):
         with pytest.raises(ValueError, match="cannot be read"):
-            kept_states({"steps": steps, "states": states})
+            kept_states({"calls": calls, "states": states})
+
+
+def test_states_that_stay_as_they_are_may_be_many() -> None:
+    draws = GlobalDraws(1)
+    draws.call(0, random.random)
+    for position in range(1, 30_000):  # 2,509 bytes each
+        draws.call(position, lambda: None)
+    assert len(kept_states(draws.to_plain())) == 30_000
+
+
+def test_a_chain_of_states_is_not_longer_than_its_text_explains() -> None:
+    calls = [[0, "torch"]] * 30_000
+    states = base64.b64encode(zlib.compress(bytes(len(torch.get_rng_state()) * len(calls)), 9)).decode()
+    with pytest.raises(ValueError, match="bytes in a text that may hold"):
+        kept_states({"calls": calls, "states": states})
 
 
 def test_a_monitor_goes_on_counting(tmp_path: Path) -> None:

@@ -33,13 +33,23 @@ def test_a_value_comes_back(value: Any) -> None:
     "values",
     [
         [], [np.int64(1), np.int64(2)], [np.zeros(2, np.float32), np.ones(2, np.float32)], [1, 2], [np.array(1)] * 2,
-        [np.zeros(1), np.zeros(2)], [np.int64(1), 2], [(1, np.ones(1))] * 3,
+        [np.zeros(1), np.zeros(2)], [np.int64(1), 2], [(1, np.ones(1))] * 3, [np.zeros(0)] * 3,
     ],
     ids=repr,
 )  # fmt: skip
 def test_many_come_back(values: Any) -> None:
     came = many_from_json(there_and_back(many_to_json(values)))
     assert difference(came, values) is None and [type(value) for value in came] == [type(value) for value in values]
+
+
+def test_many_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="no saved value"):
+        many_from_json({"stack": ["<f4", [1 << 40, 0], ""], "scalars": False})
+
+
+def test_a_tensor_of_many_dimensions_is_refused() -> None:
+    with pytest.raises(ValueError, match="no saved value"):
+        from_json({"tensor": ["torch.float32", [1] * 65, "AAAAAA==", False]})
 
 
 @pytest.mark.parametrize(
