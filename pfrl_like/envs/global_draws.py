@@ -14,6 +14,7 @@ import torch
 from pfrl_like.storage.budget import FLOOR, RATIO
 
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
+_Content = bytes | memoryview
 _EVERY = 256
 _CALL = 8  # characters that even the shortest text of a call has
 
@@ -23,7 +24,7 @@ def _python() -> bytes:
     return _PYTHON.pack(*numbers, gauss is not None, gauss or 0.0)
 
 
-def _set_python(content: bytes) -> None:
+def _set_python(content: _Content) -> None:
     *numbers, has_gauss, gauss = _PYTHON.unpack(content)
     random.setstate((3, tuple(numbers), gauss if has_gauss else None))
 
@@ -35,7 +36,7 @@ def _numpy() -> bytes:
     return _NUMPY.pack(state[1].tobytes(), *state[2:])
 
 
-def _set_numpy(content: bytes) -> None:
+def _set_numpy(content: _Content) -> None:
     key, *rest = _NUMPY.unpack(content)
     np.random.set_state(("MT19937", np.frombuffer(key, np.uint32), *rest))
 
@@ -44,11 +45,11 @@ def _torch() -> bytes:
     return bytes(torch.get_rng_state().numpy())
 
 
-def _set_torch(content: bytes) -> None:
+def _set_torch(content: _Content) -> None:
     torch.set_rng_state(torch.frombuffer(bytearray(content), dtype=torch.uint8))
 
 
-_STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[bytes], None]]] = {
+_STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[_Content], None]]] = {
     "python": (_python, _set_python),
     "numpy": (_numpy, _set_numpy),
     "torch": (_torch, _set_torch),
