@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns.frames import FrameLeaf, frame_leaf
 from pfrl_like.columns.gather import to_tensors
-from pfrl_like.columns.leaves import ArrayLeaf, Job, ObjectLeaf, as_array
+from pfrl_like.columns.leaves import NUMBERS, ArrayLeaf, Job, ObjectLeaf, as_array
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.structure import (
     Structure,
@@ -20,6 +20,9 @@ from pfrl_like.columns.structure import (
     to_json,
     unflatten,
 )
+
+_MOST_DIMENSIONS, _LARGEST = 64, 1 << 48  # of a shape; NumPy takes no more dimensions
+_DEEPEST = 1 << 12  # frames in a stack
 
 
 class Field:
@@ -218,9 +221,20 @@ def _leaf_like(rows: Rows, value: Any, strict: bool, frames: bool) -> ArrayLeaf:
 def _leaf_from_spec(rows: Rows, spec: Mapping[str, Any]) -> ArrayLeaf:
     if spec["kind"] == "object":
         return ObjectLeaf(rows)
-    shape, dtype = tuple(spec["shape"]), np.dtype(spec["dtype"])
+    shape, dtype = _shape_of(spec["shape"]), np.dtype(spec["dtype"])
+    if dtype.kind not in NUMBERS:
+        raise ValueError(f"a column has the dtype {dtype}, expected numbers")
     if spec["kind"] == "array":
         return ArrayLeaf(rows, shape, dtype, bool(spec["strict"]))
     if spec["kind"] == "frames":
-        return FrameLeaf(rows, shape, dtype, tuple(spec["frame_shape"]), int(spec["depth"]), int(spec["axis"]))
-    raise ValueError(f"unknown kind of column {spec['kind']!r}")
+        frame_shape, depth, axis = _shape_of(spec["frame_shape"]), int(spec["depth"]), int(spec["axis"])
+        if not (0 < depth <= _DEEPEST and 0 <= axis <= len(frame_shape)):
+            raise ValueError(f"a column has stacks of {depth} frames along axis {axis}")
+        return FrameLeaf(rows, shape, dtype, frame_shape, depth, axis)
+    raise ValueError(f"unknown kind of column {spec['kind']!r:.80}")
+
+
+def _shape_of(sizes: Any) -> tuple[int, ...]:
+    if len(sizes) > _MOST_DIMENSIONS or not all(type(size) is int and 0 <= size < _LARGEST for size in sizes):
+        raise ValueError(f"a column has the shape {sizes!r:.80}")
+    return tuple(sizes)

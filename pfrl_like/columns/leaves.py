@@ -14,7 +14,8 @@ from pfrl_like.columns.rows import Rows
 Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
 
 _SUM = struct.Struct("<I")
-_TORCH_KINDS = "biufc"
+#: Kinds of dtypes that tensors take.
+NUMBERS = "biufc"
 _NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 
 
@@ -24,7 +25,7 @@ def as_array(value: Any) -> NDArray[Any] | None:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError):
         return None
-    if array.dtype.kind not in _TORCH_KINDS or array.dtype in _NO_TORCH_DTYPES:
+    if array.dtype.kind not in NUMBERS or array.dtype in _NO_TORCH_DTYPES:
         return None
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 

@@ -118,6 +118,7 @@ class PersistentBuffer(RewindingBuffer):
         if whole < len(logged.records):
             self._use(files)
             self._replay(logged, files, whole)
+        files.grow()
         self._keep_saves()
         lost = len(logged.records) - whole
         if lost:

@@ -78,7 +78,9 @@ class RewindingBuffer(ReplayBuffer):
 
         def fill(header: Any, arrays: Any) -> Columns:
             self._refusal = "has to be opened again, since going back to a save has failed"
+            self._files.grow(False)
             restore_places(header, arrays, columns)
+            self._files.grow()
             settle(columns, np.arange(1, len(arrays["reward"]) + 1), check=True)
             return columns
 

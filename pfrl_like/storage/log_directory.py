@@ -47,18 +47,29 @@ class Logged(NamedTuple):
 
 
 class ColumnFiles:
-    """The files of values that belong together."""
+    """The files of values that belong together.
+
+    Those that have a token are there already, and neither made nor made larger until `grow` says so: how large they
+    have to be is told by a file, which may be damaged.
+    """
 
     def __init__(self, directory: str, token: str | None = None) -> None:
         self.token = token or secrets.token_hex(4)
         self._directory = directory
+        self._grows = token is None
         self._files: dict[str, MappedFile] = {}
+
+    def grow(self, grows: bool = True) -> None:
+        """Let the files grow from now on, and new ones be made, or not."""
+        self._grows = grows
+        for file in self._files.values():
+            file.grows = grows
 
     def open(self, name: str) -> MappedFile:
         """The file of a name, which is made if there is none."""
         if name not in self._files:
             path = os.path.join(self._directory, f"columns-{self.token}-{name}.bin")
-            self._files[name] = MappedFile(path)
+            self._files[name] = MappedFile(path, self._grows)
         return self._files[name]
 
     def sync(self) -> None:

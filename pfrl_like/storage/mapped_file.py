@@ -23,16 +23,21 @@ class MappedFile:
 
     Args:
         path: The file; made if it does not exist.
+        grows: Whether it may grow now, and be made.
+
+    Attributes:
+        grows: The same.
 
     Raises:
         CheckpointError: If it cannot be opened, or is no plain file.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, grows: bool = True) -> None:
         self.path = path
+        self.grows = grows
         self._map: mmap.mmap | None = None
         with named_errors(path, "opened"):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _FLAGS, 0o666)
+            self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if grows else 0) | _FLAGS, 0o666)
             try:
                 refuse_irregular(self._descriptor, path)
             except BaseException:
@@ -53,8 +58,12 @@ class MappedFile:
         """Its first `size` bytes as a new array over the file, which grows if it is smaller.
 
         Raises:
-            CheckpointError: If there is no room for it.
+            CheckpointError: If there is no room for it, or it may not grow.
         """
+        if size > self.size and not self.grows:
+            raise CheckpointError(
+                self.path, f"has {self.size} bytes, expected {size} at least: it is cut off or damaged"
+            )
         try:
             if size > self.size:
                 self._grow(size)

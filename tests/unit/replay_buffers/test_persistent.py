@@ -27,6 +27,7 @@ from pfrl_like.replay_buffers import (
     PersistentReplayBuffer,
     ReplayBuffer,
 )
+from pfrl_like.storage import read_arrays, write_arrays
 
 ENVIRON = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
 BOTH = pytest.mark.parametrize("make", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
@@ -387,6 +388,34 @@ def test_values_without_their_meta_file_are_refused(tmp_path):
     (tmp_path / "meta.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no meta\.json"):
         PersistentReplayBuffer(tmp_path, 20)
+
+
+def announce(folder, **leaf):
+    """Let the state say another thing of the observations."""
+    (state,) = folder.glob("state-*.bin")
+    header, arrays = read_arrays(state)
+    header["columns"]["obs"]["leaves"][0].update(leaf)
+    write_arrays(state, header, arrays)
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        {"shape": [1 << 20]}, {"shape": [1 << 40]}, {"shape": [1] * 70}, {"shape": [10**30] * 9}, {"dtype": "|S0"},
+        {"kind": "frames", "depth": 1 << 20, "axis": 0, "frame_shape": [3]},
+        {"kind": "frames", "depth": 2, "axis": 0, "frame_shape": [3]},
+        {"kind": "frames", "depth": -1, "axis": 7, "frame_shape": [3]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_files_do_not_grow_to_what_a_damaged_state_tells(tmp_path, leaf):
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        fill(buffer, 3)
+    announce(tmp_path, **leaf)
+    before = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    with pytest.raises(CheckpointError, match=str(tmp_path)):
+        PersistentReplayBuffer(tmp_path, 20)
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} | before == before
 
 
 def test_a_lost_end_of_the_journal_is_told(tmp_path, caplog):
