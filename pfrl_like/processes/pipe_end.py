@@ -69,8 +69,14 @@ class PipeEnd(WaitingEnd):
         packed = ForkingPickler.dumps(message)
         size = len(packed)
         length = _LENGTH.pack(size) if size <= _LONGEST else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
-        self._unsent = memoryview(length + packed)
-        return self.flush()
+        data = length + packed
+        try:
+            sent = os.write(self._descriptor, data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            self._unsent = memoryview(data)[sent:]
+        return sent == len(data)
 
     def flush(self) -> bool:
         """As that of `WaitingEnd`."""

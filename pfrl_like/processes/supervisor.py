@@ -54,6 +54,7 @@ class Workers:
         RuntimeError: If the processes cannot be started because the main script has no main guard.
 
     Attributes:
+        closed: Whether `close` has been called.
         is_elsewhere: That what it holds lives in other processes, which a search for random streams need not look at.
     """
 
@@ -79,6 +80,7 @@ class Workers:
         self._deaths: list[int] = []  # descriptors that become readable when a process ends
         self._doorbells: list[Doorbell] = []  # of each worker
         self._doorbell = Doorbell()  # of all
+        self.closed = False
         self._held = (self._processes, self._channels, self._deaths, os.getpid())
         self._finalizer = weakref.finalize(self, _shut_down, *self._held)
         _open.add(self)
@@ -92,11 +94,6 @@ class Workers:
     def processes(self) -> Sequence[BaseProcess]:
         """The processes, in order."""
         return tuple(self._processes)
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` has been called."""
-        return not self._finalizer.alive
 
     @property
     def running(self) -> frozenset[int]:
@@ -209,6 +206,7 @@ class Workers:
         """
         if ask is not None and not self.closed:
             ask()
+        self.closed = True
         _open.discard(self)
         if self._finalizer.detach() is not None:
             _shut_down(*self._held, HURRY if hurry else PATIENCE)
