@@ -9,10 +9,13 @@ from torch.optim import Optimizer
 
 from pfrl_like.envs.env_states import layers_of
 from pfrl_like.experiments.run_buffers import buffers_of
+from pfrl_like.utils.plain_values import from_json
+from pfrl_like.utils.spaces import space_kind
 
 _LONGEST = 300  # characters of a description
 _OF_BUFFERS = ("capacity", "num_steps")
-_OF_ENVS = ("num_envs", "observation_space", "action_space")
+_SPACES = ("observation_space", "action_space")
+_OF_ENVS = ("num_envs", *_SPACES)
 
 
 class Configuration:
@@ -40,11 +43,31 @@ class Configuration:
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
         """Say what was made otherwise."""
-        return [
-            f"{name} was {before!r:.100} and is {self._told.get(name)!r:.100}"
-            for name, before in state["told"].items()
-            if self._told.get(name) != before
-        ]
+        return [*self._otherwise(state["told"])]
+
+    def check_env(self, told: Mapping[str, Any]) -> None:
+        """Refuse what belongs to an environment with spaces of another form.
+
+        Args:
+            told: What `told_in` gave.
+
+        Raises:
+            ValueError: Saying which they were, and are.
+        """
+        forms = {name: told[name] for name in map(_form_of, _SPACES) if told.get(name) and self._told.get(name)}
+        if reasons := [*self._otherwise(forms)]:
+            raise ValueError(f"it belongs to another environment: {'; '.join(reasons)}")
+
+    def _otherwise(self, told: Mapping[str, Any]) -> Iterator[str]:
+        for name, before in told.items():
+            if self._told.get(name) != before:
+                yield f"{name} was {before!r:.100} and is {self._told.get(name)!r:.100}"
+
+
+def told_in(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The description in the state of a whole run; empty if there is none."""
+    own = state["parts"].get(Configuration.__name__)
+    return {} if own is None else dict(from_json(own)["told"])
 
 
 def _description(agent: Any, env: Any, buffers: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,6 +90,19 @@ def _of_all(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[
     yield "env", [type(layer).__name__ for layer in layers]
     yield "env.spec", getattr(getattr(env, "spec", None), "id", None)
     yield from ((f"env.{each}", str(getattr(env, each, None))[:_LONGEST]) for each in _OF_ENVS)
+    yield from ((_form_of(each), _form(getattr(env, each, None))) for each in _SPACES)
+
+
+def _form_of(space: str) -> str:
+    return f"form of env.{space}"
+
+
+def _form(space: Any) -> str | None:
+    """What networks are made for; None of what is neither a box nor discrete."""
+    kind = space_kind(space)
+    if kind == "box":
+        return f"a box of shape {space.shape}"
+    return f"{space.n} numbers" if kind == "discrete" else None
 
 
 def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
 from pfrl_like.experiments.checkpoints import Checkpoints
+from pfrl_like.experiments.configuration import Configuration
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Source
@@ -185,7 +186,9 @@ class EpochRunner:
 
     def _take_up(self) -> None:
         """Go back to the newest snapshot, if there is one."""
-        checkpoint = newest_checkpoint(self.algorithm.agent, None, self.outdir, self.logger)
+        agent = self.algorithm.agent
+        made = Configuration(agent, self.env, None)
+        checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, made)
         if checkpoint is not None:
             with fitting(checkpoint.path):
                 for part in self._parts():

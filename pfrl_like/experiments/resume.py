@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments import rerun
 from pfrl_like.experiments.checkpoints import BUFFERS, Saved, saved_in
+from pfrl_like.experiments.configuration import Configuration, told_in
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_buffers import buffers_of
 from pfrl_like.experiments.run_state import RunState
@@ -75,7 +76,12 @@ def fitting(path: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        raise CheckpointError(path, f"does not fit this run: {error!r:.300}") from error
+        raise CheckpointError(path, f"does not fit this run: {_described(error):.300}") from error
+
+
+def _described(error: Exception) -> str:
+    """A message of this library's as it is, one of Python's with its kind."""
+    return str(error) if type(error) is ValueError else repr(error)
 
 
 def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
@@ -96,7 +102,9 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
     return _newest(saved_in(outdir), lambda saved: _load_agent(agent, saved), outdir, logger, "") or 0
 
 
-def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logger) -> Checkpoint | None:
+def newest_checkpoint(
+    agent: Any, source: Any, outdir: str, logger: logging.Logger, configuration: Configuration | None = None
+) -> Checkpoint | None:
     """Load agent and replay buffers from the newest checkpoint that is whole; those before it are not touched.
 
     In a program that was started again to train from a checkpoint of a run, it is that one.
@@ -106,6 +114,7 @@ def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logg
         source: Where training comes from, which may hold a replay buffer.
         outdir: Run directory; it need not exist.
         logger: Told of checkpoints that are passed over.
+        configuration: How the run is made, if checkpoints of other environments are to be refused.
 
     Returns:
         The checkpoint; None if nothing was saved in this directory, or not to its end.
@@ -115,12 +124,14 @@ def newest_checkpoint(agent: Any, source: Any, outdir: str, logger: logging.Logg
         TypeError: If the agent cannot load.
     """
     if (path := rerun.checkpoint()) is not None:
-        return _load(agent, source, Saved(0, path), os.path.dirname(path))
+        return _load(agent, source, Saved(0, path), os.path.dirname(path), configuration)
     way_out = (
         " A run with checkpoint_freq makes them; to go on from an agent alone, load it and give the step_offset; for a "
         "new run, give another outdir"
     )
-    return _newest(saved_in(outdir), lambda saved: _load(agent, source, saved, outdir), outdir, logger, way_out)
+    return _newest(
+        saved_in(outdir), lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out
+    )
 
 
 def _newest(
@@ -156,16 +167,38 @@ def _load_agent(agent: Any, saved: Saved) -> int:
     return saved.t
 
 
-def _load(agent: Any, source: Any, saved: Saved, outdir: str) -> Checkpoint:
+def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Configuration | None) -> Checkpoint:
     if not saved.is_checkpoint:
         raise CheckpointError(saved.path, "holds an agent alone")
     state = saved.state()
     with fitting(saved.path):
-        t, references = int(state["t"]), dict(state["buffers"])
-        buffers = buffers_of(agent, source)
-        if references.keys() != buffers.keys():
-            raise ValueError(f"it has the buffers {sorted(references)}, the run has {sorted(buffers)}")
-        for name, buffer in buffers.items():
-            buffer.load_increment(os.path.join(outdir, BUFFERS, name), references[name])
-    _load_agent(agent, saved)
+        told = told_in(state)
+        if configuration is not None:
+            configuration.check_env(told)
+    with _of_whom(told.get("agent"), agent):
+        with fitting(saved.path):
+            t, references = int(state["t"]), dict(state["buffers"])
+            buffers = buffers_of(agent, source)
+            if references.keys() != buffers.keys():
+                raise ValueError(f"it has the buffers {sorted(references)}, the run has {sorted(buffers)}")
+            for name, buffer in buffers.items():
+                buffer.load_increment(os.path.join(outdir, BUFFERS, name), references[name])
+        _load_agent(agent, saved)
     return Checkpoint(saved.path, t, state, references)
+
+
+@contextlib.contextmanager
+def _of_whom(was: Any, agent: Any) -> Iterator[None]:
+    """Say of what cannot be loaded, if it is so, that it was saved by an agent of another class.
+
+    Raises:
+        CheckpointError: Instead of the one that was raised.
+    """
+    now = type(agent).__name__
+    try:
+        yield
+    except CheckpointError as error:
+        if was in (None, now):
+            raise
+        reason = f"was saved by the agent {was}, and that of this run is {now}: {error.reason}"
+        raise CheckpointError(error.path, reason) from error

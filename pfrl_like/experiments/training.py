@@ -84,7 +84,9 @@ def train(
     with owned(outdir), Interruption(clock) as interruption:
         resume = resume or checkpoint() is not None
         configuration = Configuration(agent, env, source)
-        goes_on_from = newest_checkpoint(agent, source, outdir, logger) if resume is True else resume or None
+        goes_on_from = resume if isinstance(resume, Checkpoint) else None
+        if resume is True:
+            goes_on_from = newest_checkpoint(agent, source, outdir, logger, configuration)
         items = items_on_disk(agent, source)
         if in_vain := resume is True and goes_on_from is None:
             warn_of_items_left(items, outdir, logger)

@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from pfrl_like.agents import DQN, DoubleDQN
+from pfrl_like.agents import DQN, REINFORCE, DoubleDQN
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent
 from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.utils import set_random_seed
@@ -29,12 +31,13 @@ def go_on(
     gamma: float = 0.9,
     epsilon: float = 0.5,
     hooks: Any = (),
+    wrapper: Any = lambda env: env,
 ) -> dict[str, Any]:
     set_random_seed(0)
-    env = gymnasium.make(env_id)
+    env = wrapper(gymnasium.make(env_id))
     env.reset(seed=0)
     env.action_space.seed(0)
-    q_function = nn.Sequential(nn.Linear(4, 2), DiscreteActionValueHead())
+    q_function = nn.Sequential(nn.Linear(env.observation_space.shape[0], 2), DiscreteActionValueHead())
     agent = kind(
         q_function, torch.optim.Adam(q_function.parameters(), lr), buffer(capacity, num_steps=num_steps), gamma,
         ConstantEpsilonGreedy(epsilon, env.action_space.sample), replay_start_size=10, minibatch_size=4,
@@ -42,6 +45,21 @@ def go_on(
     train_agent(agent, env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
     told: dict[str, Any] = json.loads((outdir / "run.json").read_text())
     return told
+
+
+class Wide(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Observations of another form."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (6,), np.float32)
+
+    def observation(self, observation: Any) -> Any:
+        return np.zeros(6, np.float32)
+
+
+def files(outdir: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in outdir.rglob("*") if path.is_file()}
 
 
 def stop(clock: Any) -> None:
@@ -55,6 +73,32 @@ def test_a_buffer_that_holds_other_things_is_refused(change: Any, tmp_path: Path
         go_on(tmp_path, hooks=[stop])
     with pytest.raises(CheckpointError, match="no buffer that fits this one"):
         go_on(tmp_path, **change)
+
+
+def test_the_checkpoint_of_another_environment_is_refused_and_nothing_is_moved(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go_on(tmp_path, hooks=[stop])
+    before = files(tmp_path)
+    with pytest.raises(
+        CheckpointError,
+        match=r"it belongs to another environment: form of env.observation_space was 'a box of shape \(4,\)' and is "
+        r"'a box of shape \(6,\)'",
+    ):
+        go_on(tmp_path, wrapper=Wide)
+    assert files(tmp_path) == before
+
+
+def test_the_checkpoint_of_another_agent_tells_both_and_nothing_is_moved(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        go_on(tmp_path, hooks=[stop])
+    before = files(tmp_path)
+    model = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
+    agent = REINFORCE(model, torch.optim.Adam(model.parameters()))
+    with pytest.raises(CheckpointError) as caught:
+        train_agent(agent, gymnasium.make("CartPole-v1"), 60, tmp_path, checkpoint_freq=20, resume=True)
+    told = "was saved by the agent DoubleDQN, and that of this run is REINFORCE: does not fit this run: it has"
+    assert told in str(caught.value) and "ValueError" not in str(caught.value)
+    assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize(
