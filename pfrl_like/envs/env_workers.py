@@ -9,6 +9,7 @@ from pfrl_like.errors import WorkerError
 from pfrl_like.processes import Workers
 
 _LOGGER = logging.getLogger(__name__)
+_START = "start"
 
 
 class EnvWorkers(Workers):
@@ -38,6 +39,7 @@ class EnvWorkers(Workers):
         self.timeout, self.restarts, self.n_restarted = timeout, restarts, 0
         self.cut: dict[int, str] = {}
         self.greeting: tuple[str, Any] | None = None
+        self._asked = _START
         self._factories, self._entropy = factories, entropy
         super().__init__(
             serve_env, [self._told(i, ()) for i in range(len(factories))], start_method=start_method, name="env"
@@ -54,6 +56,7 @@ class EnvWorkers(Workers):
         Raises:
             WorkerError: If a worker fails.
         """
+        self._asked = command
         for index, argument in arguments.items():
             self.send(index, (command, argument), self.timeout)
         return self.receive(arguments, None if command == "restore_state" else self.timeout)  # that repeats episodes
@@ -69,18 +72,30 @@ class EnvWorkers(Workers):
         Raises:
             WorkerError: If no more may be replaced.
         """
+        self._asked = command
         for index, argument in arguments.items():
             try:
                 if index not in self.cut:
                     self.send(index, (command, argument), self.timeout)
             except WorkerError as error:
                 self._replace(error)
+                self._asked = command
         while True:
             owing = [index for index in arguments if index not in self.cut]
             try:
                 return dict(zip(owing, self.receive(owing, self.timeout), strict=True))
             except WorkerError as error:
                 self._replace(error)
+                self._asked = command
+
+    def limit(self) -> str:
+        """What was asked, and the seconds; at the start also what these are for."""
+        if self._asked == _START:
+            return (
+                f": step_timeout is {self.timeout:g} s, which also bounds the start of a worker (importing modules, "
+                "making its environment) and may be larger"
+            )
+        return f": it was asked for {self._asked!r}, and step_timeout is {self.timeout:g} s"
 
     def _replace(self, error: WorkerError) -> None:
         """Put another worker in the place of one that has failed, and in that of every other that fails meanwhile."""
@@ -109,6 +124,7 @@ class EnvWorkers(Workers):
     def _welcome(self, fresh: dict[int, bool]) -> None:
         """Wait for the next answer that a new worker owes: that it has begun, then that to the greeting."""
         index, greeted = next(iter(fresh.items()))
+        self._asked = self.greeting[0] if greeted and self.greeting else _START
         self.receive([index], self.timeout)
         if greeted or self.greeting is None:
             del fresh[index]

@@ -68,7 +68,8 @@ class AsyncWorkers:
         over = bool(self.counters.stop.value) or self.counters.steps_begun >= clock.steps
         hung = self._hung(over)
         if hung and not over:
-            self._fail(self._end(min(GRACE, self.grace), hung, f"has made no step for {self.step_timeout:g} s"))
+            bound = f"{self.step_timeout:g} s (step_timeout, which bounds making environment and agent, too)"
+            self._fail(self._end(min(GRACE, self.grace), hung, f"has made no step for {bound}"))
         if hung and hung == self.workers.running:
             self._fail(self._end(0.0))
         if self.stop_event is not None and self.stop_event.is_set():

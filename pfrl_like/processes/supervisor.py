@@ -255,7 +255,11 @@ class Workers:
                     return news
 
     def _late(self, index: int) -> WorkerError:
-        return WorkerError(index, "has not answered in time", self.last_words(index))
+        return WorkerError(index, f"has not answered in time{self.limit()}", self.last_words(index))
+
+    def limit(self) -> str:
+        """What is to be added of the time that a worker lets pass."""
+        return ""
 
     def _receive_from(self, index: int, countdown: Countdown) -> Any:
         """The next message of one worker; the others may wait, but now and then it is seen whether one has died."""

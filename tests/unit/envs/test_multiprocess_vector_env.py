@@ -221,13 +221,15 @@ def hanging_takes_time(own_time, monkeypatch):
 def test_step_that_takes_too_long_is_ended():
     env = make(IMAGES, BOX, step_timeout=1.0)
     env.reset()
-    with pytest.raises(WorkerError, match="worker 0 has not answered in time") as caught:
+    told = "worker 0 has not answered in time: it was asked for 'step', and step_timeout is 1 s"
+    with pytest.raises(WorkerError, match=told) as caught:
         env.step([3, 0])
     assert "in hang" in caught.value.traceback_text
 
 
 def test_env_that_is_not_made_in_time_is_an_error_of_the_constructor(own_time):
-    with pytest.raises(WorkerError, match="worker 0 has not answered in time") as caught:
+    told = "worker 0 has not answered in time: step_timeout is 1 s, which also bounds the start of a worker"
+    with pytest.raises(WorkerError, match=told) as caught:
         MultiprocessVectorEnv([own_time.hang, ABC], "fork", step_timeout=1.0)
     assert "in hang" in caught.value.traceback_text
     assert not multiprocessing.active_children()

@@ -143,7 +143,8 @@ def test_a_process_that_hangs_is_named_once_the_others_have_ended(tmp_path, way,
 def test_a_process_that_hangs_while_training_goes_on_ends_it(tmp_path, way, own_time):
     walk = Walk(own_time, 0.1)
     with pytest.raises(
-        AsyncTrainingError, match="process 1 has made no step for 0.5 s: it was ended by force"
+        AsyncTrainingError,
+        match=r"process 1 has made no step for 0.5 s \(step_timeout, which .*\): it was ended by force",
     ) as caught:
         run(
             tmp_path, make_a3c(), MakeEnv(tmp_path, None, way, walk=walk), steps=10**8, step_timeout=0.5,
