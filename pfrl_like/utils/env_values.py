@@ -1,6 +1,7 @@
 """The forms in which environments give and take values, told apart in one place."""
 
 import inspect
+import numbers
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -60,10 +61,15 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
 
 
 def _as_bool(name: str, value: Any) -> bool:
-    try:
+    if isinstance(value, bool | np.bool_):
         return bool(value)
-    except (TypeError, ValueError):  # an array of several
-        raise EnvError(f"step returned {value!r} as {name}, expected one truth value") from None
+    try:
+        plain = value.item() if hasattr(value, "item") else value
+    except (TypeError, ValueError, RuntimeError):  # an array of several, a tensor of several
+        plain = None
+    if isinstance(plain, numbers.Real) and plain in (0, 1):
+        return bool(plain)
+    raise EnvError(f"step returned {value!r:.80} ({type(value).__name__}) as {name}, expected one truth value")
 
 
 def own_copy(value: Any) -> Any:

@@ -8,6 +8,7 @@ import warnings
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from pfrl_like.env import as_gymnasium, is_gymnasium, reset_values, seed_env, step_values
 from pfrl_like.envs.abc import ABC
@@ -124,6 +125,10 @@ def test_reset_result_is_a_pair_only_if_a_2_tuple_ends_with_a_dict(result, obs, 
         ((0, 1.0, np.zeros(2), False, {}), r"array\(.*\) as terminated, expected one truth value"),
         ((0, 1.0, False, np.zeros(2), {}), "as truncated"),
         ((0, 1.0, np.zeros(2), {}), "as done"),
+        ((0, 1.0, "no", False, {}), r"'no' \(str\) as terminated, expected one truth value"),
+        ((0, 1.0, False, None, {}), r"None \(NoneType\) as truncated"),
+        ((0, 1.0, 2, {}), r"2 \(int\) as done"),
+        ((0, 1.0, [True], False, {}), "as terminated"),
     ],
 )
 def test_wrong_step_result_is_named(result, came):
@@ -136,6 +141,7 @@ def test_wrong_step_result_is_named(result, came):
 def test_five_values_pass_with_flags_of_any_kind_as_bools():
     result = step_values((0, 1.0, np.bool_(False), np.array([1]), {}))
     assert result == (0, 1.0, False, True, {}) and type(result[2]) is type(result[3]) is bool
+    assert step_values((0, 1.0, 1.0, torch.tensor(False), {}))[2:4] == (True, False)
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", None, object(), Counter])
