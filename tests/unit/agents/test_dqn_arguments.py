@@ -396,7 +396,7 @@ def test_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> N
         ({"target_update_interval": 0}, "target_update_interval is 0, expected at least 1"),
         (
             {"target_update_interval": 5, "update_interval": 2},
-            "target_update_interval is 5, expected at least 1, and a multiple of upd",
+            "target_update_interval is 5, expected at least 1, and a multiple of update_interval, 2",
         ),
         ({"replay_start_size": 3}, "replay_start_size is 3, expected at least minibatch_size"),
         ({"replay_start_size": 2_000}, "replay_start_size is 2000, expected at most the capacity of replay_buffer"),
