@@ -201,7 +201,7 @@ def in_epochs(plan: Plan, agent: Any, **options: Any) -> Any:
         algorithm = EpochDQN(env, None, agent.model, double_q=plan.agent == "DoubleDQN", **schedule)
     runner = experiments.EpochRunner(
         algorithm, env, options["outdir"], eval_env=plan.env(1), eval_n_episodes=2, hooks=options["hooks"],
-        snapshot_interval=1 + plan.number % 2,
+        snapshot_interval=1 + plan.number % 2, on_snapshot_failure=options["on_checkpoint_failure"],
     )  # fmt: skip
     batch_size = sizes["checkpoint_freq"] // 2
     average = runner.train(sizes["steps"] // batch_size // 2 + 1, batch_size, resume=options["resume"])
@@ -228,7 +228,9 @@ def fits(agent: str, runner: str) -> bool:
     return runner != "train_agent_offline" or agent not in ONLINE
 
 
-def go(plan: Plan, folder: Path, hooks: Sequence[Callable[[Any], None]] = ()) -> dict[str, str]:
+def go(
+    plan: Plan, folder: Path, hooks: Sequence[Callable[[Any], None]] = (), on_checkpoint_failure: str = "raise"
+) -> dict[str, str]:
     """Run, or go on if a checkpoint is there; returns what is left in the end."""
     outdir = folder / "run"
     goes_on = any(saved.is_checkpoint for saved in saved_in(str(outdir)))
@@ -240,7 +242,10 @@ def go(plan: Plan, folder: Path, hooks: Sequence[Callable[[Any], None]] = ()) ->
     if goes_on:
         np.random.random(7), torch.rand(7), random.random()  # whatever a script draws
     steps, sizes = Steps(), plan.sizes
-    options = {"outdir": outdir, "steps": sizes["steps"], "checkpoint_freq": sizes["checkpoint_freq"], "resume": True}
+    options = {
+        "outdir": outdir, "steps": sizes["steps"], "checkpoint_freq": sizes["checkpoint_freq"], "resume": True,
+        "on_checkpoint_failure": on_checkpoint_failure,
+    }  # fmt: skip
     with contextlib.ExitStack() as stack:
         for buffer in buffers_of(agent).values():
             stack.callback(getattr(buffer, "close", lambda: None))  # so that another object may open its files

@@ -3,6 +3,7 @@
 import collections
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -130,13 +131,19 @@ class Evaluation:
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
-    """Save an agent as `<outdir>/<t><suffix>`, without a trace in the random streams."""
+    """Save an agent as `<outdir>/<t><suffix>`, without a trace in the random streams; nothing stays of a failure."""
     dirname = os.path.join(outdir, f"{t}{suffix}")
     if not hasattr(agent, "save"):
         logger.warning("The agent (%s) has no method save, so that %s was not written", type(agent).__name__, dirname)
         return
-    with isolated_rng():
-        agent.save(dirname)
+    is_new = not os.path.lexists(dirname)
+    try:
+        with isolated_rng():
+            agent.save(dirname)
+    except Exception:
+        if is_new:
+            shutil.rmtree(dirname, ignore_errors=True)
+        raise
     logger.info("Saved the agent to %s", dirname)
 
 

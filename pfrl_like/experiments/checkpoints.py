@@ -10,17 +10,17 @@ alone. A checkpoint whose name is needed again is `<t>_previous` until another o
 
 import contextlib
 import hashlib
-import logging
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import save_agent
 from pfrl_like.experiments.earlier_run import TABLES
+from pfrl_like.experiments.failed_writes import FailedWrites
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_buffers import find_buffers
 from pfrl_like.experiments.run_state import RunState
@@ -99,17 +99,13 @@ class Checkpoints:
         state: What else is saved; None if only the agent is.
         interval: Steps between checkpoints; None for none but those asked for by `save`.
         outdir: Run directory.
-        logger: Told what is saved.
+        writes: Decides whether a checkpoint that cannot be written ends training; tells what is saved.
         at_end: Whether the last step may be a multiple that counts.
         keep: Checkpoints that stay, of which each can be gone on from; None keeps all agents, and what else the newest
             two need.
-        stops: Whether a checkpoint that cannot be written ends training; otherwise the log says so.
         critical: Gives a context in which nothing is broken off.
         since: Step of the checkpoint that training went on from; None if it began.
         references: The files of buffers that belong to that checkpoint.
-
-    Attributes:
-        failure: Why the last save was none; empty if it was one.
     """
 
     def __init__(
@@ -118,22 +114,22 @@ class Checkpoints:
         state: RunState | None,
         interval: int | None,
         outdir: str,
-        logger: logging.Logger,
+        writes: FailedWrites,
         *,
         at_end: bool,
         keep: int | None = None,
-        stops: bool = True,
         critical: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         since: int | None = None,
         references: Mapping[str, Any] | None = None,
     ) -> None:
-        self.agent, self.interval, self.outdir, self.logger, self.at_end = agent, interval, outdir, logger, at_end
+        self.agent, self.interval, self.outdir, self.at_end = agent, interval, outdir, at_end
+        self.writes, self.logger = writes, writes.logger
         self.state = state if hasattr(agent, "save") else None
-        self.keep, self.stops, self.critical = keep, stops, critical
+        self.keep, self.critical = keep, critical
         self._references: dict[str, Any] = dict(references or {})
         self._references_of: dict[str, Mapping[str, Any]] = {}
         self._saved_t = since
-        self.failure = ""
+        self._name = ""  # of the last one
         self._next = 0  # before this step nothing is due
 
     def __call__(self, clock: Clock) -> None:
@@ -143,7 +139,7 @@ class Checkpoints:
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
         for passed in others if self.keep is None else ():  # in one tick with the last one
-            with self.told(f"{passed}_checkpoint"):
+            with self._told(f"{passed}_checkpoint"):
                 save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
         if due < clock.steps or (due == clock.steps and self.at_end):
             self.save(clock, "_checkpoint", due)
@@ -160,7 +156,7 @@ class Checkpoints:
             CheckpointError: If something cannot be written and that stops training; what was saved before stays.
         """
         name = f"{clock.t if due is None else due}{suffix}"
-        with self.told(name):
+        with self._told(name):
             if self.state is None:
                 save_agent(self.agent, name, self.outdir, self.logger)
             else:
@@ -206,21 +202,21 @@ class Checkpoints:
         self._remove(_previous(path))
         self._tidy(path)
 
-    @contextlib.contextmanager
-    def told(self, name: str) -> Iterator[None]:
-        """Let training go on or not, as the caller chose, if what is to have this name cannot be saved.
+    @property
+    def failure(self) -> str:
+        """Why the last save was none; empty if it was one."""
+        return self.writes.lacking.get(self._name, "")
 
-        Raises:
-            CheckpointError: If it is not to go on.
-        """
-        self.failure = ""
-        try:
-            yield
-        except CheckpointError as error:
-            if self.stops:
-                raise
-            self.failure = str(error)
-            self.logger.error("%s could not be saved: %s", name, error)
+    @property
+    def newest(self) -> str:
+        """Which save is the newest of those that came to their end, in words."""
+        whole = (os.path.basename(saved.path) for saved in saved_in(self.outdir) if not saved.is_broken_off)
+        return f"the newest that is saved is {next(whole, 'none')}"
+
+    def _told(self, name: str) -> contextlib.AbstractContextManager[None]:
+        self.writes.lacking.pop(self._name, None)  # this one takes its place
+        self._name = name
+        return self.writes.told(name)
 
     def _make_room(self, path: str) -> bool:
         """Keep a checkpoint that has this name under another one; tell if there was any."""

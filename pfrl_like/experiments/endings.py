@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pfrl_like.errors import PfrlLikeError
+from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.crash import record_crash
+from pfrl_like.experiments.failed_writes import FailedWrites
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.run_directory import RunRecord
@@ -16,15 +17,16 @@ from pfrl_like.utils.close_all import close_all
 
 
 @contextlib.contextmanager
-def reported(outdir: str, logger: logging.Logger) -> Iterator[None]:
+def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
     """Write the report of a run however it ends; a picture is not worth a finished run, nor another error."""
     try:
         yield
     finally:
         try:
-            write_report(outdir)
+            with writes.told("report.html", stops=False):
+                write_report(outdir)
         except Exception:
-            logger.exception("outdir:%s the report could not be written", outdir)
+            writes.logger.exception("outdir:%s the report could not be written", outdir)
 
 
 @contextlib.contextmanager
@@ -50,6 +52,7 @@ def saved_on_error(
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
+        checkpoints.writes.ended_by = error  # whatever cannot be written from now on
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
@@ -65,4 +68,6 @@ def saved_on_error(
                 logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
+        if isinstance(error, CheckpointError):
+            error.add_note(f"in {outdir}, {checkpoints.newest}")
         raise

@@ -134,6 +134,7 @@ class EpochRunner:
 
         def drive(source: Source, clock: Clock, callbacks: Sequence[Callback], checkpoints: Checkpoints) -> None:
             self._walked, self._checkpoints = (source, clock, callbacks), checkpoints
+            checkpoints.writes.govern([self._table])
             average.append(algorithm.train(self))
 
         with owned(self.outdir), ExitStack() as stack:
@@ -206,6 +207,15 @@ class EpochRunner:
         if self._table is not None:
             self._table.restore_state(state["table"])
 
+    def flush(self) -> None:
+        """Let the table of epochs hold all of them, which a snapshot presumes.
+
+        Raises:
+            CheckpointError: If that cannot be.
+        """
+        if self._table is not None:
+            self._table.flush()
+
     def _parts(self) -> list[Any]:
         return [self, self.algorithm, *([self._recorder] if self._recorder else [])]
 
@@ -246,7 +256,7 @@ class EpochRunner:
             "success_rate": algorithm.success_rate, "eval_return": score,
         }  # fmt: skip
         self._table.log(clock.t, told | dict(statistics_of(algorithm.agent)))
-        self._table.flush()  # a snapshot may presume it
+        self._table.push()
         self.logger.info("step %d: %s", clock.t, told)
         if self.epoch % self.snapshot_interval == 0 or self.epoch == self._n_epochs:
             self._checkpoints.save(clock, "_checkpoint")

@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from pfrl_like.experiments.run_files import SCORES, column_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
+from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -191,10 +192,6 @@ def _summary(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _raising(name: str) -> contextlib.AbstractContextManager[None]:
-    return contextlib.nullcontext()
-
-
 class Evaluator:
     """Evaluates an agent every so many steps, keeps the scores in `scores.txt` and the best agent in `best`.
 
@@ -220,7 +217,7 @@ class Evaluator:
 
     Attributes:
         max_score: Best mean return so far.
-        saving: Gives a context to save `best` in, where a runner says what becomes of a save that fails.
+        writes_to: Its files, so that a runner can say what becomes of a failure, of a save of `best` too.
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is out of range.
@@ -260,7 +257,6 @@ class Evaluator:
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
-        self.saving: Callable[[str], contextlib.AbstractContextManager[None]] = _raising
         self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
         with owned(self.outdir):
             set_aside(self.outdir, step_offset, self.logger, training=False)
@@ -269,7 +265,8 @@ class Evaluator:
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
             self.prev_eval_t = last - last % eval_interval  # one that waited for an episode's end is made up for
-            self._write_header()
+            self._scores = self._table_of_scores()
+        self.writes_to = self._scores, *([self._tensorboard] if self._tensorboard is not None else [])
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
         if env_choice.startswith("fresh"):
@@ -305,7 +302,7 @@ class Evaluator:
         agent_stats, env_stats = statistics_of(self.agent), self._env_statistics()
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
-        self._append([*row, *(value for _, value in agent_stats), *(value for _, value in env_stats)])
+        self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
         if self._tensorboard is not None:
             self._tensorboard.log_evaluation(t, agent_stats, stats, env_stats)
         for hook in self.evaluation_hooks:
@@ -317,7 +314,7 @@ class Evaluator:
             self.logger.info("The best score is updated %s -> %s", self.max_score, mean)
             self.max_score = mean
             if self.save_best_so_far_agent:
-                with self.saving("best"):
+                with self._scores.told("best"):
                     save_agent(self.agent, "best", self.outdir, self.logger)
         return mean
 
@@ -344,8 +341,8 @@ class Evaluator:
         return ()
 
     def close(self) -> None:
-        """Close the files of TensorBoard; the environment is left to its owner."""
-        close_all([self._tensorboard])
+        """Close its files; the environment is left to its owner."""
+        close_all(self.writes_to)
 
     def _env_statistics(self) -> list[tuple[str, Any]]:
         return statistics_of(self.env)
@@ -355,19 +352,24 @@ class Evaluator:
         rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if self.step_offset else ()
         return {t: score for t, score in rows if t <= self.step_offset}
 
-    def _write_header(self) -> None:
-        names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]
-        if self.step_offset and os.path.exists(self._scores_path()) and os.path.getsize(self._scores_path()):
-            return  # a run that goes on keeps its scores
-        with open(self._scores_path(), "w", encoding="utf-8") as file:
-            print(*BASIC_COLUMNS, *names, sep="\t", file=file)
+    def flush(self) -> None:
+        """Let the table hold all scores.
 
-    def _append(self, values: Sequence[Any]) -> None:
-        with open(self._scores_path(), "a", encoding="utf-8") as file:
-            print(*values, sep="\t", file=file)
+        Raises:
+            CheckpointError: If that cannot be.
+        """
+        self._scores.flush()
 
-    def _scores_path(self) -> str:
-        return os.path.join(self.outdir, SCORES.name)
+    def _table_of_scores(self) -> AppendedFile:
+        table = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if self.step_offset else 0)
+        if not table.size:  # a run that goes on keeps its scores
+            names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]
+            table.append(_row([*BASIC_COLUMNS, *names]))
+        return table
+
+
+def _row(values: Sequence[Any]) -> bytes:
+    return ("\t".join(map(str, values)) + "\n").encode()
 
 
 @contextlib.contextmanager

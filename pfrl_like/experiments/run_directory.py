@@ -12,10 +12,11 @@ from typing import Any
 
 from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.experiments.earlier_run import earlier_parts
+from pfrl_like.experiments.failed_writes import FailedWrites
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.rerun import diverted
 from pfrl_like.experiments.run_files import RECORD
-from pfrl_like.storage import atomic_write
+from pfrl_like.storage import AppendedFile, atomic_write
 
 
 class RunRecord:
@@ -31,6 +32,7 @@ class RunRecord:
         step_offset: Step at which it starts.
         evaluator: The environment it evaluates in is recorded.
         items_on_disk: How many items replay buffers hold that outlast their process, by name.
+        writes: Decides what becomes of a failure after the beginning, and knows what the directory lacks.
     """
 
     def __init__(
@@ -43,9 +45,10 @@ class RunRecord:
         step_offset: int,
         evaluator: Any,
         items_on_disk: Mapping[str, int] = MappingProxyType({}),
+        writes: FailedWrites,
     ) -> None:
         self.path = os.path.join(outdir, RECORD)
-        self.started = time.monotonic()
+        self.started, self.writes = time.monotonic(), writes
         self.content: dict[str, Any] = {
             "agent": type(getattr(agent, "agent", agent)).__name__,
             "env": str(getattr(getattr(env, "spec", None), "id", None) or type(env).__name__),
@@ -70,7 +73,7 @@ class RunRecord:
             how: What `Checkpoint.restore` gave.
         """
         self.content["resumed"] = how
-        self._write()
+        self._renew()
 
     def finish(self, outcome: str, clock: Clock) -> None:
         """Add how the run ended.
@@ -83,7 +86,13 @@ class RunRecord:
         self.content |= {
             "outcome": outcome, "end": _now(), "seconds": seconds, "t": clock.t, "episodes": clock.episodes
         }  # fmt: skip
-        self._write()
+        if self.writes.lacking:
+            self.content["not_saved"] = self.writes.lacking
+        self._renew()
+
+    def _renew(self) -> None:
+        with self.writes.told(RECORD):
+            self._write()
 
     def _write(self) -> None:
         atomic_write(self.path, (json.dumps(self.content, indent=2, default=str) + "\n").encode(), durable=False)
@@ -106,14 +115,35 @@ def check_directory(outdir: Any) -> str:
     return diverted(os.path.abspath(os.fsdecode(outdir)))  # whatever directory an environment changes to
 
 
+class _LogFile(logging.Handler):
+    """Writes what is logged to a file; a failure, which is no reason to end training, is told to others once."""
+
+    def __init__(self, path: str, writes: FailedWrites, *, append: bool) -> None:
+        super().__init__()
+        self._file = AppendedFile(path, keep=None if append else 0)
+        self.writes_to = (self._file,)
+        writes.govern([self], stops=False)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._file.append(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+        except Exception:  # of arguments that cannot be formatted
+            self.handleError(record)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 @contextlib.contextmanager
-def log_file(outdir: str, logger: logging.Logger, *, append: bool) -> Iterator[None]:
+def log_file(outdir: str, writes: FailedWrites, *, append: bool) -> Iterator[None]:
     """Keep in `run.log` what is logged in a run: by this library, and to the logger of the run.
 
     Levels are the user's business: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and
     errors come by. These also go to stderr then, where they would go if there were no file.
     """
-    handler = logging.FileHandler(os.path.join(outdir, "run.log"), "a" if append else "w", encoding="utf-8")
+    logger = writes.logger
+    handler = _LogFile(os.path.join(outdir, "run.log"), writes, append=append)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     package = logging.getLogger("pfrl_like")
     heard = [package] if _is_below(logger, package) else [package, logger]

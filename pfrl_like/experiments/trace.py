@@ -18,8 +18,9 @@ import numpy as np
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.checksums import checksums_of, checksums_of_streams
 from pfrl_like.experiments.loop import Clock
-from pfrl_like.storage import sync_file
+from pfrl_like.storage import AppendedFile, sync_file
 from pfrl_like.utils.checksums import checksum
+from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.rerun_order import ordered
 
 #: Its files, and what a record says.
@@ -47,6 +48,9 @@ class Trace:
         outdir: Run directory.
         interval: Steps between lines about tensors, beside one at the end; None for none.
         step_offset: Step at which the run starts: what an earlier part left beyond it is cut off.
+
+    Attributes:
+        writes_to: Its files, so that a runner can say what becomes of a failure.
     """
 
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
@@ -61,10 +65,10 @@ class Trace:
         self._pending: list[tuple[int, Any, int]] = []  # steps of which there is no record yet
         # A loop over many steps finds in the cache what it needs. Several environments may reuse their arrays.
         self._most = 0 if hasattr(source, "num_envs") or self._order is not None else _PENDING
-        self._file, self._lines = (open(os.path.join(outdir, name), "ab") for name in (RECORDS, TENSORS))  # noqa: SIM115
-        self._file.truncate(_SIZE * count)
         size, self._written_at = _lines_up_to(outdir, step_offset)
-        self._lines.truncate(size)
+        self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)
+        self._lines = AppendedFile(os.path.join(outdir, TENSORS), keep=size, after=self._file)
+        self.writes_to = self._file, self._lines
         self._t = self._next = step_offset
         if self._order is not None and not self._order.checkpoint:
             self._look_closely(self._order.since, self._order.until)
@@ -116,9 +120,8 @@ class Trace:
             self._write_records()
 
     def _write_records(self) -> None:
-        self._file.write(self._records)
-        self._file.flush()
-        self._records.clear()
+        records, self._records = self._records, bytearray()
+        self._file.append(records)
 
     def write_tensors(self, **more: int) -> None:
         """Write a line about the tensors as they are now, and all records before it.
@@ -128,8 +131,7 @@ class Trace:
         """
         self._digest()
         self._write_records()
-        self._lines.write(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
-        self._lines.flush()
+        self._lines.append(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
         self._written_at = self._t
 
     def flush(self) -> None:
@@ -140,16 +142,16 @@ class Trace:
         """
         self._digest()
         self._write_records()
-        for file in (self._file, self._lines):
-            sync_file(file.name)
+        for file in self.writes_to:
+            file.flush()
+            sync_file(file.path)
 
     def saved_state(self) -> dict[str, Any]:
         """The checksums so far, of how many records, and what losses since the last step have gone into."""
         self._digest()
         self._write_records()
-        count = os.fstat(self._file.fileno()).st_size // _SIZE
         trails = [part.trail for part in self._trailed]
-        return {"t": self._t, "records": count, "sums": [*self._last], "trails": trails}
+        return {"t": self._t, "records": self._file.size // _SIZE, "sums": [*self._last], "trails": trails}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
         """Go on from the checksums that `saved_state` gave, also where the files were lost.
@@ -166,8 +168,8 @@ class Trace:
         except (KeyError, TypeError, ValueError, struct.error) as error:
             raise ValueError(f"it is no state of a trace: {error!r:.200}") from error
         self._last = sums[0], sums[1], sums[2], sums[3]
-        if os.fstat(self._file.fileno()).st_size > size >= 0:  # of ticks that made no step
-            self._file.truncate(size)
+        if self._file.size > size >= 0:  # of ticks that made no step
+            self._file.cut(size)
         for part, trail in zip(self._trailed, trails, strict=True):
             part.trail = trail
 
@@ -179,8 +181,7 @@ class Trace:
                 self.write_tensors()
         finally:
             self._write_records()
-            self._file.close()
-            self._lines.close()
+            close_all([self._lines, self._file])
 
 
 def read_records(outdir: str) -> Any:

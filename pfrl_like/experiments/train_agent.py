@@ -77,8 +77,10 @@ def train_agent(
             says why.
         keep_checkpoints: Checkpoints that stay, `best` beside them; each can be gone on from. None keeps all agents,
             and what else the newest two need.
-        on_checkpoint_failure: "raise" if a checkpoint that cannot be written ends training, "warn" if the log tells it
-            and training goes on; what was saved before stays in both cases.
+        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training, "warn" if
+            the log tells it, once a file, and training goes on; rows wait in memory for room then. What was saved
+            before stays in both cases. Files that cannot even be begun are an error in any case, and `run.log` and the
+            report are never worth an end.
 
     Returns:
         The agent's statistics and "eval_score" at every evaluation, those before a checkpoint that training went on
@@ -89,6 +91,7 @@ def train_agent(
         ValueError: On an observation or action outside its space, or a number of steps out of range.
         TypeError: On a number of steps that is no integer, or an `outdir` that is no path.
         EnvError: If the environment breaks its contract.
+        CheckpointError: If something cannot be written, see `on_checkpoint_failure`, or nothing can be gone on from.
     """
     check_arguments(locals(), "act", "observe")
     logger = logger or _LOGGER

@@ -12,6 +12,7 @@ from pfrl_like.experiments.configuration import Configuration
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.endings import closing_all, reported, saved_on_error
 from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.failed_writes import FailedWrites
 from pfrl_like.experiments.interruption import Interruption
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
 from pfrl_like.experiments.no_update import UpdateCount
@@ -116,21 +117,21 @@ def train(
         evaluation_hooks = evaluator.evaluation_hooks if isinstance(evaluator, Evaluator) else ()
         remembering = [configuration, csv, *loggers, *callbacks, *step_hooks, evaluator, *evaluation_hooks, *parts]
         state = RunState(agent, env, source, remembering)
+        writes = FailedWrites(logger, stops=on_checkpoint_failure == "raise")
+        writes.govern([csv, *loggers, *callbacks, evaluator])
         checkpoints = Checkpoints(
-            agent, state if saves else None, checkpoint_freq, outdir, logger, critical=interruption.critical,
+            agent, state if saves else None, checkpoint_freq, outdir, writes, critical=interruption.critical,
             at_end=isinstance(source, VectorSource),  # as PFRL: a serial run ends with `<t>_finish` alone
-            keep=keep_checkpoints, stops=on_checkpoint_failure == "raise",
-            since=goes_on_from.t if goes_on_from is not None else None, references=references,
+            keep=keep_checkpoints, since=goes_on_from.t if goes_on_from is not None else None, references=references,
         )  # fmt: skip
-        if isinstance(evaluator, Evaluator):
-            evaluator.saving = checkpoints.told
         callbacks.append(checkpoints)  # last of all, so that it sees what the others have done
         record = RunRecord(
-            outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator, items_on_disk=items
-        )
+            outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator,
+            items_on_disk=items, writes=writes,
+        )  # fmt: skip
         with (
-            reported(outdir, logger),
-            log_file(outdir, logger, append=step_offset > 0),
+            reported(outdir, writes),
+            log_file(outdir, writes, append=step_offset > 0),
             closing_all([csv, *loggers, *callbacks], logger),
         ):
             if goes_on_from is not None:
@@ -145,7 +146,10 @@ def train(
                 if goes_on_from is None or (goes_on_from.t, goes_on_from.is_finish) != (clock.t, True):
                     checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
-                outcome += f"; the end is not saved: {checkpoints.failure}" if checkpoints.failure else ""
+                if checkpoints.failure:
+                    outcome += f"; the end is not saved: {checkpoints.failure}"
+                    logger.error("the end is not saved; %s", checkpoints.newest)
+                writes.push()
                 record.finish(outcome, clock)
         return evaluation.history if evaluation is not None else []
 

@@ -4,7 +4,10 @@ import csv
 import os
 import time
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
+
+from pfrl_like.storage import AppendedFile
 
 #: The columns before those of the metrics.
 _OWN = ["step", "elapsed"]
@@ -19,13 +22,17 @@ class CSVLogger:
         path: The file; what it held is replaced.
         append: Whether to keep what it held and go on below.
         elapsed: Seconds that had passed before.
+
+    Attributes:
+        writes_to: The file, so that a runner can say what becomes of a failure.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False, elapsed: float = 0.0) -> None:
         new = not (append and os.path.exists(path) and os.path.getsize(path))
         self._path, self._names = path, None if new else _columns_of(path)
-        self._file = open(path, "w" if new else "a", newline="", encoding="utf-8")  # noqa: SIM115 (closed by close)
-        self._writer = csv.writer(self._file)
+        self._file = AppendedFile(path, keep=0 if new else None)
+        self.writes_to = (self._file,)
+        self._writer = csv.writer(SimpleNamespace(write=lambda text: self._file.hold(text.encode())))
         self._flushed = time.monotonic()
         self._start = self._flushed - elapsed
 
@@ -46,11 +53,19 @@ class CSVLogger:
         now = time.monotonic()
         self._writer.writerow([step, f"{now - self._start:.3f}", *(metrics[name] for name in self._names)])
         if now - self._flushed >= FLUSH_INTERVAL:
-            self._file.flush()
+            self.push()
             self._flushed = now
 
+    def push(self) -> None:
+        """Let the file hold all lines, as soon as it can."""
+        self._file.push()
+
     def flush(self) -> None:
-        """Let the file hold all lines."""
+        """Let the file hold all lines.
+
+        Raises:
+            CheckpointError: If that cannot be.
+        """
         self._file.flush()
 
     def saved_state(self) -> dict[str, Any]:

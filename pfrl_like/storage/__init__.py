@@ -1,5 +1,6 @@
 """Files and directories that are whole or absent, and reading them without trusting them."""
 
+from pfrl_like.storage.appended import AppendedFile, Told
 from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
 from pfrl_like.storage.atomic import atomic_path, atomic_write, make_directory, open_regular, sync_directory, sync_file
 from pfrl_like.storage.checks import check_like
@@ -11,7 +12,9 @@ from pfrl_like.storage.syncing import synced_together
 from pfrl_like.storage.tensors import load_tensors
 
 __all__ = [
+    "AppendedFile",
     "Snapshot",
+    "Told",
     "atomic_path",
     "atomic_write",
     "check_like",

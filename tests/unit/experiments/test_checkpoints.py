@@ -12,6 +12,7 @@ import torch
 from resume_parts import noisy_env, small_dqn
 
 from pfrl_like.experiments.checkpoints import Checkpoints
+from pfrl_like.experiments.failed_writes import FailedWrites
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
@@ -28,9 +29,8 @@ def state_of(*parts: Any) -> RunState:
 
 
 def checkpoints_of(outdir: Path, **options: Any) -> Checkpoints:
-    state, logger = state_of(), logging.getLogger(__name__)
-    agent = state.agent
-    return Checkpoints(agent, state, None, str(outdir), logger, at_end=True, **options)
+    state, writes = state_of(), FailedWrites(logging.getLogger(__name__), stops=True)
+    return Checkpoints(state.agent, state, None, str(outdir), writes, at_end=True, **options)
 
 
 def test_a_checkpoint_serves_until_another_one_has_taken_its_place(
