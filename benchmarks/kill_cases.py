@@ -18,6 +18,7 @@ import torch
 
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.experiments.checkpoints import Checkpoints, saved_in
+from pfrl_like.experiments.failed_writes import FailedWrites
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
@@ -265,7 +266,14 @@ class CheckpointCase:
 
     def use(self, last: Mapping[str, Any] | None) -> None:
         self.checkpoints = Checkpoints(
-            self.agent, self.state, 1, str(self.folder), LOGGER, at_end=True, keep=self.keep, references=last
+            self.agent,
+            self.state,
+            1,
+            str(self.folder),
+            FailedWrites(LOGGER, stops=True),
+            at_end=True,
+            keep=self.keep,
+            references=last,
         )
 
     def save(self, number: int) -> None:

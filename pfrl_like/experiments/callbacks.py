@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.utils.close_all import close_all
@@ -140,7 +141,7 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
     try:
         with isolated_rng():
             agent.save(dirname)
-    except Exception:
+    except (CheckpointError, OSError):  # other errors may be told of what was saved before them
         if is_new:
             shutil.rmtree(dirname, ignore_errors=True)
         raise

@@ -59,5 +59,6 @@ def test_worker_that_takes_no_action_in_time_is_replaced(monkeypatch: pytest.Mon
     monkeypatch.setattr(env._workers, "restart", restart_patiently)
     _, rewards, _, truncated, infos = env.step(ACTIONS)
     assert rewards == (0.0, 1.0) and truncated == (True, False)
-    assert infos[0]["worker_restarted"] == "has not answered in time"
+    told = "has not answered in time: it was asked for 'step', and step_timeout is 1 s"
+    assert infos[0]["worker_restarted"] == told
     env.close()
