@@ -11,9 +11,9 @@ PATIENCE = 120.0
 def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> bool:
     """Whether something comes true."""
     deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
+    while not (came := bool(condition())) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return bool(condition())
+    return came
 
 
 class OwnTime:
