@@ -4,7 +4,8 @@ Both libraries learn from the same transitions, with the same networks and hyper
 (`offline_tasks/settings.py`), each in a process of one thread. What the last update left is written as TorchScript and
 scored here, over 20 episodes that begin alike for all. One line of JSON is appended to the results for every seed that
 has finished; a run that was interrupted goes on with those that are missing, and so does one whose hyperparameters were
-changed.
+changed. What counts is a pair: both libraries with one seed on one and the same set. A set that is made anew, on
+another machine, is another set of the same kind; pairs that learnt from the one before stay.
 
 The sets of Hopper and HalfCheetah are those of `make_offline_datasets.py`, in `--data`; without them only the small
 sets of the package are used. Rewards pay the action of their own row in the files that both libraries read.
@@ -63,12 +64,15 @@ def dataset_of(name: str, data: Path) -> MDPDataset:
     return SHIPPED[name]()[0] if name in SHIPPED else MDPDataset.load(data / f"{name}.h5")
 
 
-def fingerprint(job: Job, data: Path, changes: dict[str, Any]) -> str:
-    """Tells results of other hyperparameters, or of other data, apart."""
-    dataset = dataset_of(job.dataset, data)
-    content = hashlib.sha256(np.ascontiguousarray(dataset.rewards)).hexdigest()
-    text = json.dumps([settings_of(job.algorithm, **changes), EPISODES, dataset.n_steps, content], sort_keys=True)
+def fingerprint(algorithm: str, changes: dict[str, Any]) -> str:
+    """Tells results of other hyperparameters apart."""
+    text = json.dumps([settings_of(algorithm, **changes), EPISODES], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def content_of(dataset: MDPDataset) -> str:
+    """Tells sets of the same kind apart."""
+    return hashlib.sha256(np.ascontiguousarray(dataset.rewards)).hexdigest()[:12]
 
 
 def run(job: Job, pythons: dict[str, str], data: Path, changes: dict[str, Any]) -> dict[str, Any]:
@@ -84,8 +88,9 @@ def run(job: Job, pythons: dict[str, str], data: Path, changes: dict[str, Any]) 
         if result.pop("transitions") != dataset.n_steps:
             raise RuntimeError(f"{job}: learnt from other transitions than the {dataset.n_steps} of the dataset")
         returns = greedy_returns(torch.jit.load(policy), DATASETS[job.dataset][0]())
-    scored = {"score": float(np.mean(returns)), "returns": returns, "settings": fingerprint(job, data, changes)}
-    return job._asdict() | result | scored
+    scored = {"score": float(np.mean(returns)), "returns": returns}
+    told = {"settings": fingerprint(job.algorithm, changes), "data": content_of(dataset)}
+    return job._asdict() | result | scored | told
 
 
 def greedy_returns(policy: Any, env: gymnasium.Env) -> list[float]:
@@ -128,31 +133,34 @@ def difference(ours: list[list[float]], theirs: list[list[float]]) -> tuple[floa
 def print_table(lines: list[dict[str, Any]]) -> None:
     """Mean scores of both, their difference, and whether ours is not below by more than the interval."""
     print("| dataset | algorithm | updates | seeds | pfrl_like | d3rlpy | difference [95 %] | |\n" + "| --- " * 8 + "|")
+    both = pairs(lines)
     for name, algorithm in itertools.product(DATASETS, CONTINUOUS | DISCRETE):
-        found = [line for line in lines if (line["dataset"], line["algorithm"]) == (name, algorithm)]
-        of = {each: [line["returns"] for line in found if line["library"] == each] for each in LIBRARIES}
-        if not all(of.values()):
+        found = [pair for key, pair in both.items() if key[:2] == (name, algorithm)]
+        if not found:
             continue
-        mean, low, high = difference(of["pfrl_like"], of["d3rlpy"])
+        ours, theirs = ([pair[library]["returns"] for pair in found] for library in LIBRARIES)
+        mean, low, high = difference(ours, theirs)
         print(
-            f"| {name} | {algorithm} | {found[0]['updates']:,} | {len(of['pfrl_like'])}, {len(of['d3rlpy'])}"
-            f" | {np.mean(of['pfrl_like']):.1f} | {np.mean(of['d3rlpy']):.1f} | {mean:.1f} [{low:.1f}, {high:.1f}]"
+            f"| {name} | {algorithm} | {found[0]['pfrl_like']['updates']:,} | {len(found)}"
+            f" | {np.mean(ours):.1f} | {np.mean(theirs):.1f} | {mean:.1f} [{low:.1f}, {high:.1f}]"
             f" | {'met' if high >= 0 else 'missed'} |"
         )
 
 
-def finished(path: Path, data: Path, changes: dict[str, Any], names: set[str]) -> list[dict[str, Any]]:
-    """The lines that belong to the present hyperparameters and data."""
+def finished(path: Path, changes: dict[str, Any]) -> list[dict[str, Any]]:
+    """The lines that belong to the present hyperparameters."""
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    kept = []
-    prints: dict[tuple[str, str], str] = {}
+    return [line for line in lines if line["settings"] == fingerprint(line["algorithm"], changes)]
+
+
+def pairs(lines: list[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, dict[str, Any]]]:
+    """By dataset, algorithm and seed the lines of both libraries that learnt from one set."""
+    of_set: dict[tuple[str, str, int], dict[str, dict[str, dict[str, Any]]]] = {}
     for line in lines:
-        job = Job(*(line[field] for field in Job._fields))
-        if job.dataset in names:
-            key = (job.dataset, job.algorithm)
-            prints.setdefault(key, fingerprint(job, data, changes))
-            kept += [line] if line["settings"] == prints[key] else []
-    return kept
+        key = line["dataset"], line["algorithm"], line["seed"]
+        of_set.setdefault(key, {}).setdefault(line["data"], {})[line["library"]] = line
+    whole = {key: [both for both in sets.values() if len(both) == len(LIBRARIES)] for key, sets in of_set.items()}
+    return {key: found[-1] for key, found in whole.items() if found}
 
 
 def run_all(jobs: list[Job], n: int, *arguments: Any) -> Iterator[dict[str, Any]]:
@@ -181,17 +189,21 @@ def main() -> None:
     torch.set_num_threads(1)
     changes = {} if args.updates is None else {"updates": args.updates}
     pythons = {"pfrl_like": sys.executable, "d3rlpy": args.peer_python}
-    names = {name for name in DATASETS if name in SHIPPED or (args.data / f"{name}.h5").exists()}
-    lines = finished(args.results, args.data, changes, names)
+    lines = finished(args.results, changes)
     if not args.table:
+        names = {name for name in DATASETS if name in SHIPPED or (args.data / f"{name}.h5").exists()}
+        names &= {*(args.dataset or names)}
+        contents = {name: content_of(dataset_of(name, args.data)) for name in names}
         common = algorithms_of_both(pythons)
-        done = {tuple(line[field] for field in Job._fields) for line in lines}
+        whole = pairs(lines)
+        done = {Job(*(line[field] for field in Job._fields)) for line in lines if line["data"] in contents.values()}
         jobs = [
             job
             for job in itertools.starmap(Job, itertools.product(DATASETS, CONTINUOUS | DISCRETE, LIBRARIES, args.seeds))
-            if job.dataset in names.intersection(args.dataset or names)
+            if job.dataset in names
             and (job.algorithm in DISCRETE) == DATASETS[job.dataset][1]
             and job.algorithm in common.intersection(args.algorithm or common)
+            and (job.dataset, job.algorithm, job.seed) not in whole
             and job not in done
         ]
         args.results.parent.mkdir(parents=True, exist_ok=True)

@@ -72,16 +72,26 @@ def test_the_interval_of_a_difference_holds_seeds_and_episodes(script: Any) -> N
     assert mean == 1.0 and -4.0 <= low < 0 < high <= 6.0
 
 
-def test_lines_of_other_settings_or_data_do_not_count(script: Any, tmp_path: Path) -> None:
+def test_lines_of_other_settings_do_not_count(script: Any, tmp_path: Path) -> None:
     scores = script("offline_scores")
-    job = scores.Job("cartpole", "DiscreteBC", "d3rlpy", 0)
-    kept = job._asdict() | {"settings": scores.fingerprint(job, tmp_path, {}), "score": 1.0}
-    other = kept | {"settings": scores.fingerprint(job, tmp_path, {"updates": 3})}
+    kept = {"algorithm": "DiscreteBC", "settings": scores.fingerprint("DiscreteBC", {}), "score": 1.0}
+    other = kept | {"settings": scores.fingerprint("DiscreteBC", {"updates": 3})}
     path = tmp_path / "scores.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in (kept, other)))
-    assert scores.finished(path, tmp_path, {}, {"cartpole"}) == [kept]
-    assert scores.finished(path, tmp_path, {"updates": 3}, {"cartpole"}) == [other]
-    assert scores.finished(path, tmp_path, {}, {"pendulum"}) == []
+    assert scores.finished(path, {}) == [kept]
+    assert scores.finished(path, {"updates": 3}) == [other]
+    assert scores.finished(tmp_path / "none.jsonl", {}) == []
+
+
+def test_a_pair_has_learnt_from_one_set(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = script("offline_scores")
+    one = {"dataset": "pendulum", "algorithm": "BC", "updates": 10_000, "seed": 0, "data": "a", "returns": [1.0, 3.0]}
+    ours, theirs = one | {"library": "pfrl_like"}, one | {"library": "d3rlpy", "returns": [0.0, 2.0]}
+    elsewhere = theirs | {"data": "b", "returns": [9.0, 9.0]}
+    assert scores.pairs([ours, elsewhere]) == {}
+    assert scores.pairs([ours, theirs, elsewhere]) == {("pendulum", "BC", 0): {"pfrl_like": ours, "d3rlpy": theirs}}
+    scores.print_table([ours, theirs, elsewhere, ours | {"seed": 1}])
+    assert "| pendulum | BC | 10,000 | 1 | 2.0 | 1.0 | 1.0 [" in capsys.readouterr().out
 
 
 def test_a_behaviour_replaces_a_share_of_the_actions(script: Any) -> None:
