@@ -18,6 +18,7 @@ from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json
 from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
 _RESET = object()
+_NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # of which nobody needs a copy
 _SMALL = 1024  # bytes of an observation that may wait
 _MOST = 64  # steps that may
 #: Bytes that the actions of the episodes that run may take, in memory or in a file: a million of a few numbers each.
@@ -104,14 +105,14 @@ class EpisodeTape:
 
     def step(self, action: Any) -> Any:
         """Act."""
-        kept = action if type(action) is int else own_copy(action)
-        act = self.env.step if len(self._waiting) < self._room else self._step_and_look
+        kept = action if type(action) in _NUMBERS else own_copy(action)
+        waiting = self._waiting
+        act = self.env.step if len(waiting) < self._room else self._step_and_look
         result = act(action)
         obs = self._last = result[0]
         self.info = result[-1]
         if self._begun is not None:
-            obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
-            self._waiting.append((kept, obs, result[1:-1]))
+            waiting.append((kept, obs.copy() if type(obs) is np.ndarray else own_copy(obs), result[1:-1]))
         return result
 
     def _step_and_look(self, action: Any) -> Any:
