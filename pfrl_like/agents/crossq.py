@@ -55,7 +55,8 @@ class CrossQ(SoftActorCritic):
         both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, both, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
-        return [critic_loss(value[:n], batch, next_value, reward, **self.loss_options) for value in values]
+        learning = zip(values, self.rows_of_critics(batch), strict=True)
+        return [critic_loss(value[:n], rows, next_value, reward, **self.loss_options) for value, rows in learning]
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """As of `SoftActorCritic`, with the critics in evaluation mode."""

@@ -135,7 +135,8 @@ class DiscreteSAC(SoftActorCritic):
                 next_value, next_action, log_prob = discrete_sac_next_distribution(*of_next)
                 reward = soft_reward(batch, log_prob, self._temperature())
         action = {"action": batch.action.long(), "next_action": next_action}
-        return [critic_loss(value, batch, next_value, reward, **action, **self.loss_options) for value in values]
+        learning = zip(values, self.rows_of_critics(batch), strict=True)
+        return [critic_loss(value, rows, next_value, reward, **action, **self.loss_options) for value, rows in learning]
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""

@@ -68,6 +68,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
     discrete_action: ClassVar[bool] = False
     #: Metrics of an update and the agent's statistics that they are.
     loss_names: ClassVar[Mapping[str, str]] = {}
+    #: Whether it learns what comes next, for which nothing can stand in, and not values alone.
+    learns_next_observations: ClassVar[bool] = False
     #: Metrics of an epoch, attributes of the agent.
     state_names: ClassVar[tuple[str, ...]] = ()
 

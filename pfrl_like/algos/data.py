@@ -21,10 +21,11 @@ class TrainingData:
         episodes: A dataset or a list of episodes.
         batch_size: Transitions of a minibatch; fewer if there are not as many.
         n_frames: Images that are stacked.
+        told_next: As of `Selection`.
     """
 
-    def __init__(self, episodes: Any, batch_size: int, n_frames: int) -> None:
-        self.selection = Selection(episodes)
+    def __init__(self, episodes: Any, batch_size: int, n_frames: int, told_next: bool = False) -> None:
+        self.selection = Selection(episodes, told_next)
         self.batch_size, self.n_frames = batch_size, n_frames
         self._generated: Batch | None = None
         self._left: NDArray[np.int64] = np.empty(0, np.int64)

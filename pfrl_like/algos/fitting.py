@@ -146,7 +146,7 @@ class Fitting:
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         algo: Any = self
         check_dynamics(algo)
-        data = TrainingData(episodes, self.batch_size, self.n_frames)
+        data = TrainingData(episodes, self.batch_size, self.n_frames, algo.learns_next_observations)
         self._build_for(data)
         if algo.dynamics is None:
             warn_of_few_transitions(len(data.selection), self.batch_size)

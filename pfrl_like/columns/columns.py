@@ -35,6 +35,7 @@ class Columns(Steps):
     _gamma: float | None = None  # what the tables below were made for
     _powers: NDArray[np.float64]  # gamma**0, gamma**1, ...
     _discounts: NDArray[np.float32] = np.zeros(0, np.float32)  # by lookahead: 0, gamma, gamma**2, ...
+    _of_one_step: NDArray[np.float32]  # by whether it is terminal: gamma, 0
 
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
@@ -99,7 +100,6 @@ class Columns(Steps):
             self.action.put(row, action)  # type: ignore[union-attr]
         self.reward[row] = reward
         self.terminal[row] = terminal
-        self.lookahead[row] = not terminal
         self.obs_row[row] = at
         self.next_row[row] = next_at
         self.successor[row] = RUNNING
@@ -212,10 +212,11 @@ class Columns(Steps):
         if num_steps == 1:
             last = rows
             reward = self.reward[rows].astype(np.float32)
+            discount = self._of_one_step.take(self.terminal[rows])
         else:
             last = self.window_end[rows]
             reward = self._sum_rewards(rows, num_steps)
-        discount = self._discounts[self.lookahead[rows]]
+            discount = self._discounts[self.lookahead[rows]]
         if self.lacks_next:
             self.refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
@@ -241,6 +242,7 @@ class Columns(Steps):
         self._gamma = gamma
         self._powers = np.array([gamma**i for i in range(num_steps)])
         self._discounts = np.array([0.0, *(gamma * self._powers)], np.float32)
+        self._of_one_step = np.array([gamma, 0.0], np.float32)
 
     def _sum_rewards(self, rows: Indices, num_steps: int) -> NDArray[np.float32]:
         """Sum of the discounted rewards of the items that begin in these rows."""

@@ -143,7 +143,6 @@ def link_steps(
     successor = _numbers(arrays, "successor", n_steps, RUNNING, n_steps)
     columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
     columns.terminal[steps] = expect(arrays, "terminal", (n_steps,), np.bool_)
-    columns.lookahead[steps] = ~columns.terminal[steps]
     columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
     columns.names = None if header["names"] is None else set(header["names"])
     columns.lacks_next = bool(header["lacks_next"])

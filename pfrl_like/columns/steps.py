@@ -51,9 +51,10 @@ class Steps:
         running: The running episode of each environment that has one.
         reward, terminal, obs_row, next_row, successor: Step columns. `next_row` equals `obs_row` where no next
             observation was given.
-        lookahead: A step column: after how many steps the item that begins here bootstraps, 0 if it does not because
-            it ends in a terminal state.
-        window_end: A step column, once `set_windows` was called: last step of the item that begins here.
+        lookahead: A step column, once `set_windows` was called: after how many steps the n-step item that begins here
+            bootstraps, 0 if it does not because it ends in a terminal state.
+        window_end: Likewise: last step of that item.
+        window_steps: What `find_windows` was last called for, 1 before.
         obs, action: Fields of nested values, None before the first step.
         extras: Further columns by name.
         names: Those that every step has to bring, None before the first step.
@@ -65,11 +66,11 @@ class Steps:
         self.obs_rows = self.new_rows("obs")
         self.reward: NDArray[np.float64] = self.steps.array((), np.float64)
         self.terminal: NDArray[np.bool_] = self.steps.array((), np.bool_)
-        self.lookahead: Indices = self.steps.array((), np.int64)
         self.obs_row: Indices = self.steps.array((), np.int64)
         self.next_row: Indices = self.steps.array((), np.int64)
         self.successor: Indices = self.steps.array((), np.int64)
-        self.window_end: Indices = np.zeros(0, np.int64)
+        self.lookahead = self.window_end = np.zeros(0, np.int64)
+        self.window_steps = 1
         self.running: dict[Any, Running] = {}
         self.extras: dict[str, Extra] = {}
         self.names: set[str] | None = None
@@ -194,7 +195,6 @@ class Steps:
         """Make these rows the newest steps of so many running episodes."""
         self.reward[rows] = reward
         self.terminal[rows] = terminal
-        self.lookahead[rows] = ~terminal
         self.obs_row[rows] = at
         self.next_row[rows] = next_at
         self.successor[rows] = RUNNING
@@ -206,12 +206,13 @@ class Steps:
     def set_windows(self, rows: int | Sequence[int] | Indices, end: Any, length: Any) -> None:
         """Say where the n-step items that begin in these rows end, and how many steps they have."""
         if not len(self.window_end):
-            self.window_end = self.steps.array((), np.int64)
+            self.window_end, self.lookahead = self.steps.array((), np.int64), self.steps.array((), np.int64)
         self.window_end[rows] = end
         self.lookahead[rows] = length * ~self.terminal[end]
 
     def find_windows(self, rows: Indices, num_steps: int) -> None:
         """Call `set_windows` for complete items, by following the successors."""
+        self.window_steps = num_steps
         end = step = rows
         length = np.ones(len(rows), np.int64)
         for _ in range(1, num_steps):

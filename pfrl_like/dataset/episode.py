@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
-from pfrl_like.dataset.table import Table
+from pfrl_like.dataset.table import NO_ACTION, NO_OBS, NO_REWARD, Table
 from pfrl_like.dataset.transition import Transition, Transitions
+
+_NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 
 
 class Episode(Sequence[Transition]):
@@ -126,6 +128,12 @@ class Episode(Sequence[Transition]):
     def rewards(self) -> NDArray[np.float64]:
         """Rewards, [n]; that of row t + 1 is for the action of row t."""
         return self._table.shown_reward[self._own]
+
+    def told(self, column: str) -> Any:
+        """The rows of "observations", "actions" or "rewards" without those that nobody told and that stand in."""
+        rows, made_up = getattr(self, column), int(self._table.made_up[self._number])
+        rows = rows[:-1] if made_up & _NO_LAST.get(column, 0) else rows
+        return rows[1:] if column == "rewards" and made_up & NO_REWARD else rows
 
     @property
     def log_probs(self) -> NDArray[np.float64] | None:

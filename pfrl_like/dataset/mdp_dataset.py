@@ -87,7 +87,6 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     def _changed(self) -> None:
         self._episodes: list[Episode] | None = None
-        self._num_steps = 1  # what the store's windows were made for
 
     @property
     def table(self) -> Table:
@@ -326,9 +325,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if num_steps < 1:
             raise ValueError(f"num_steps: got {num_steps}, expected at least 1")
         table, columns = self.table, self.table.columns
-        if num_steps != self._num_steps:
+        if num_steps not in (1, columns.window_steps):  # several views of the table share its store
             columns.find_windows(table.steps, num_steps)
-            self._num_steps = num_steps
         rows = table.steps[index]
         batch = columns.batch(rows, index, None, num_steps, gamma, device, next_actions=next_actions)
         last = rows if num_steps == 1 else columns.window_end[rows]

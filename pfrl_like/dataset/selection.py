@@ -21,13 +21,15 @@ class Selection:
 
     Args:
         episodes: A dataset, or episodes.
+        told_next: Whether to leave out transitions into terminal states that nobody told, for which others stand in:
+            what next observations are learnt from.
 
     Raises:
         ValueError: If there is no transition, or the episodes are not all of one kind.
         TypeError: If something is no episode.
     """
 
-    def __init__(self, episodes: Any) -> None:
+    def __init__(self, episodes: Any, told_next: bool = False) -> None:
         self.episodes = chosen = listed(episodes)
         table, numbers = in_one_table(chosen)
         self.discrete_action = table.action.ndim == 1
@@ -36,6 +38,10 @@ class Selection:
         self.action_size = max(episode.get_action_size() for episode in chosen)
         begin = np.cumsum(table.lengths) - table.lengths
         self._index = np.concatenate([begin[number] + np.arange(table.lengths[number]) for number in numbers])
+        if told_next:
+            self._index = self._index[np.isin(table.steps[self._index], table.told_steps)]
+            if not len(self._index):
+                raise ValueError("of no transition the next observation was told: every one ends in a terminal state")
 
     def __len__(self) -> int:
         return len(self._index)

@@ -71,6 +71,11 @@ class Table:
         return np.flatnonzero(is_step) + 1
 
     @cached_property
+    def told_steps(self) -> Indices:
+        """Those of them whose next observation was told, shape [up to sum(lengths)]."""
+        return np.setdiff1d(self.steps, self.ends[(self.made_up & NO_OBS) > 0] - 1, assume_unique=True)
+
+    @cached_property
     def position(self) -> Indices:
         """For each row, how many rows of its episode come before it, shape [n + 1]; row 0 counts for none."""
         return np.concatenate([[0], np.arange(1, self.n_rows + 1) - np.repeat(self.starts, self.lengths + 1)])
@@ -125,7 +130,6 @@ class Table:
         columns.reward[rows] = self.reward
         columns.terminal[1:] = False
         columns.terminal[: self.n_rows + 1] = self.terminal
-        columns.lookahead[rows] = ~columns.terminal[rows]
         columns.obs_row[rows] = self.obs_row
         columns.next_row[rows] = self.next_row
         columns.successor[rows] = rows + 1

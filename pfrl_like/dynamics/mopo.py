@@ -46,6 +46,7 @@ class MOPO(Estimator):
     """
 
     loss_names: ClassVar[Any] = {"loss": "loss"}
+    learns_next_observations = True
     read_when_used = Estimator.read_when_used | {"n_transitions", "horizon", "lam"}
     predict_value = refused("knows no values")
     sample_action = save_policy = fit_online = refused("does not act")

@@ -26,7 +26,12 @@ def scored_episodes(episodes: Any) -> list[Episode]:
 
 
 def minibatches(
-    episodes: Iterable[Episode], window_size: int, n_frames: int = 1, *, first_only: bool = False
+    episodes: Iterable[Episode],
+    window_size: int,
+    n_frames: int = 1,
+    *,
+    first_only: bool = False,
+    told_next: bool = False,
 ) -> Iterator[TransitionMiniBatch]:
     """The transitions in order, `window_size` at a time; a minibatch may span several episodes of one dataset.
 
@@ -35,6 +40,7 @@ def minibatches(
         window_size: Transitions of a minibatch.
         n_frames: How many images are stacked.
         first_only: Take the first transition of each episode only.
+        told_next: Leave out transitions into terminal states that nobody told.
 
     Raises:
         ValueError: If `window_size` is less than 1, or there is no transition.
@@ -45,6 +51,7 @@ def minibatches(
         own = list(group)
         table, action_size = own[0].table, own[0].get_action_size()
         all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in own])
+        all_rows = all_rows[np.isin(all_rows, table.told_steps)] if told_next else all_rows
         for start in range(0, len(all_rows), window_size):
             rows = all_rows[start : start + window_size]
             yield TransitionMiniBatch.of_rows(Transitions(table, rows, action_size), table, rows, n_frames)
@@ -57,6 +64,7 @@ def measured(
     measure: Callable[[TransitionMiniBatch], Any],
     *,
     first_only: bool = False,
+    told_next: bool = False,
 ) -> NDArray[Any]:
     """What is measured of each transition, [N, ...], in order.
 
@@ -66,12 +74,16 @@ def measured(
         window_size: Transitions of a minibatch.
         measure: Gives it of a minibatch, [B, ...].
         first_only: Take the first transition of each episode only.
+        told_next: Leave out transitions into terminal states that nobody told.
 
     Raises:
         ValueError: If the episodes have no transition, or `window_size` is less than 1.
         TypeError: If something is no episode.
     """
-    windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), first_only=first_only)
+    options = {"first_only": first_only, "told_next": told_next}
+    windows = [*minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)]
+    if not windows:
+        raise ValueError("of no transition of the episodes the next observation was told, so that nothing is measured")
     return np.concatenate([np.asarray(measure(window)) for window in windows])
 
 

@@ -172,6 +172,8 @@ def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 10
 def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, window_size: int = 1024) -> float:
     """Minus the mean squared distance between next observations and those predicted, summed over their numbers.
 
+    Terminal states that nobody told do not count.
+
     Args:
         dynamics: The dynamics model.
         episodes: The episodes, or a dataset.
@@ -182,7 +184,7 @@ def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, w
         predicted = dynamics.predict(batch.observations, actions_of(batch))[0]
         return squared_distance(batch.next_observations, predicted)
 
-    return -mean(measured(dynamics, episodes, window_size, error))
+    return -mean(measured(dynamics, episodes, window_size, error, told_next=True))
 
 
 def dynamics_reward_prediction_error_scorer(dynamics: Any, episodes: Any, window_size: int = 1024) -> float:

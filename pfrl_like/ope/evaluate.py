@@ -89,8 +89,8 @@ def evaluate_offline(
 
     Raises:
         ValueError: If the data or a number cannot be, `behavior` has another length or holds no log-probabilities,
-            there is no estimator of a name, or `fqe` or `config` has another `gamma`, or a `reward_scaler`, whose
-            values are not those of the rewards.
+            there is no estimator of a name, `fqe` evaluates modes where samples are asked for or the reverse, or `fqe`
+            or `config` has another `gamma`, or a `reward_scaler`, whose values are not those of the rewards.
         TypeError: If the algorithm has other actions, or a policy has no densities.
     """
     wanted = _wanted(estimators)
@@ -107,6 +107,8 @@ def evaluate_offline(
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
     weights = [name for name in wanted if name != "fqe" and (selection.discrete_action or not modes)]
+    if weights or deterministic is not None:
+        _check_policy(fitted, modes)
     if weights:  # what cannot be is told before anything is fitted, which takes its time
         target = log_probs(policy_of(algo, n_actions), rows.obs, rows.action, agent_of(algo), modes=modes)
         recorded = _recorded(behavior, rows, n_actions)
@@ -287,8 +289,19 @@ def _check_config(name: str, config: FQEConfig, gamma: float) -> None:
         raise ValueError(f"{name} has the reward_scaler {config.reward_scaler!r:.80}, expected None: values in rewards")
 
 
+def _check_policy(fqe: FQE, modes: bool) -> None:
+    """Refuse a model that evaluates modes where samples are asked for, or the reverse: another policy."""
+    names = "samples", "modes"
+    if (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
+        raise ValueError(
+            f"fqe evaluates {names[has]} of the policy, and deterministic={modes} (None is what the algorithm does) "
+            f"{names[modes]}, expected the same: set fqe.agent.act_deterministically = {modes} before it is fitted"
+        )
+
+
 def _built_fqe(algo: Any, selection: Selection, config: FQEConfig, modes: bool) -> FQE:
-    fqe = (DiscreteFQE if selection.discrete_action else FQE)(algo, config)
+    device = str(getattr(agent_of(algo), "device", "cpu"))
+    fqe = (DiscreteFQE if selection.discrete_action else FQE)(algo, config, device)
     fqe.build_with_dataset(selection)
     fqe.agent.act_deterministically = modes
     return fqe

@@ -21,7 +21,7 @@ from pfrl_like.ope.fqe_copying import CopyingFQE
 from pfrl_like.ope.fqe_fitting import FittingFQE, is_buffer
 from pfrl_like.ope.fqe_online import OnlineFQE
 from pfrl_like.ope.fqe_saving import SavedFQE
-from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, policy_of, sampled
+from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, policy_of, sampled
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
@@ -180,7 +180,7 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         """What `create_impl` calls."""
         policy: torch.nn.Module = NoPolicy()
         if self._algo is not None:
-            policy = policy_of(self._algo, action_size if self.discrete_action else None)
+            policy = lying_on(self._device, policy_of(self._algo, action_size if self.discrete_action else None))
         features = self._features(policy)
         extract = FeatureExtractor(features.get("phi"), features.get("batch_states", batch_states))
         seen = stacked_shape(observation_shape, self.n_frames)
@@ -206,8 +206,14 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
 
         Raises:
             TypeError: If its actions are of the other kind.
-            ValueError: If it is empty, or does not fit what is built.
+            ValueError: If it is empty, does not fit what is built, or is a replay buffer of n-step returns where there
+                is a `reward_scaler`.
         """
+        if self.reward_scaler is not None and (num_steps := getattr(dataset, "num_steps", 1)) > 1:
+            raise ValueError(
+                f"the buffer has num_steps {num_steps}, whose sums of rewards a reward_scaler of single rewards does "
+                "not fit: use num_steps=1, or no reward_scaler"
+            )
         if self._impl is not None and self._shape is None:  # an agent of the user's own
             return
         selection = _selection_of(dataset)
@@ -299,7 +305,8 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
             return self.predict_value(x, self.predict(x))
         if self.discrete_action:
             probs = distribution.probs
-            every = [self._values(obs, torch.full((len(probs),), i)) for i in range(probs.shape[1])]
+            actions = torch.arange(probs.shape[1], device=probs.device)
+            every = [self._values(obs, action.expand(len(probs))) for action in actions]
             return np.asarray((probs * torch.stack(every, 1)).sum(1).cpu())
         drawn = [self._values(obs, distribution.sample()) for _ in range(_SAMPLES)]
         return torch.stack(drawn).mean(0).cpu().numpy()

@@ -1,5 +1,6 @@
 """What a trained algorithm does, as a policy: a module from features to distributions of actions."""
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,12 @@ def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
     if isinstance(model, nn.Module) and hasattr(agent, "acting_attributes"):
         return _policy_of_model(agent, model, n_actions)
     return ActingPolicy(agent, n_actions)
+
+
+def lying_on(device: torch.device, policy: nn.Module) -> nn.Module:
+    """A policy itself if it lies there, or else a copy, so that the algorithm's own one stays where it is."""
+    tensors = [*policy.parameters(), *policy.buffers()]
+    return policy if all(tensor.device == device for tensor in tensors) else copy.deepcopy(policy).to(device)
 
 
 def evaluates_modes(algo: Any) -> bool:

@@ -94,8 +94,8 @@ def _is_array_of(value: Any, column: str) -> bool:
 
 
 def _array(value: Any, column: str) -> Any:
-    """An episode's column, or an array itself; one that reads from a file stays as it is."""
-    rows = getattr(value, column, value)
+    """An episode's column as far as it was told, or an array itself; one that reads from a file stays as it is."""
+    rows = value.told(column) if hasattr(value, "told") else getattr(value, column, value)
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()
     return rows if isinstance(getattr(rows, "dtype", None), np.dtype) else np.asarray(rows)

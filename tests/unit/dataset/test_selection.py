@@ -76,3 +76,18 @@ def test_a_dataset_of_episodes_of_one_shares_their_observations() -> None:
 def test_what_is_no_episode_makes_no_dataset(episodes, error, message) -> None:
     with pytest.raises(error, match=message):
         MDPDataset.from_episodes(episodes)
+
+
+def test_n_step_batches_of_one_view_leave_the_others_alone() -> None:
+    n = 6
+    obs, ended = np.arange(n, dtype=np.float32)[:, None], np.arange(n) == n - 1
+    dataset = MDPDataset.from_arrays(obs, np.zeros((n, 1), np.float32), np.arange(n, dtype=float), ended)
+    before, rows = Selection(dataset), np.arange(n)
+    windows = dataset.batch(rows, 0.5, num_steps=3)
+    assert windows.discount.tolist() == [0.125, 0.125, 0.125, 0.0, 0.0, 0.0]
+    for view in (before, Selection(dataset.episodes), dataset):
+        batch = view.batch(rows, 0.5)
+        assert batch.discount.tolist() == [0.5] * 5 + [0.0] and batch.reward.tolist() == [*range(n)]
+    assert before.batch(rows, 0.5, num_steps=2).discount.tolist() == [0.25] * 4 + [0.0] * 2
+    assert dataset.batch(rows, 0.5, num_steps=3).discount.tolist() == windows.discount.tolist()
+    assert set(dataset.sample_sequences(3, gamma=0.5).discount.tolist()) <= {0.5, 0.0}

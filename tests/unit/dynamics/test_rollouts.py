@@ -6,7 +6,7 @@ import torch
 from agent_bases import arguments_of
 from torch import Tensor, nn
 
-from pfrl_like.agents import COMBO, DQN, CalQL, DecisionTransformer, ReBRAC
+from pfrl_like.agents import BCQ, COMBO, DQN, CalQL, DecisionTransformer, ReBRAC
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dynamics import MOPO, DynamicsModel, ModelRollouts, ProbabilisticEnsemble
@@ -180,3 +180,9 @@ def test_more_than_there_is_is_refused() -> None:
         rollouts(n_transitions=31).sample_batch(8)
     with pytest.raises(ValueError, match="n is 1"):
         rollouts().sample_batch(1)
+
+
+def test_an_agent_that_chooses_in_a_way_of_its_own_is_asked() -> None:
+    chooser = agent(BCQ)
+    batch = ModelRollouts(data(), counter(), chooser, n_transitions=5, horizon=3).sample_batch(16)
+    assert batch.action.shape == (16, 2) and batch.action.abs().max() <= 1.0

@@ -10,6 +10,7 @@ from torch import nn
 from pfrl_like import agents, algos, ope
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.explorers import Greedy
+from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import DeterministicHead, GaussianHeadWithFixedCovariance, SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -123,6 +124,7 @@ def test_a_fitted_evaluation_is_used_as_it_is() -> None:
     torch.manual_seed(0)
     fqe = ope.DiscreteFQE(of_probability(0.8), SMALL)
     fqe.build_with_dataset(recorded())
+    fqe.agent.act_deterministically = False
     found = ope.evaluate_offline(
         fqe.algo, recorded(), gamma=GAMMA, behavior=np.full(2 * N, np.log(0.5)), deterministic=False, fqe=fqe
     )  # fmt: skip
@@ -141,6 +143,7 @@ def test_episodes_that_were_cut_off_go_on_in_the_model() -> None:
     torch.manual_seed(0)
     fqe = ope.DiscreteFQE(of_probability(0.8), SMALL)
     fqe.build_with_dataset(rows)
+    fqe.agent.act_deterministically = False
     options: dict[str, Any] = {"gamma": GAMMA, "behavior": np.full(2 * N, np.log(0.5)), "deterministic": False}
     ended, going_on = (ope.evaluate_offline(fqe.algo, each, fqe=fqe, **options) for each in (rows, cut))
     assert (ended["dr"].n_truncated, going_on["dr"].n_truncated) == (0, N)
@@ -209,6 +212,20 @@ def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str)
         ope.evaluate_offline(of_probability(0.8), recorded(), gamma=GAMMA, n_steps=1, **options)
 
 
+def test_a_model_of_another_policy_is_refused() -> None:
+    policy, data = of_probability(0.8), recorded()
+    fqe = ope.DiscreteFQE(policy, SMALL)
+    fqe.build_with_dataset(data)
+    options: Any = {"gamma": GAMMA, "behavior": np.full(2 * N, np.log(0.5)), "interval": SETTINGS}
+    with pytest.raises(ValueError, match="fqe evaluates modes of the policy, and deterministic=False"):
+        ope.evaluate_offline(policy, data, deterministic=False, fqe=fqe, **options)
+    fqe.agent.act_deterministically = False
+    fqe.fit(data, 400, 400, logger_adapter=NoopAdapterFactory(), show_progress=False)
+    found = ope.evaluate_offline(policy, data, deterministic=False, fqe=fqe, **options)
+    for name in ("fqe", "dr", "wdr"):
+        assert found[name].value == pytest.approx(TRUTH, abs=0.1), name
+
+
 def test_a_policy_without_densities_is_evaluated_as_it_acts() -> None:
     env_data = recorded(discrete=False)
     policy = nn.Sequential(nn.Linear(2, 1), DeterministicHead())
@@ -217,5 +234,8 @@ def test_a_policy_without_densities_is_evaluated_as_it_acts() -> None:
     agent = agents.TD3PlusBC(policy, *critics, *optimizers, ReplayBuffer(), GAMMA, Greedy())
     found = ope.evaluate_offline(agent, env_data, gamma=GAMMA, n_steps=3, config=SMALL, interval=SETTINGS)
     assert not agent.act_deterministically and tuple(found) == ("fqe",)
+    fqe = ope.FQE(agent, SMALL)
+    fqe.build_with_dataset(env_data)
+    assert tuple(ope.evaluate_offline(agent, env_data, gamma=GAMMA, fqe=fqe, interval=SETTINGS)) == ("fqe",)
     with pytest.raises(TypeError, match="which has no density"):
         ope.evaluate_offline(agent, env_data, gamma=GAMMA, n_steps=3, config=SMALL, deterministic=False)

@@ -40,6 +40,7 @@ from pfrl_like.loggers.adapters import (
     TensorboardAdapterFactory,
 )
 from pfrl_like.online import explorers as online_explorers
+from pfrl_like.ope.policies import lying_on
 from pfrl_like.policies import GaussianHeadWithDiagonalCovariance
 from pfrl_like.preprocessing import MinMaxActionScaler, StandardRewardScaler
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
@@ -314,3 +315,18 @@ def test_fittings_that_begin_together_have_folders_of_their_own(tmp_path: Path) 
     for _ in range(2):
         make().fit(data(), 1, logger_adapter=FileAdapterFactory(str(tmp_path)), show_progress=False)
     assert len([*tmp_path.iterdir()]) == 2
+
+
+def test_the_evaluated_policy_stays_on_its_device() -> None:
+    own = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    assert lying_on(torch.device("cpu"), own) is own
+    elsewhere = lying_on(torch.device("meta"), own)
+    assert {tensor.device.type for tensor in elsewhere.state_dict().values()} == {"meta"}
+    assert {tensor.device.type for tensor in own.state_dict().values()} == {"cpu"}
+
+
+def test_scaled_rewards_are_those_of_single_steps() -> None:
+    buffer = ReplayBuffer(None, num_steps=3)
+    fqe = make(False, reward_scaler="standard")
+    with pytest.raises(ValueError, match="the buffer has num_steps 3"):
+        fqe.build_with_dataset(buffer)

@@ -1,16 +1,30 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
-from pfrl_like.agents import CQL, DDPG, DQN, TD3, DiscreteCQL, SoftActorCritic, TD3PlusBC
+from pfrl_like.agents import (
+    AWAC,
+    CQL,
+    DDPG,
+    DQN,
+    IQL,
+    TD3,
+    CrossQ,
+    DiscreteCQL,
+    DiscreteSAC,
+    SoftActorCritic,
+    TD3PlusBC,
+)
 from pfrl_like.agents.cql import discrete_conservative_gap
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions import bootstrap_weight
 from pfrl_like.functions.losses import square
-from pfrl_like.policies import DeterministicHead, SquashedGaussianHead
+from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.q_functions import FCSAQFunction, FCStateQFunctionWithDiscreteAction, QFunctionEnsemble
 from pfrl_like.replay_buffers import ReplayBuffer
 
@@ -139,6 +153,27 @@ def test_bootstrapped_critics_differ_in_what_they_learn_from() -> None:
     one, other = agent.rows_of_critics(batch(64))
     assert set(one.weight.tolist()) == {0.0, 2.0} and not torch.equal(one.weight, other.weight)
     agent.update(batch())
+
+
+@pytest.mark.parametrize("kind", [SoftActorCritic, AWAC, CQL, IQL, CrossQ, DiscreteSAC])
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_equal_critics_part_if_they_bootstrap(kind, bootstrap: bool) -> None:
+    discrete = kind is DiscreteSAC
+    torch.manual_seed(0)
+    make = partial(FCStateQFunctionWithDiscreteAction if discrete else FCSAQFunction, 3, 2, 8, 1)
+    q_func = QFunctionEnsemble([make(), make()], bootstrap=bootstrap)
+    q_func.members[1].load_state_dict(q_func.members[0].state_dict())
+    if discrete:
+        policy = nn.Sequential(nn.Linear(3, 2), SoftmaxCategoricalHead())
+        agent = kind(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)
+    else:
+        value = nn.Linear(3, 1)
+        further = {"v_func": value, "v_func_optimizer": adam(value)} if kind is IQL else {}
+        agent = actor_critic(kind, q_func, **further)
+    rows = batch().replace(action=torch.randint(2, (16,))) if discrete else batch()
+    agent.update(rows)
+    pairs = zip(*(member.parameters() for member in q_func.members), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs) == (not bootstrap)
 
 
 @pytest.mark.parametrize("kind", [DQN, DiscreteCQL])
