@@ -42,7 +42,6 @@ def main() -> None:
     )
     experiments.train_agent_offline(agent, buffer, args.steps, f"{args.outdir}/offline")
     offline = experiments.eval_performance(env, agent, None, args.eval_n_runs)["mean"]
-    agent.t = 0  # updates were counted so far; steps are from now on
     experiments.train_agent(agent, env, min(args.online_steps, args.steps), f"{args.outdir}/online")
     online = experiments.eval_performance(env, agent, None, args.eval_n_runs)["mean"]
     print(f"mean return after learning offline: {offline:.1f}, and after going on online: {online:.1f}")

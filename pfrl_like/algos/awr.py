@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.algos.base import Array, Estimator
+from pfrl_like.algos.base import Estimator
 from pfrl_like.algos.networks import categorical_policy, squashed_gaussian_policy
 from pfrl_like.encoders import Encoder
 from pfrl_like.utils.contexts import evaluating_readers
@@ -63,17 +63,26 @@ class AWR(Estimator):
     def _sgd(self, module: nn.Module, lr: float) -> torch.optim.Optimizer:
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
 
-    def predict_value(self, x: Any, *args: Any, **kwargs: Any) -> Array:
-        """Values of states, [n].
+    def predict_value(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+        """Values of states, [n]; with `with_std` also how far the critics differ, of which there is one: zeros, [n].
 
         Args:
             x: Observations, [n, ...], frames stacked.
-            args: Actions may be given; they do not count.
-            kwargs: Likewise.
+            args: What others take after them, `action` and `with_std`; actions do not count.
+            kwargs: Likewise, by name.
+
+        Raises:
+            TypeError: On other names.
         """
+
+        def predict_value(action: Any = None, with_std: bool = False) -> bool:
+            return with_std
+
+        alone = not predict_value(*args, **kwargs)
         v_func, obs = self._agent.v_func, self._tensor(self._observations(x))
         with torch.no_grad(), evaluating_readers(v_func):
-            return np.asarray(v_func(obs).flatten().cpu())
+            values = np.asarray(v_func(obs).flatten().cpu())
+        return values if alone else (values, np.zeros_like(values))
 
 
 class DiscreteAWR(AWR):

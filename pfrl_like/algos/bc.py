@@ -30,7 +30,7 @@ class BC(Estimator):
     def _optimizer(self, policy: nn.Module) -> Any:
         return adam(policy, self.learning_rate, self.eps)
 
-    def predict_value(self, x: Any, action: Any) -> NoReturn:  # type: ignore[override]
+    def predict_value(self, x: Any, action: Any, with_std: bool = False) -> NoReturn:
         """Refuse: a policy that imitates knows no values.
 
         Raises:

@@ -175,14 +175,14 @@ class Fitting:
                 with shown(clock, show_progress) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
+                if (epoch + 1) % save_interval == 0:  # before scorers, which are functions of the user's
+                    log.save(self, epoch, step)
                 scores = evaluated(self, scorers, eval_episodes)
                 for name, score in scores.items():
                     algo.eval_results_[name].append(score)
                 scores = algo._state_metrics() | scores
                 metrics = source.metrics() | scores
                 log.metrics(epoch, step, metrics if interval is None else none_of(algo.loss_names) | scores)
-                if (epoch + 1) % save_interval == 0:
-                    log.save(self, epoch, step)
                 if epoch_callback is not None:
                     epoch_callback(self, epoch, step)
                 yield epoch, metrics

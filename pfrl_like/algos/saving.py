@@ -169,7 +169,8 @@ class Saving:
     def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
         """Write the greedy policy into a file that runs without this library; its input is called `input_0`.
 
-        It takes raw observations: the scaler is inside, stacking frames is not. Where predicting draws random numbers,
+        It takes raw observations, as float32 (`frames.astype(np.float32)` of images): the scaler is inside, stacking
+        frames is not. Where predicting draws random numbers,
         they are fixed, as `export` of agents has it.
 
         Args:

@@ -5,6 +5,7 @@ Larger is better throughout: what should be small has a minus sign. An algorithm
 `window_size` transitions are computed at a time; the score is a mean over all transitions, whatever their size is.
 """
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -181,7 +182,7 @@ def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, w
     """
 
     def error(batch: Any) -> Any:
-        predicted = dynamics.predict(batch.observations, actions_of(batch))[0]
+        predicted = _predicted(dynamics, batch)[0]
         return squared_distance(batch.next_observations, predicted)
 
     return -mean(measured(dynamics, episodes, window_size, error, told_next=True))
@@ -197,7 +198,7 @@ def dynamics_reward_prediction_error_scorer(dynamics: Any, episodes: Any, window
     """
 
     def error(batch: Any) -> Any:
-        predicted = dynamics.predict(batch.observations, actions_of(batch))[1]
+        predicted = _predicted(dynamics, batch)[1]
         return squared_distance(batch.next_rewards, np.reshape(predicted, (-1, 1)))
 
     return -mean(measured(dynamics, episodes, window_size, error))
@@ -213,7 +214,7 @@ def dynamics_prediction_variance_scorer(dynamics: Any, episodes: Any, window_siz
     """
 
     def variance(batch: Any) -> Any:
-        return dynamics.predict(batch.observations, actions_of(batch), with_variance=True)[2]
+        return _predicted(dynamics, batch, with_variance=True)[2]
 
     return -mean(measured(dynamics, episodes, window_size, variance))
 
@@ -228,6 +229,21 @@ def squared_distance(a: Any, b: Any) -> Any:
         raise ValueError(f"got {np.shape(b)} predictions for values of shape {np.shape(a)}")
     difference = np.asarray(a, np.float64) - np.asarray(b, np.float64)
     return (difference.reshape(len(difference), -1) ** 2).sum(1)
+
+
+def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
+    """What a dynamics model predicts.
+
+    Raises:
+        TypeError: If it is none.
+    """
+    pair = batch.observations, actions_of(batch)
+    try:
+        inspect.signature(dynamics.predict).bind(*pair, **options)
+    except TypeError:
+        expected = "a dynamics model, which predicts from observations and actions, such as a MOPO"
+        raise TypeError(f"dynamics is a {type(dynamics).__name__}, expected {expected}") from None
+    return dynamics.predict(*pair, **options)
 
 
 def _values(algo: Any, observations: Any, actions: Any) -> Any:

@@ -33,7 +33,7 @@ from pfrl_like.ope.importance_sampling import (
     weighted_importance_sampling,
     weighted_per_decision_importance_sampling,
 )
-from pfrl_like.ope.policies import agent_of, certain, evaluates_modes, policy_of
+from pfrl_like.ope.policies import agent_of, certain, evaluates_modes, policy_of, sampled
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.contexts import evaluating_readers
@@ -74,8 +74,9 @@ def evaluate_offline(
         behavior: Log-probabilities (densities) of the recorded actions under the policy that acted, [n], one for each
             transition; or that policy, as of `algo`; None for the `log_probs` of the data, or, where there are none,
             for a policy that is fitted to them by behavioural cloning.
-        deterministic: Whether the modes of the policy are evaluated, not samples; None for what the algorithm does in
-            evaluation, which a policy without densities, such as that of `TD3PlusBC`, always does.
+        deterministic: Whether the modes of the policy are evaluated, not samples; None for what `fqe` evaluates or,
+            without it, for what the algorithm does in evaluation. A policy alone, a module, gives samples; one without
+            densities, such as that of `TD3PlusBC`, always its modes.
         fqe: Fitted Q evaluation of this algorithm; None fits one.
         n_steps: Updates of what is fitted here.
         config: How an `FQE` is made here; None for an `FQEConfig` with this `gamma`.
@@ -101,13 +102,14 @@ def evaluate_offline(
     probe = getattr(agent_of(algo), "probe", None)
     if probe is not None:  # which refuses observations that do not fit
         probe(OneObservation(rows.obs[0]))
-    modes = _takes_modes(algo, selection, rows.obs[:1]) if deterministic is None else deterministic
+    _check_module(algo, selection, rows.obs[:1])
+    modes = _takes_modes(algo, selection, rows.obs[:1], fqe) if deterministic is None else deterministic
     fitted = fqe or _built_fqe(algo, selection, config, modes)
     n_actions = fitted.action_size if selection.discrete_action else None
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
     weights = [name for name in wanted if name != "fqe" and (selection.discrete_action or not modes)]
-    if weights or deterministic is not None:
+    if deterministic is not None:
         _check_policy(fitted, modes)
     if weights:  # what cannot be is told before anything is fitted, which takes its time
         target = log_probs(policy_of(algo, n_actions), rows.obs, rows.action, agent_of(algo), modes=modes)
@@ -146,10 +148,24 @@ def _wanted(estimators: Sequence[str] | None) -> Sequence[str]:
     return known if estimators is None else [name for name in known if name in estimators]
 
 
-def _takes_modes(algo: Any, selection: Selection, obs: Array) -> bool:
-    """Whether an algorithm takes the modes of its policy in evaluation, or there is nothing else to take."""
-    if evaluates_modes(algo) or selection.discrete_action:
-        return evaluates_modes(algo)
+def _check_module(algo: Any, selection: Selection, obs: Array) -> None:
+    """Refuse a policy of actions of the other kind; of agents and estimators that is told where they are built."""
+    if isinstance(algo, nn.Module):
+        shape = sampled(algo, _features(algo, obs)).shape
+        if (len(shape) == 1) != selection.discrete_action:
+            kinds = "continuous", "discrete"
+            raise TypeError(
+                f"algo gives {kinds[len(shape) == 1]} actions, of shape {tuple(shape)}, but those of the data are "
+                f"{kinds[selection.discrete_action]}"
+            )
+
+
+def _takes_modes(algo: Any, selection: Selection, obs: Array, fqe: FQE | None) -> bool:
+    """Whether what is fitted, or else an algorithm, takes the modes of its policy, or there is nothing else to take."""
+    alone = fqe is None and isinstance(algo, nn.Module)  # of whose modes nobody has spoken
+    modes = not alone and evaluates_modes(algo if fqe is None else fqe.agent)
+    if modes or selection.discrete_action:
+        return modes
     policy = policy_of(algo, None)
     with torch.no_grad(), evaluating_readers(policy):
         return not getattr(policy(_features(algo, obs)), "has_density", True)
@@ -294,8 +310,8 @@ def _check_policy(fqe: FQE, modes: bool) -> None:
     names = "samples", "modes"
     if (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
         raise ValueError(
-            f"fqe evaluates {names[has]} of the policy, and deterministic={modes} (None is what the algorithm does) "
-            f"{names[modes]}, expected the same: set fqe.agent.act_deterministically = {modes} before it is fitted"
+            f"fqe evaluates {names[has]} of the policy, and deterministic={modes} means {names[modes]}, expected the "
+            f"same: set fqe.agent.act_deterministically = {modes} before it is fitted"
         )
 
 

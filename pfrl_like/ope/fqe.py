@@ -45,7 +45,8 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
     """Fitted Q evaluation of continuous actions: how good a trained algorithm is, learnt from recorded data.
 
     What the algorithm does in evaluation is evaluated: the modes of its policy, or samples if it is an agent that does
-    not `act_deterministically`. It is not changed. The learning itself is that of `agents.FittedQEvaluation`.
+    not `act_deterministically`; for samples of a policy alone, a module, set `fqe.agent.act_deterministically = False`
+    once it is built. The algorithm is not changed. The learning itself is that of `agents.FittedQEvaluation`.
 
     Where the algorithm has `n_frames`, images of data and environments are stacked as it has them; `predict` and the
     like take stacked ones, and replay buffers hold such, as `collect` stores them. A recurrent agent is refused: what

@@ -121,9 +121,11 @@ class FittingFQE:
                     hooks = [log.step(epoch), called(callback, fqe, epoch)]
                     with shown(clock, show_progress and not silent) as bar:
                         run(source, clock, hooks + bar)
+                    if epoch % save_interval == 0:  # before evaluators, which are functions of the user's
+                        log.save(epoch)
                     scores = evaluated(fqe, evaluators or {}, dataset)
                     called(epoch_callback, fqe, epoch)(clock)
-                    yield epoch, log.end_of_epoch(epoch, clock.t, scores, epoch % save_interval == 0)
+                    yield epoch, log.end_of_epoch(epoch, clock.t, scores)
 
         return epochs()
 
@@ -188,13 +190,15 @@ class Log:
 
         return write
 
-    def end_of_epoch(self, epoch: int, step: int, scores: Metrics, saves: bool) -> Metrics:
-        """Write the metrics of an epoch and its scores, save if it is due, and give all of them."""
+    def save(self, epoch: int) -> None:
+        """Save what has learnt, as that of an epoch."""
+        self.adapter.save_model(epoch, self.fqe)
+
+    def end_of_epoch(self, epoch: int, step: int, scores: Metrics) -> Metrics:
+        """Write the metrics of an epoch and its scores, and give all of them."""
         metrics = {**self.learning.means(), **scores}
         self.learning.stats.clear()
         self._write(epoch, step, metrics if self.interval is None else scores)
-        if saves:
-            self.adapter.save_model(epoch, self.fqe)
         return metrics
 
     def _write(self, epoch: int, step: int, metrics: Metrics) -> None:

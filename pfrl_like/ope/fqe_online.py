@@ -183,8 +183,10 @@ class OnlineFQE:
                 clock = Clock(min(start + n_steps_per_epoch, n_steps), start)
                 with shown(clock, show_progress) as bar:
                     run(source, clock, [updates, returns, log.step(epoch), *bar])
+                if epoch % save_interval == 0:
+                    log.save(epoch)
                 scores = {**returns.mean(), **evaluated(fqe, scorer, None)}
-                log.end_of_epoch(epoch, clock.t, scores, epoch % save_interval == 0)
+                log.end_of_epoch(epoch, clock.t, scores)
                 called(callback, fqe, epoch)(clock)
 
 

@@ -138,6 +138,7 @@ class AffineScaler(Scaler):
         shape = offset.shape
         if not _is_traced() and not _is_batch_of(shape, x.shape):  # a trace would keep one batch's answer
             raise ValueError(f"x has shape {tuple(x.shape)}, but {self.get_type()} is fitted to rows of {tuple(shape)}")
+        x = x.to(dtype) if x.dtype == torch.bool else x
         return torch.unflatten(x, -3, (-1, shape[0])) if len(shape) == 3 else x, offset, width
 
     def _convert(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

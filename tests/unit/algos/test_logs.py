@@ -139,3 +139,14 @@ def test_minibatches_of_all_there_is_are_told(caplog: pytest.LogCaptureFixture) 
         make("BC", batch_size=batch_size).fit(vectors(False), n_epochs=2, save_metrics=False, verbose=False)
         told = [record for record in caplog.records if "batch_size is 1000000, but there are" in record.getMessage()]
         assert len(told) == said
+
+
+def test_a_model_is_saved_before_scorers_may_fail(tmp_path: Path) -> None:
+    def fails(algo: object, episodes: object) -> float:
+        raise RuntimeError("no score")
+
+    algo = make("DQN")
+    with pytest.raises(RuntimeError, match="no score"):
+        algo.fit(vectors(True), n_steps=2, n_steps_per_epoch=2, scorers={"score": fails}, logdir=str(tmp_path))
+    (model,) = tmp_path.rglob("model_*.pt")
+    algo.load_model(str(model))

@@ -10,6 +10,8 @@ from pfrl_like.metrics.scorer import (
     continuous_action_diff_scorer,
     discounted_sum_of_advantage_scorer,
     discrete_action_match_scorer,
+    dynamics_observation_prediction_error_scorer,
+    dynamics_prediction_variance_scorer,
     evaluate_on_environment,
     soft_opc_scorer,
     td_error_scorer,
@@ -192,3 +194,10 @@ def test_an_iterator_of_episodes_is_scored_as_their_list() -> None:
     assert other(algo, dataset) == -4.0
     for scorer in (discounted_sum_of_advantage_scorer, soft_opc_scorer(10), other):
         assert scorer(algo, iter(dataset.episodes)) == scorer(algo, dataset)
+
+
+def test_scorers_of_dynamics_refuse_what_is_none() -> None:
+    data = MDPDataset(np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32), np.zeros(3), [0, 0, 1])
+    for scorer in (dynamics_observation_prediction_error_scorer, dynamics_prediction_variance_scorer):
+        with pytest.raises(TypeError, match="dynamics is a Greedy, expected a dynamics model"):
+            scorer(Greedy(0.0), data)

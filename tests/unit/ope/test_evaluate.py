@@ -221,9 +221,17 @@ def test_a_model_of_another_policy_is_refused() -> None:
         ope.evaluate_offline(policy, data, deterministic=False, fqe=fqe, **options)
     fqe.agent.act_deterministically = False
     fqe.fit(data, 400, 400, logger_adapter=NoopAdapterFactory(), show_progress=False)
-    found = ope.evaluate_offline(policy, data, deterministic=False, fqe=fqe, **options)
-    for name in ("fqe", "dr", "wdr"):
-        assert found[name].value == pytest.approx(TRUTH, abs=0.1), name
+    for given in ({"deterministic": False, "fqe": fqe}, {"fqe": fqe}, {"n_steps": 400, "config": SMALL}):
+        found = ope.evaluate_offline(policy, data, **given, **options)  # a policy alone gives samples
+        for name in ("fqe", "dr", "wdr"):
+            assert found[name].value == pytest.approx(TRUTH, abs=0.1), name
+
+
+def test_a_policy_of_other_actions_is_refused() -> None:
+    for discrete in (False, True):
+        policy = nn.Sequential(Constant(0.5), DeterministicHead()) if discrete else of_probability(0.8)
+        with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, of shape"):
+            ope.evaluate_offline(policy, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
 
 
 def test_a_policy_without_densities_is_evaluated_as_it_acts() -> None:

@@ -273,3 +273,9 @@ def test_a_description_is_json() -> None:
         "type": "min_max",
         "params": {"maximum": [3.0, 30.0], "minimum": [1.0, 10.0]},
     }
+
+
+def test_flags_are_numbers() -> None:
+    rows = np.array([[True, False], [False, False]])
+    scaled = MinMaxScaler(rows).transform(torch.from_numpy(rows))
+    assert scaled.tolist() == [[1.0, 0.0], [0.0, 0.0]]
