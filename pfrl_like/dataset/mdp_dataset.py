@@ -1,5 +1,6 @@
 """`MDPDataset`: recorded episodes as a list, as arrays, and as minibatches to learn from."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.statistics import statistics
 from pfrl_like.dataset.table import Table, joined
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, check_n_frames, is_image
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 
@@ -246,12 +248,15 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Clip the rewards.
 
         Args:
-            low: Least reward; None for no bound.
-            high: Largest reward; None for no bound.
+            low: Least reward; None or -infinity for no bound.
+            high: Largest reward; None or infinity for no bound.
 
         Raises:
-            ValueError: If `low` is above `high`.
+            ValueError: If `low` is above `high`, or one of them is NaN or the other infinity.
+            TypeError: If one of them is no number.
         """
+        bounds = {"low": (low, -math.inf), "high": (high, math.inf)}
+        check_numbers(**{name: bound for name, (bound, none) in bounds.items() if bound not in (None, none)})
         if low is not None and high is not None and low > high:
             raise ValueError(f"low: got {low}, expected at most high={high}")
         self._tables = [self.table.with_rewards_clipped(low, high)]

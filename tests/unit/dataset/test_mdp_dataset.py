@@ -149,6 +149,25 @@ def test_rewards_are_clipped_with_open_ends(low, high, expected) -> None:
     assert dataset[0].compute_return() == sum(expected[1:])
 
 
+@pytest.mark.parametrize(
+    "low, high, error, message",
+    [
+        (float("nan"), 1, ValueError, "low is nan"),
+        (None, float("nan"), ValueError, "high is nan"),
+        (float("inf"), None, ValueError, "low is inf"),
+        (3, 1, ValueError, "low: got 3, expected at most high=1"),
+        ("a", None, TypeError, r"low is 'a' \(str\), expected a finite number"),
+        (0, [1], TypeError, r"high is \[1\]"),
+    ],
+)
+def test_bounds_that_leave_no_reward_are_refused(low, high, error, message) -> None:
+    dataset = numbered([3])
+    with pytest.raises(error, match=message):
+        dataset.clip_reward(low, high)
+    dataset.clip_reward(-float("inf"), float("inf"))
+    assert dataset.rewards.tolist() == [0, 2, 4]
+
+
 def test_statistics_are_those_of_the_arrays() -> None:
     rng = np.random.default_rng(1)
     arrays = [rng.normal(size=(50, 3)), rng.normal(size=(50, 2)), rng.normal(size=50), rng.random(50) < 0.1]
