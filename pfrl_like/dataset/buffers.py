@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pfrl_like.columns import Columns, Indices
-from pfrl_like.dataset.conventions import assembled, numbers_of
+from pfrl_like.dataset.conventions import assembled, log_probs_of
 from pfrl_like.dataset.table import Table, joined
 
 
@@ -47,7 +47,7 @@ def table_from_buffer(buffer: Buffer) -> tuple[Table, bool]:
     held = columns.further(rows).get("log_prob")
     table = assembled(
         columns.obs, chosen, columns.reward[rows], terminal, ends, extended, obs_row=at, end_obs=end_obs,
-        log_prob=None if held is None else numbers_of("log_prob", held, len(rows)),
+        log_prob=None if held is None else log_probs_of("log_prob", held, len(rows), discrete),
     )  # fmt: skip
     return joined([table.with_end_obs_unknown(~told & terminal)]), discrete
 

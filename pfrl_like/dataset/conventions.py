@@ -14,6 +14,7 @@ from pfrl_like.errors import NonFiniteError
 NEXT_ROW, SAME_ROW = "next_row", "same_row"
 
 _CHUNK_BYTES = 1 << 26
+_ROUNDING = 1e-4  # of a log-probability of 0 that a network computed in single precision
 
 
 def table_from_arrays(
@@ -43,7 +44,7 @@ def table_from_arrays(
         discrete_action: Whether actions are indices.
         reward_convention: `NEXT_ROW` or `SAME_ROW`.
         next_observations: With `SAME_ROW`, the observations after the steps.
-        log_probs: Log-probabilities of the actions in their own rows, shape [n]; None if not recorded.
+        log_probs: Log-probabilities (densities) of the actions in their own rows, shape [n]; None if not recorded.
 
     Raises:
         ValueError: If lengths, shapes or values cannot be right; the text names the row.
@@ -62,7 +63,7 @@ def table_from_arrays(
             f"terminals and timeouts: both are set in row {row}, expected one of them: a step that is both has "
             "ended in a terminal state, so give `timeouts & ~terminals`"
         )
-    log_prob = None if log_probs is None else numbers_of("log_probs", log_probs, n)
+    log_prob = None if log_probs is None else log_probs_of("log_probs", log_probs, n, discrete_action)
     last = terminal | timeout
     last[-1] = True
     ends = np.flatnonzero(last)
@@ -213,6 +214,20 @@ def numbers_of(name: str, values: Any, n: int) -> NDArray[np.float64]:
     array = _flat(name, values, n)
     _refuse_non_finite(name, array)
     return array.astype(np.float64)
+
+
+def log_probs_of(name: str, values: Any, n: int, discrete: bool) -> NDArray[np.float64]:
+    """Log-probabilities of discrete actions, or log-densities of continuous ones, which may be positive, shape [n].
+
+    Raises:
+        ValueError: On another shape, or a log-probability above 0; the text names the row.
+        NonFiniteError: On NaN or infinity.
+    """
+    array = numbers_of(name, values, n)
+    if discrete and (array > _ROUNDING).any():
+        row = int(np.argmax(array > _ROUNDING))
+        raise ValueError(f"{name}: got {array[row]} in row {row}, expected log-probabilities, which are at most 0")
+    return array
 
 
 def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:

@@ -38,8 +38,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         terminals: Flags, shape [n]: the state of the row is terminal.
         discrete_action: Whether actions are indices.
         timeouts: Flags, shape [n]: the episode was cut off in the state of the row. None for none.
-        log_probs: Log-probabilities (densities) of the actions under the policy that took them, shape [n], finite in
-            last rows, too, where they do not count. None if they were not recorded.
+        log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them, shape
+            [n], possible ones in last rows, too, where they do not count. None if they were not recorded.
 
     Raises:
         ValueError: If lengths, shapes or values cannot be right; the text names the row.

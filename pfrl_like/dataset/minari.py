@@ -14,7 +14,7 @@ from PIL import Image
 
 from pfrl_like.batch import first_leaf
 from pfrl_like.columns import Field
-from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, numbers_of
+from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, log_probs_of, numbers_of
 from pfrl_like.dataset.flat import looks_discrete
 from pfrl_like.dataset.hdf5 import concatenated, opened, write_nested
 from pfrl_like.dataset.hdf5_members import Members, h5py_module
@@ -104,7 +104,7 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
     if early := np.setdiff1d(np.flatnonzero(terminal), ends).tolist():
         raise ValueError(f"terminations: set in step {early[0]}, which is not the last of its episode")
     at = np.arange(n) + np.repeat(np.arange(len(episodes)), lengths)
-    log_prob = numbers_of(_LOG_PROB, arrays[_LOG_PROB], n) if _LOG_PROB in arrays else None
+    log_prob = log_probs_of(_LOG_PROB, arrays[_LOG_PROB], n, discrete) if _LOG_PROB in arrays else None
     return assembled(
         obs, actions, rewards, terminal[ends], ends, np.ones(len(episodes), np.bool_), obs_row=at,
         end_obs=at[ends] + 1, log_prob=log_prob,

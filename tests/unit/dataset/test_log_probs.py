@@ -27,6 +27,14 @@ def of_steps(dataset: MDPDataset) -> list[float]:
     return [float(value) for value in np.concatenate(recorded)]
 
 
+def buffer_of(log_probs: list[float | None]) -> ReplayBuffer:
+    buffer = ReplayBuffer(10)
+    for i, log_prob in enumerate(log_probs, 1):
+        obs = np.full(1, i, np.float32)
+        buffer.append(obs, 0, 0.0, obs + 1, is_state_terminal=i == len(log_probs), log_prob=log_prob)
+    return buffer
+
+
 def test_they_lie_beside_the_actions() -> None:
     data = numbered()
     np.testing.assert_array_equal(data.log_probs, LOG_PROBS)
@@ -108,9 +116,28 @@ def test_minari_without_them_in_some_episode_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("all_have", [True, False])
 def test_buffers_give_them_if_all_steps_have_one(all_have: bool) -> None:
-    buffer = ReplayBuffer(10)
-    for i in range(4):
-        obs, log_prob = np.full(1, i, np.float32), -float(i) if all_have or i else None
-        buffer.append(obs, 0, 0.0, obs + 1, is_state_terminal=i == 3, log_prob=log_prob)
-    data = MDPDataset.from_buffer(buffer)
+    data = MDPDataset.from_buffer(buffer_of([0.0 if all_have else None, -1.0, -2.0, -3.0]))
     assert (of_steps(data) == [0.0, -1.0, -2.0, -3.0]) if all_have else data.log_probs is None
+
+
+def test_discrete_actions_are_not_more_than_certain(tmp_path: Path) -> None:
+    positive, arrays = np.append(LOG_PROBS[:5], 0.7), numbered().to_arrays()
+    refused = pytest.raises(ValueError, match=r"log_probs?: got 0\.7 in row \d, expected log-probabilities, .* at most 0")
+    with refused:
+        numbered(log_probs=positive)
+    with refused:
+        MDPDataset.from_arrays(**arrays | {"log_probs": [-1, -1, 0.7, -1]})
+    with refused:
+        numbered().append(np.zeros((2, 1)), np.zeros(2, int), np.zeros(2), [0, 1], log_probs=[0.7, 0])
+    with refused:
+        MDPDataset.from_buffer(buffer_of([-1.0, 0.7]))
+    data = {name: getattr(numbered(), name) for name in ("observations", "actions", "rewards", "terminals")}
+    np.savez(tmp_path / "data.npz", **data, log_probs=positive)
+    with pytest.raises(CheckpointError, match=r"log_probs: got 0\.7 in row 5"):
+        MDPDataset.load(tmp_path / "data.npz", reward_convention="next_row")
+
+
+def test_rounding_and_densities_may_be_positive() -> None:
+    assert numbered(log_probs=np.full(6, 1e-6)).log_probs.max() == 1e-6
+    densities = MDPDataset(np.zeros((2, 1)), np.zeros((2, 1)), np.zeros(2), [0, 1], log_probs=[0.7, 0])
+    assert of_steps(densities) == [0.7]
