@@ -76,15 +76,16 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         )  # fmt: skip
 
     @classmethod
-    def of_table(cls, table: Table, discrete_action: bool) -> Self:
-        """A dataset over a table."""
+    def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
+        """A dataset over a table, with that many discrete actions at least."""
         dataset = cls.__new__(cls)
-        dataset._use(table, discrete_action)
+        dataset._use(table, discrete_action, action_size)
         return dataset
 
-    def _use(self, table: Table, discrete_action: bool) -> None:
+    def _use(self, table: Table, discrete_action: bool, action_size: int = 0) -> None:
         self._tables = [table]
         self.discrete_action = bool(discrete_action)
+        self._known_actions = action_size
         self._changed()
 
     def _changed(self) -> None:
@@ -197,9 +198,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         return self._tables[0].obs_shape
 
     def get_action_size(self) -> int:
-        """Numbers of an action or, if they are discrete, the largest one + 1."""
+        """Numbers of an action or, if they are discrete, the largest one + 1, also of datasets that episodes came from."""
         if self.discrete_action:
-            return 1 + max(int(table.action.max()) for table in self._tables)
+            return max(self._known_actions, *(1 + int(table.action.max()) for table in self._tables))
         return int(self._tables[0].action.shape[1])
 
     def is_action_discrete(self) -> bool:
@@ -218,7 +219,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         *,
         log_probs: Any = None,
     ) -> None:
-        """Add episodes from arrays like those of the constructor.
+        """Add episodes from arrays like those of the constructor, whose `rewards[t + 1]` is for `actions[t]`.
+
+        Arrays that pay in the same row are added by `dataset.extend(MDPDataset.from_arrays(...))`.
 
         Raises:
             ValueError: If they do not fit those that are there, or each other; nothing is added.
@@ -227,18 +230,21 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             self._checked(observations, actions, rewards, terminals, timeouts, log_probs, self.discrete_action)
         )
 
-    def extend(self, dataset: "MDPDataset") -> None:
-        """Add the episodes of another dataset.
+    def extend(self, dataset: "MDPDataset | Sequence[Episode]") -> None:
+        """Add the episodes of another dataset, or a list of episodes.
 
         Raises:
             ValueError: If observations or actions are of another kind, or one of them alone has `log_probs`.
+            TypeError: If it is no dataset, or something is no episode.
         """
+        dataset = dataset if isinstance(dataset, MDPDataset) else self.from_episodes(dataset)
         if dataset.discrete_action != self.discrete_action:
             kinds = {True: "discrete", False: "continuous"}
             raise ValueError(
                 f"dataset: has {kinds[dataset.discrete_action]} actions, expected {kinds[self.discrete_action]} ones"
             )
         self._extend(dataset.table)
+        self._known_actions = max(self._known_actions, dataset._known_actions)
 
     def _extend(self, table: Table) -> None:
         self._tables = [*self._tables, table.like(self._tables[0])]

@@ -41,14 +41,16 @@ class DatasetSources(ABC):
 
     @classmethod
     @abstractmethod
-    def of_table(cls, table: Table, discrete_action: bool) -> Self:
-        """A dataset over a table."""
+    def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
+        """A dataset over a table, with that many discrete actions at least."""
 
     # Other datasets
 
     @classmethod
     def from_episodes(cls, episodes: Any) -> Self:
         """A dataset of some episodes: of a slice, or of one part of scikit-learn's `train_test_split`.
+
+        It has the discrete actions of the datasets that they came from, also those that none of them took.
 
         Args:
             episodes: Episodes, of one dataset, whose observations are not copied, or of several; or a dataset.
@@ -57,8 +59,9 @@ class DatasetSources(ABC):
             ValueError: If there is no transition, or the episodes are not all of one kind.
             TypeError: If something is no episode.
         """
-        table, numbers = in_one_table(listed(episodes))
-        return cls.of_table(table.of_episodes(numbers), table.action.ndim == 1)
+        table, numbers = in_one_table(chosen := listed(episodes))
+        size = max(episode.get_action_size() for episode in chosen)
+        return cls.of_table(table.of_episodes(numbers), table.action.ndim == 1, size)
 
     # Arrays
 

@@ -141,6 +141,23 @@ def test_what_does_not_fit_is_not_appended() -> None:
     assert len(dataset) == 1
 
 
+def test_a_list_of_episodes_extends_a_dataset() -> None:
+    dataset = numbered([2, 3, 4])
+    dataset.extend(dataset[1:])
+    assert [len(episode) for episode in dataset] == [1, 2, 3, 2, 3]
+    assert dataset[4].observations.ravel().tolist() == [5, 6, 7, 8]
+    with pytest.raises(TypeError, match=r"episodes\[0\] is a int, expected an Episode"):
+        dataset.extend([1])
+    assert len(dataset) == 5
+
+
+def test_arrays_that_pay_in_the_same_row_are_added_whole() -> None:
+    arrays = [np.zeros((3, 1)), np.zeros((3, 1)), np.array([1.0, 2, 4]), np.array([0, 0, 1])]
+    dataset = MDPDataset.from_arrays(*arrays)
+    dataset.extend(MDPDataset.from_arrays(*arrays))
+    assert [(len(episode), episode.compute_return()) for episode in dataset] == [(3, 7), (3, 7)]
+
+
 @pytest.mark.parametrize("low, high, expected", [(None, 3, [0, 2, 3]), (1, None, [1, 2, 4]), (1, 3, [1, 2, 3])])
 def test_rewards_are_clipped_with_open_ends(low, high, expected) -> None:
     dataset = numbered([3])

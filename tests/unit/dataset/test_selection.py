@@ -65,6 +65,15 @@ def test_a_dataset_of_episodes_of_one_shares_their_observations() -> None:
     assert (len(part), len(whole)) == (2, 2)
 
 
+def test_a_dataset_of_episodes_knows_the_actions_that_these_did_not_take() -> None:
+    whole = MDPDataset(np.zeros((6, 1)), [0, 1, 0, 0, 4, 0], np.zeros(6), [0, 0, 1, 0, 0, 1], discrete_action=True)
+    part = MDPDataset.from_episodes(whole[:1])
+    assert part.get_action_size() == part[0].get_action_size() == 5
+    other = MDPDataset(np.zeros((3, 1)), [0, 1, 0], np.zeros(3), [0, 0, 1], discrete_action=True)
+    other.extend(part)
+    assert other.get_action_size() == MDPDataset.from_episodes(part[:]).get_action_size() == 5
+
+
 @pytest.mark.parametrize(
     "episodes, error, message",
     [
