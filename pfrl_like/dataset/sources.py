@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Indices
 from pfrl_like.dataset.buffers import Buffer, episodes_of, table_from_buffer
 from pfrl_like.dataset.chosen import in_one_table, listed
-from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, table_from_arrays
+from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, actions_of, table_from_arrays
 from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
 from pfrl_like.dataset.hdf5 import is_hdf5, read_hdf5, write_hdf5
 from pfrl_like.dataset.minari import read_minari, write_minari
 from pfrl_like.dataset.npz import read_npz, write_npz
 from pfrl_like.dataset.table import Table
-from pfrl_like.errors import CheckpointError, MissingDependencyError
+from pfrl_like.errors import CheckpointError, MissingDependencyError, NonFiniteError
 
 PathLike = str | os.PathLike[str]
 
@@ -134,14 +135,15 @@ class DatasetSources(ABC):
             log_prob: Column of the `log_probs` of the constructor; None if there is none.
 
         Raises:
-            ValueError: If the data cannot be right.
+            ValueError: If the data cannot be right, a value is missing, or no column is named.
             KeyError: If the frame lacks a column.
             TypeError: If it is no frame, or `observations` is not a list.
         """
         named = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
         single = {"reward": reward, "terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
-        _check_columns(frame, **named, **{name: [column] for name, column in single.items()})
+        _check_columns(frame, **named, **{name: [column] for name, column in single.items() if column is not None})
         discrete = isinstance(actions, str)
+        action = _indices_in(frame, actions) if discrete else frame[list(actions)].to_numpy()
         ended = frame[terminal].to_numpy()
         cut = np.zeros(len(frame), np.bool_) if timeout is None else frame[timeout].to_numpy()
         if episode is not None:
@@ -149,8 +151,8 @@ class DatasetSources(ABC):
             changes = np.append(number[1:] != number[:-1], True)
             cut = (cut != 0) | (changes & (ended == 0))
         table = table_from_arrays(
-            frame[list(observations)].to_numpy(), frame[actions if discrete else list(actions)].to_numpy(),
-            frame[reward].to_numpy(), ended, cut, discrete_action=discrete, reward_convention=reward_convention,
+            frame[list(observations)].to_numpy(), action, frame[reward].to_numpy(), ended, cut,
+            discrete_action=discrete, reward_convention=reward_convention,
             log_probs=None if log_prob is None else frame[log_prob].to_numpy(),
         )  # fmt: skip
         return cls.of_table(table, discrete)
@@ -317,12 +319,27 @@ class DatasetSources(ABC):
         return self.table.to_columns(), episodes_of(self.table)
 
 
-def _check_columns(frame: Any, **named: Sequence[str | None]) -> None:
-    """Refuse what is no frame, and columns that it lacks."""
+def _check_columns(frame: Any, **named: Sequence[str]) -> None:
+    """Refuse what is no frame, columns that it lacks, and values that these lack."""
     if not hasattr(frame, "columns"):
         raise TypeError(f"frame is a {type(frame).__name__}, expected a pandas DataFrame")
     for argument, names in named.items():
         if isinstance(names, str):
             raise TypeError(f"{argument} is {names!r}, expected a list of columns")
-        if lacking := [name for name in names if name is not None and name not in frame.columns]:
+        if not len(names):
+            raise ValueError(f"{argument}: got {names!r}, expected at least one column")
+        if lacking := [name for name in names if name not in frame.columns]:
             raise KeyError(f"{argument}: there is no column {lacking[0]!r}, the frame has {[*frame.columns]}")
+        for name in names:
+            missing = frame[name].isna().to_numpy()
+            if missing.any():
+                row = int(np.argmax(missing))
+                raise NonFiniteError(name, f"{argument}: column {name!r} has no value in row {row}, expected one")
+
+
+def _indices_in(frame: Any, column: str) -> NDArray[Any]:
+    """The discrete actions in a column."""
+    try:
+        return actions_of(frame[column].to_numpy(), len(frame), True)
+    except ValueError as error:
+        raise ValueError(f"{error}; a list of columns, actions=[{column!r}], makes them continuous") from error

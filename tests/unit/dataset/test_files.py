@@ -298,6 +298,30 @@ def test_columns_that_a_frame_lacks_are_named(columns, error, message) -> None:
         MDPDataset.from_dataframe(**given)
 
 
+@pytest.mark.parametrize("column", ["observation_1", "action_0", "reward", "terminal", "timeout", "episode"])
+def test_values_that_a_frame_lacks_are_named(column) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = numbered().to_dataframe().astype({column: "object"})
+    table.loc[3:, column] = pandas.NA
+    with pytest.raises(ValueError, match=f"column '{column}' has no value in row 3"):
+        MDPDataset.from_dataframe(table, COLUMNS, ["action_0"], timeout="timeout", episode="episode")
+
+
+@pytest.mark.parametrize(
+    "columns, message",
+    [
+        ({"observations": []}, r"observations: got \[\], expected at least one column"),
+        ({"actions": []}, r"actions: got \[\], expected at least one column"),
+        ({"actions": "reward"}, r"got 0.5 in row 0, .*; a list of columns, actions=\['reward'\], makes them continuous"),
+    ],
+)
+def test_what_columns_cannot_be_is_refused(columns, message) -> None:
+    pytest.importorskip("pandas")
+    given = {"observations": COLUMNS, "actions": ["action_0"]} | columns
+    with pytest.raises(ValueError, match=message):
+        MDPDataset.from_dataframe(numbered().to_dataframe(), **given)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_terminal_step_at_the_time_limit_is_terminal(name: str, tmp_path) -> None:
     arrays = flat(terminals=np.array([0, 1, 0, 0, 1]), timeouts=np.array([0, 1, 0, 0, 1]))
