@@ -14,7 +14,7 @@ from pfrl_like.dataset.hdf5_members import INDEX, Members, h5py_module
 from pfrl_like.dataset.hdf5_output import new_hdf5
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.storage import open_regular
-from pfrl_like.storage.budget import Budget
+from pfrl_like.storage.budget import Budget, BudgetError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 _MAPPED_FROM = 1 << 30
@@ -83,6 +83,8 @@ def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
             yield Members(file, budget)
     except PfrlLikeError:
         raise
+    except BudgetError as error:
+        raise CheckpointError(path, str(error)) from error
     except Exception as error:  # whatever a hostile file does to h5py, numpy or an image's decoder
         reason = str(error) or type(error).__name__
         raise CheckpointError(path, f"is damaged, or holds no dataset: {reason}") from error

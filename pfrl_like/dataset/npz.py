@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
-from pfrl_like.storage.budget import Budget
+from pfrl_like.storage.budget import Budget, BudgetError
 
 _SUFFIX = ".npy"
 
@@ -42,12 +42,14 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
         max_bytes: The most that its arrays may take, as of `Budget`.
 
     Raises:
-        CheckpointError: If it is damaged, or holds objects.
+        CheckpointError: If it is damaged, holds objects, or more than it may.
     """
     with open_regular(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
+        except BudgetError as error:
+            raise CheckpointError(path, str(error)) from error
         except Exception as error:  # whatever a hostile file does to zipfile, zlib or numpy
             reason = str(error) or type(error).__name__
             raise CheckpointError(path, f"is neither HDF5 nor an archive of arrays (.npz): {reason}") from error

@@ -20,6 +20,7 @@ from pfrl_like.dataset.minari import read_minari, write_minari
 from pfrl_like.dataset.npz import read_npz, write_npz
 from pfrl_like.dataset.table import Table
 from pfrl_like.errors import CheckpointError, MissingDependencyError, NonFiniteError
+from pfrl_like.utils.checks import check_counts
 
 PathLike = str | os.PathLike[str]
 
@@ -234,9 +235,11 @@ class DatasetSources(ABC):
                 size, and 64 MiB at least.
 
         Raises:
-            CheckpointError: If the file is damaged, foreign, or holds what cannot be right.
+            CheckpointError: If the file is damaged, foreign, or holds what cannot be right, or more than it may.
+            TypeError: If `max_bytes` is no integer.
             MissingDependencyError: If it is HDF5 and h5py is not installed.
         """
+        check_counts(optional=True, max_bytes=max_bytes)
         path = os.fspath(fname)
         flat: Flat = read_hdf5(path, memory_map, max_bytes) if is_hdf5(path) else read_npz(path, max_bytes)
         try:
@@ -268,9 +271,11 @@ class DatasetSources(ABC):
             max_bytes: As of `load`.
 
         Raises:
-            CheckpointError: If there is none, or it is damaged.
+            CheckpointError: If there is none, it is damaged, or it holds more than it may.
+            TypeError: If `max_bytes` is no integer.
             MissingDependencyError: If h5py is not installed.
         """
+        check_counts(optional=True, max_bytes=max_bytes)
         return cls.of_table(*read_minari(Path(directory), max_bytes))
 
     # Replay buffers

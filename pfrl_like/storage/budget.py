@@ -36,6 +36,10 @@ def bounded_networks() -> Iterator[None]:
         handle.remove()
 
 
+class BudgetError(ValueError):
+    """More than a file may take."""
+
+
 class Budget:
     """Memory that what a file holds may take in all.
 
@@ -46,16 +50,17 @@ class Budget:
 
     def __init__(self, size: int, max_bytes: int | None = None) -> None:
         self.left = max(FLOOR, RATIO * size) if max_bytes is None else max_bytes
+        self.bound = "a file of this size" if max_bytes is None else f"by max_bytes={max_bytes} it"
 
     def spend(self, size: int, what: str) -> None:
         """Count what is about to be taken.
 
         Raises:
-            ValueError: If it is more than is left; say `max_bytes` to allow it.
+            BudgetError: If it is more than is left; say `max_bytes` to allow it.
         """
         if size > self.left:
-            raise ValueError(
-                f"{what} announces {size} bytes, and a file of this size may take {self.left} more; if it is to be "
-                "trusted, allow them by max_bytes"
+            raise BudgetError(
+                f"{what} announces {size} bytes, and {self.bound} may take {self.left} more; if it is to be trusted, "
+                "allow them by max_bytes"
             )
         self.left -= size

@@ -271,6 +271,19 @@ def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_file_that_may_take_less_is_not_called_damaged(name: str, tmp_path) -> None:
+    numbered().dump(tmp_path / name)
+    with pytest.raises(CheckpointError, match=rf"{name}: \S+ announces \d+ bytes, and by max_bytes=10 it may take 10 more"):
+        MDPDataset.load(tmp_path / name, max_bytes=10)
+
+
+@pytest.mark.parametrize("load", [MDPDataset.load, MDPDataset.load_minari])
+def test_a_bound_that_is_no_number_is_refused_before_anything_is_read(load, tmp_path) -> None:
+    with pytest.raises(TypeError, match=r"max_bytes is '10' \(str\), expected an integer"):
+        load(tmp_path / "nowhere.npz", max_bytes="10")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_text_is_no_file_of_a_dataset(name: str, tmp_path) -> None:
     (tmp_path / name).write_text("observation,action,reward")
     with pytest.raises(CheckpointError, match="is neither HDF5 nor an archive of arrays"):

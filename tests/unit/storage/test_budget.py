@@ -15,7 +15,7 @@ def test_a_small_file_may_ask_for_the_floor_and_a_large_one_for_so_many_times_it
 def test_what_is_taken_is_no_longer_left() -> None:
     budget = Budget(0, 10)
     budget.spend(7, "a")
-    with pytest.raises(ValueError, match="b announces 4 bytes, and a file of this size may take 3 more"):
+    with pytest.raises(ValueError, match="b announces 4 bytes, and by max_bytes=10 it may take 3 more"):
         budget.spend(4, "b")
     budget.spend(3, "c")
 
