@@ -1,14 +1,17 @@
 """What looks wrong with a dataset."""
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices
+from pfrl_like.columns.structure import Structure
 from pfrl_like.dataset.statistics import chunks, moments, told_rows
 from pfrl_like.dataset.table import NO_ACTION, NO_OBS, Table
+from pfrl_like.utils.spaces import space_kind
 
 _NAMED = 5
 
@@ -18,7 +21,7 @@ class Finding(NamedTuple):
 
     Attributes:
         kind: "nan", "outside", "constant", "duplicate" or "empty".
-        where: "observations", "actions" or "episodes".
+        where: "observations", of nested ones a part such as "observations['image'][0]"; "actions" or "episodes".
         message: What it is, with the first few places.
         places: All of them: rows of the arrays, dimensions of a column, or numbers of episodes.
     """
@@ -33,13 +36,8 @@ def findings(table: Table, discrete: bool, observation_space: Any, action_space:
     """What looks wrong, kind by kind."""
     found = []
     actions = told_rows(table, NO_ACTION)
-    if table.is_array:
-        rows = told_rows(table, NO_OBS)
-        found += [_where(rows, _non_finite(table, rows), "nan", "observations", "hold NaN or infinity in rows")]
-        found += [_constant(moments(lambda: chunks(table, rows)), "observations")]
-        if observation_space is not None:
-            inside = [inside_of(observation_space, part, "observation_space") for part in chunks(table, rows)]
-            found += [_where(rows, ~np.concatenate(inside), "outside", "observations", "lie outside the space in rows")]
+    for place, leaf, space in _parts(table.obs.structure, observation_space):
+        found += _of_observations(table.of_leaf(leaf), place, space)
     own = table.action[actions - 1]
     if action_space is not None:
         outside = ~inside_of(action_space, own, "action_space")
@@ -48,6 +46,44 @@ def findings(table: Table, discrete: bool, observation_space: Any, action_space:
     found += [_listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))]
     found += [_listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))]
     return [finding for finding in found if finding is not None]
+
+
+def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[str, int, Any]]:
+    """Where the parts of nested observations are, the numbers of their leaves, and their spaces if these are given.
+
+    Raises:
+        ValueError: If the space is nested otherwise.
+    """
+    if isinstance(structure, int):
+        yield place, structure, space
+        return
+    kind, parts = ("dict", structure) if isinstance(structure, dict) else ("tuple", dict(enumerate(structure)))
+    spaces = dict.fromkeys(parts)
+    if space is not None:
+        nested = space_kind(space) == kind
+        spaces = dict(space.spaces if kind == "dict" else enumerate(space.spaces)) if nested else {}
+        if not nested or spaces.keys() != parts.keys():
+            raise ValueError(
+                f"observation_space{place}: got {space}, expected a {kind.title()} of {[*parts]}, as observations are"
+            )
+    for key, part in parts.items():
+        yield from _parts(part, spaces[key], f"{place}[{key!r}]")
+
+
+def _of_observations(table: Table, place: str, space: Any) -> list[Finding | None]:
+    """What looks wrong with observations, or with a part of nested ones."""
+    where, name = f"observations{place}", f"observation_space{place}"
+    if not table.is_array:
+        if space is None:
+            return []
+        raise ValueError(f"{name}: got {space}, but {where} are objects, which have no space that is known")
+    rows = told_rows(table, NO_OBS)
+    found = [_where(rows, _non_finite(table, rows), "nan", where, "hold NaN or infinity in rows")]
+    found += [_constant(moments(lambda: chunks(table, rows)), where)]
+    if space is not None:
+        inside = [inside_of(space, part, name) for part in chunks(table, rows)]
+        found += [_where(rows, ~np.concatenate(inside), "outside", where, "lie outside the space in rows")]
+    return found
 
 
 def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
@@ -86,13 +122,16 @@ def _constant(found: dict[str, Any], where: str) -> Finding | None:
 
 
 def _duplicates(table: Table) -> Indices:
-    if not table.is_array:
+    tables = [table.of_leaf(leaf) for leaf in range(len(table.obs.leaves))]
+    if not all(part.is_array for part in tables):
         return np.zeros(0, np.int64)
     seen: set[bytes] = set()
     again = []
     for i, (start, length) in enumerate(zip(table.starts.tolist(), table.lengths.tolist(), strict=True)):
         rows = np.arange(start, start + length + 1)
-        digest = hashlib.blake2b(np.ascontiguousarray(table.observations(rows)).tobytes(), digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
+        for part in tables:
+            digest.update(np.ascontiguousarray(part.observations(rows)).tobytes())
         digest.update(table.action[rows - 1].tobytes() + table.reward[rows - 1].tobytes())
         if length and digest.digest() in seen:
             again.append(i)

@@ -198,7 +198,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         return self._tables[0].obs_shape
 
     def get_action_size(self) -> int:
-        """Numbers of an action or, if they are discrete, the largest one + 1, also of datasets that episodes came from."""
+        """Numbers of an action or, if they are discrete, the largest one + 1 that is known of."""
         if self.discrete_action:
             return max(self._known_actions, *(1 + int(table.action.max()) for table in self._tables))
         return int(self._tables[0].action.shape[1])
@@ -261,7 +261,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             ValueError: If `low` is above `high`, or one of them is NaN or the other infinity.
             TypeError: If one of them is no number.
         """
-        bounds = {"low": (low, -math.inf), "high": (high, math.inf)}
+        bounds: dict[str, Any] = {"low": (low, -math.inf), "high": (high, math.inf)}
         check_numbers(**{name: bound for name, (bound, none) in bounds.items() if bound not in (None, none)})
         if low is not None and high is not None and low > high:
             raise ValueError(f"low: got {low}, expected at most high={high}")
@@ -280,7 +280,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     def check(self, observation_space: Any = None, action_space: Any = None) -> list[Finding]:
         """What looks wrong: NaN, constant columns, duplicate or empty episodes, values outside the spaces if given.
 
-        Reads everything once, files that are mapped included.
+        Reads everything once, files that are mapped included. Of nested observations each part is looked at by itself.
+
+        Args:
+            observation_space: Box or Discrete, or a Dict or Tuple of such; None if not known.
+            action_space: Box or Discrete; None if not known.
+
+        Raises:
+            ValueError: If a space is of another kind, or of another shape than the values.
         """
         return findings(self.table, self.discrete_action, observation_space, action_space)
 

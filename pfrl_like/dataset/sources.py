@@ -144,7 +144,7 @@ class DatasetSources(ABC):
         single = {"reward": reward, "terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
         _check_columns(frame, **named, **{name: [column] for name, column in single.items() if column is not None})
         discrete = isinstance(actions, str)
-        action = _indices_in(frame, actions) if discrete else frame[list(actions)].to_numpy()
+        action = _indices_in(frame, actions) if isinstance(actions, str) else frame[list(actions)].to_numpy()
         ended = frame[terminal].to_numpy()
         cut = np.zeros(len(frame), np.bool_) if timeout is None else frame[timeout].to_numpy()
         if episode is not None:

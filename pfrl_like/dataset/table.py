@@ -229,6 +229,10 @@ class Table:
         lead[(self.made_up & NO_REWARD) > 0] = 0.0
         return dataclasses.replace(self, reward=reward, lead=lead)
 
+    def of_leaf(self, i: int) -> "Table":
+        """The same with one part of nested observations alone."""
+        return dataclasses.replace(self, obs=Field(self.obs.rows, 0, [self.obs.leaves[i]]))
+
     @property
     def is_array(self) -> bool:
         """Whether an observation is one array of numbers, and no nest or object."""

@@ -273,7 +273,7 @@ def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_that_may_take_less_is_not_called_damaged(name: str, tmp_path) -> None:
     numbered().dump(tmp_path / name)
-    with pytest.raises(CheckpointError, match=rf"{name}: \S+ announces \d+ bytes, and by max_bytes=10 it may take 10 more"):
+    with pytest.raises(CheckpointError, match=rf"{name}: \S+ announces \d+ bytes, and by max_bytes=10 it may take"):
         MDPDataset.load(tmp_path / name, max_bytes=10)
 
 
@@ -325,7 +325,7 @@ def test_values_that_a_frame_lacks_are_named(column) -> None:
     [
         ({"observations": []}, r"observations: got \[\], expected at least one column"),
         ({"actions": []}, r"actions: got \[\], expected at least one column"),
-        ({"actions": "reward"}, r"got 0.5 in row 0, .*; a list of columns, actions=\['reward'\], makes them continuous"),
+        ({"actions": "reward"}, r"got 0.5 in row 0, .*; a list .*, actions=\['reward'\], makes them continuous"),
     ],
 )
 def test_what_columns_cannot_be_is_refused(columns, message) -> None:

@@ -275,6 +275,32 @@ def test_check_names_what_looks_wrong() -> None:
         dataset.check(observation_space=box)
 
 
+def test_nested_observations_are_checked_part_by_part() -> None:
+    from gymnasium.spaces import Box, Dict, Discrete, Tuple
+
+    observations = {"a": np.array([0.0, 1, 0, 1, 7]), "b": (np.eye(5)[:, :1], np.array([0, 1, 0, 1, 2]))}
+    observations["b"][0][2] = 1.0
+    dataset = MDPDataset(observations, np.array([[0.0], [2], [0], [2], [1]]), np.ones(5), np.array([0, 1, 0, 1, 1]))
+    space = Dict({"a": Box(0, 1, ()), "b": Tuple([Box(0, 1, (1,)), Discrete(2)])})
+    found = {(finding.kind, finding.where): finding.places.tolist() for finding in dataset.check(space)}
+    assert found == {
+        ("outside", "observations['a']"): [4],
+        ("outside", "observations['b'][1]"): [4],
+        ("duplicate", "episodes"): [1],
+        ("empty", "episodes"): [2],
+    }
+    dataset.table.obs.leaves[0].data[3] = np.nan
+    assert ("observations['a']", [3]) in [(finding.where, finding.places.tolist()) for finding in dataset.check()]
+    for wrong, message in (
+        (Dict({"a": Box(0, 1, ())}), r"observation_space: got Dict.*, expected a Dict of \['a', 'b'\]"),
+        (Dict({"a": Box(0, 1, ()), "b": Box(0, 1, ())}), r"observation_space\['b'\]: got .*a Tuple of \[0, 1\]"),
+        (Box(0, 1, ()), "observation_space: got Box.*, expected a Dict"),
+        (Dict({"a": Box(0, 1, (3,)), "b": space["b"]}), r"observation_space\['a'\]: got .*a Box of shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            dataset.check(wrong)
+
+
 def test_rows_outside_a_space_are_told_from_actions() -> None:
     import gymnasium
 
