@@ -21,7 +21,7 @@ _SOFT = ("CQL", "CalQL", "BEAR")
 _OPTIONS = (
     *("alpha", "actor_beta", "critic_beta", "expectile", "beta", "max_weight", "lam", "n_action_samples"),
     *("alpha_threshold", "initial_alpha", "conservative_weight", "policy_update_delay", "action_flexibility"),
-    *("mmd_kernel", "mmd_sigma", "n_mmd_action_samples", "compile"),
+    *("mmd_kernel", "mmd_sigma", "n_mmd_action_samples", "soft_q_backup", "compile"),
 )
 
 

@@ -24,6 +24,7 @@ _CQL = {
     "alpha_threshold": 10.0,
     "initial_alpha": 1.0,
     "conservative_weight": 5.0,
+    "soft_q_backup": False,
     **_FEW,
 }
 
