@@ -123,6 +123,8 @@ def _actor_critic(
 
     critics = [nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + n_actions, 1, hidden)) for _ in range(2)]
     options: dict[str, Any] = {name: settings[name] for name in _OPTIONS if name in settings}
+    if "gap_threshold" in settings:  # ours is of the weighted gap
+        options["alpha_threshold"] = settings["gap_threshold"] * settings["conservative_weight"]
     if algorithm in ("TD3PlusBC", "ReBRAC"):
         options["explorer"] = explorers.Greedy()
     if algorithm in _SOFT:

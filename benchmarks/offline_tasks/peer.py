@@ -19,6 +19,8 @@ _NAMES = {
     "policy_update_delay": "update_actor_interval",
 }
 _OF_ALGORITHM = {
+    "CQL": {"gap_threshold": "alpha_threshold"},
+    "CalQL": {"gap_threshold": "alpha_threshold"},
     "BC": {"actor_lr": "learning_rate"},
     "DiscreteBC": {"actor_lr": "learning_rate"},
     "DiscreteCQL": {"critic_lr": "learning_rate", "conservative_weight": "alpha"},

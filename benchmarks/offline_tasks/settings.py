@@ -21,7 +21,7 @@ _CQL = {
     "alpha_lr": 1e-4,
     "temperature_lr": 1e-4,
     "n_action_samples": 10,
-    "alpha_threshold": 10.0,
+    "gap_threshold": 10.0,  # of the gap before it is weighted, which d3rlpy calls `alpha_threshold`
     "initial_alpha": 1.0,
     "conservative_weight": 5.0,
     "soft_q_backup": False,
