@@ -16,7 +16,7 @@ from pfrl_like.agents.policy_spaces import Bounds
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
@@ -61,7 +61,9 @@ def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) ->
 class CQL(SoftActorCritic):
     """Conservative Q-Learning, CQL(H): Soft Actor-Critic whose critics are held from valuing unseen actions highly.
 
-    Actions that the critics are compared on are drawn from the policy and uniformly from [-1, 1].
+    Actions that the critics are compared on are drawn from the policy and uniformly from [-1, 1]. The term stands
+    beside the squares of the critics' errors, not their halves as in the paper's equation, since so do the weights that
+    the authors and others give for it.
 
     Args:
         args: As `SoftActorCritic`.
@@ -82,6 +84,7 @@ class CQL(SoftActorCritic):
 
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
+    elementwise = staticmethod(square)
 
     alpha_threshold: Any
     alpha_holder: Any = None
