@@ -81,10 +81,11 @@ def measured(
         TypeError: If something is no episode.
     """
     options = {"first_only": first_only, "told_next": told_next}
-    windows = [*minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)]
-    if not windows:
+    windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
+    found = [np.asarray(measure(window)) for window in windows]  # one at a time, which may be images
+    if not found:
         raise ValueError("of no transition of the episodes the next observation was told, so that nothing is measured")
-    return np.concatenate([np.asarray(measure(window)) for window in windows])
+    return np.concatenate(found)
 
 
 def mean(values: Any) -> float:

@@ -33,8 +33,8 @@ def test_same_seed_gives_the_same_numbers_and_another_seed_others(
     )
     assert difference(first, again, "course") is None
     assert digest(first) == digest(again)
-    # Agents that imitate themselves learn nothing, so that they are told apart by what they were paid.
-    assert difference({**first, "draws": None}, {**other, "draws": None}) is not None
+    if agent != "BC":  # which imitates itself here, and so learns nothing; others are its scores, below
+        assert difference(first["state"], other["state"]) is not None
     if runner.endswith("with_evaluation"):
         assert len(first["scores"]) == len(first["history"]) >= 2
         assert first["scores"] != other["scores"]
