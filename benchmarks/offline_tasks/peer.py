@@ -26,7 +26,6 @@ _OF_ALGORITHM = {
     "DiscreteCQL": {"critic_lr": "learning_rate", "conservative_weight": "alpha"},
     "DiscreteBCQ": {"critic_lr": "learning_rate"},
     "IQL": {"beta": "weight_temp"},
-    "BEAR": {"n_action_samples": "n_target_samples"},
 }
 _OWN: dict[str, dict[str, Any]] = {"CRR": {"n_critics": 2, "target_update_type": "soft"}, "BEAR": {"warmup_steps": 0}}
 
@@ -45,6 +44,8 @@ def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tup
     kind = getattr(algos, f"{algorithm}Config")
     names = _NAMES | _OF_ALGORITHM.get(algorithm, {})
     given = {names.get(name, name): value for name, value in settings.items()} | _OWN.get(algorithm, {})
+    if algorithm == "BEAR":  # here as many are drawn to act
+        given["n_target_samples"] = settings["n_action_samples"]
     encoder = d3rlpy.models.encoders.VectorEncoderFactory(hidden_units=list(settings["hidden"]))
     fields = kind.__dataclass_fields__
     given |= {name: encoder for name in fields if name.endswith("encoder_factory")}

@@ -55,7 +55,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         schedule: As of `OffPolicyAgent`.
     """
 
-    acting_attributes = ("policy", "policy_updates")
+    acting_attributes: tuple[str, ...] = ("policy", "policy_updates")
     #: The kind of spaces whose actions it chooses, in words, and what an environment of another one needs.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
     averaged_rows: tuple[str, ...] = ()

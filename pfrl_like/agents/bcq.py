@@ -1,23 +1,21 @@
 """Batch-Constrained deep Q-learning (Fujimoto et al. 2018, arXiv:1812.02900)."""
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import soft_least_of
+from pfrl_like.agents.candidates import ChosenAction, chosen, chosen_for_active, most_valued
 from pfrl_like.agents.critics import mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.agents.declared_parts import check_critics, check_output, check_takes_pair
 from pfrl_like.agents.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
 from pfrl_like.agents.offline_actor_critic import OfflineActorCritic
 from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.agents.policy_spaces import Bounds
-from pfrl_like.batch import Batch, map_nested
-from pfrl_like.distributions import DeltaVector
+from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
@@ -49,11 +47,6 @@ def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float
     return in_few_calls(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
 
 
-def chosen(actions: Tensor, values: Tensor) -> Tensor:
-    """Of several actions in each state, [M, N, A], those of the largest of their values, [M, N]; [N, A]."""
-    return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
-
-
 def bcq_next_value(
     imitator: Any, target_policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, scale: float, lam: float
 ) -> Any:
@@ -77,19 +70,6 @@ def bcq_next_value(
     return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
 
 
-class ChosenAction(DeltaVector):
-    """The actions that were chosen among several for their values.
-
-    Args:
-        loc: The actions, [N, A].
-        score: Gives the values, [N], of any actions in the same states, so that others can be told to be as good.
-    """
-
-    def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
-        super().__init__(loc)
-        self.score = score
-
-
 class CandidateChoice(nn.Module):
     """Policy that draws some actions, perturbs them, and takes the one that a critic values most.
 
@@ -109,12 +89,7 @@ class CandidateChoice(nn.Module):
     def forward(self, obs: Any) -> ChosenAction:
         """The action of each observation, drawn anew by every call."""
         actions = candidate_actions(self.imitator, self.policy, obs, self.n, self.scale)
-        best = chosen(actions, in_few_calls(self._value, obs, actions))
-        return ChosenAction(best, functools.partial(self._value, obs))
-
-    def _value(self, obs: Any, action: Tensor) -> Tensor:
-        value: Any = call(self.critic, (obs, action))
-        return value.reshape(-1) if isinstance(value, Tensor) else mean_value(value)
+        return most_valued(self.critic, obs, actions)
 
 
 class BCQ(ImitatorMixin, OfflineActorCritic):
@@ -190,16 +165,8 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
 
     # Acting
 
-    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """As of the base; environments that are not active cost no draw."""
-        if active is None or np.all(active):
-            return super().select_actions(obs, action_mask, None)
-        rows = np.flatnonzero(active)
-        actions = np.array(self.batch_last_action, copy=True)
-        if len(rows):
-            some = map_nested(lambda leaf: leaf[torch.from_numpy(rows).to(leaf.device)], obs)
-            actions[rows] = super().select_actions(some, None, None)
-        return actions
+    def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        return chosen_for_active(lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active)
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Those at which perturbed actions are cut off."""

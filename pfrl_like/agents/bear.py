@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import soft_least_of
-from pfrl_like.agents.bcq import chosen
+from pfrl_like.agents.candidates import ChosenAction, chosen, chosen_for_active, most_valued
 from pfrl_like.agents.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.agents.declared_parts import check_distribution, check_output
 from pfrl_like.agents.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
@@ -16,6 +16,7 @@ from pfrl_like.agents.parts import check_numbers_in, check_positive
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
 from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
+from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.functions.offline import maximum_mean_discrepancy
 from pfrl_like.nn import ConditionalVAE
@@ -50,18 +51,27 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
     return value, distribution.log_prob(best)
 
 
+def drawn_for_each(distribution: Any, n: int) -> Tensor:
+    """N samples for each of N states, [n, N, A]; the numbers that are drawn for a state lie side by side."""
+    rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
+    drawn: Tensor = rows.sample()
+    return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
+
+
 class BEAR(ImitatorMixin, SoftActorCritic):
     """Soft Actor-Critic whose policy is held near an imitator of the recorded actions, by their discrepancy.
 
     The weight alpha of the maximum mean discrepancy in the policy's loss is learnt so that the discrepancy stays at
-    `alpha_threshold`. There is no recurrent form.
+    `alpha_threshold`. In evaluation some actions are drawn and the one that the first critic values most is taken; so
+    they differ from call to call. In training, and if the agent does not `act_deterministically`, it takes a sample.
+    There is no recurrent form.
 
     Args:
         args: As `SoftActorCritic`.
         imitator: A `ConditionalVAE`, or a policy: module from observations to distributions of actions.
         imitator_optimizer: Its optimiser.
         lam: Weight of the least critic in the targets, where the largest has 1 - lam.
-        n_action_samples: Actions of the policy from which the best one is bootstrapped from.
+        n_action_samples: Actions of the policy that are drawn, in the targets and to act in evaluation.
         n_mmd_action_samples: Actions of policy and of imitator, each, that the discrepancy is that of; at least 2.
         mmd_kernel: "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel, positive.
@@ -77,6 +87,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         TypeError: As `SoftActorCritic`.
     """
 
+    acting_attributes = (*SoftActorCritic.acting_attributes, "acting_critic")
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
     averaged_updates = ("imitator_loss",)
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
@@ -115,6 +126,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         self.alpha_optimizer_lr = alpha_optimizer_lr
         self.take_imitator(imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(*args, **kwargs)
+        self.acting_critic = self.critics[0]
         if self.alpha_holder is None:
             self.alpha_optimizer = None
 
@@ -139,6 +151,16 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         else:
             given = check_output("imitator", modules["imitator"], Distribution, "a pfrl_like.nn.ConditionalVAE")
             check_distribution("imitator", given, densities=False, reparametrised=True, instead="another agent")
+
+    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        """Of `n_action_samples` actions of the policy those that the first critic values most, and their values."""
+        best = chosen_for_active(self._best_drawn, obs, active)
+        return best.mode, best
+
+    def _best_drawn(self, obs: Any) -> ChosenAction:
+        actions = drawn_for_each(self._distribution(obs, None, None), self.n_action_samples)
+        with evaluating_readers(self.acting_critic):
+            return most_valued(self.acting_critic, obs, actions)
 
     @property
     def alpha(self) -> float:

@@ -53,9 +53,9 @@ class ExportingMixin:
                 a space to draw from. None takes those in the replay buffer, or those that were acted on last.
             action_mask: True where an action is allowed, [n_actions], as an example: the file then takes masks, too.
                 Masks in observations, under the key "action_mask", are inputs by themselves.
-            noise: What is done where acting greedily draws random numbers, as IQN, BCQ and noisy networks do. "fixed":
-                nothing is random; quantile fractions are evenly spaced, weights are without noise, and other numbers
-                are drawn once, the same for every observation. "input": the file is given them.
+            noise: What is done where acting greedily draws random numbers, as IQN, BCQ, BEAR and noisy networks do.
+                "fixed": nothing is random; quantile fractions are evenly spaced, weights are without noise, and other
+                numbers are drawn once, the same for every observation. "input": the file is given them.
             format: One of these endings, where the name of the file has another.
 
         Returns:

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.agents.acting import ActingMixin
@@ -77,6 +77,12 @@ class PolicyActingMixin(ActingMixin):
         ]
 
 
+def samples_its_policy(agent: Any) -> bool:
+    """Whether what acts chooses, in training, by samples of its `policy`; BCQ does by another module made of it."""
+    chooses = getattr(type(agent), "select_actions", None) is PolicyActingMixin.select_actions
+    return chooses and agent.acting_attributes[0] == "policy" and isinstance(agent.policy, nn.Module)
+
+
 def check_one_for_each(distribution: Any, k: int) -> None:
     """Refuse what a policy made of k observations if it is not one distribution for each.
 
@@ -101,5 +107,9 @@ def sample_of(distribution: Any, active: Any = None) -> Tensor:
         sample: Tensor = distribution.sample()
         return sample
     rows = torch.from_numpy(np.flatnonzero(active))
-    some: Tensor = rows_of(distribution, rows).sample()
-    return some.new_zeros(len(active), *some.shape[1:]).index_copy(0, rows.to(some.device), some)
+    return at_rows(rows_of(distribution, rows).sample(), rows, len(active))
+
+
+def at_rows(some: Tensor, rows: Tensor, k: int) -> Tensor:
+    """Some rows, [n, ...], in their places, [n], among k; the others are zeros."""
+    return some.new_zeros(k, *some.shape[1:]).index_copy(0, rows.to(some.device), some)

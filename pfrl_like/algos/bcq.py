@@ -18,7 +18,7 @@ class ImitatingActorCritic(ActorCritic):
     Args:
         imitator_learning_rate: Of the model.
         lam: Weight of the least critic in the targets, where the largest has 1 - lam.
-        n_action_samples: Actions that are drawn, in the targets and, of BCQ, to act.
+        n_action_samples: Actions that are drawn, in the targets and for `predict`.
         update_actor_interval: Updates of the critics for each one of the policy.
         rl_start_epoch: Epoch from which policy and critics learn, too.
         kwargs: As `ActorCritic`.
@@ -87,7 +87,8 @@ class BCQ(ImitatingActorCritic):
 class BEAR(ImitatingActorCritic, SAC):
     """Bootstrapping Error Accumulation Reduction, `pfrl_like.agents.BEAR`.
 
-    The policy is held near a conditional autoencoder of the recorded actions.
+    The policy is held near a conditional autoencoder of the recorded actions. Predictions are drawn anew each time: of
+    some actions of the policy that which the first critic values most.
 
     Args:
         alpha_learning_rate: Of the weight alpha of the discrepancy between policy and model.

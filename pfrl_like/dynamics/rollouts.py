@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agents.combo import IMAGINED
-from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.agents.policy_acting import samples_its_policy
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
 from pfrl_like.utils.checks import check_counts, check_numbers
@@ -17,7 +17,6 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 #: Tells of observations, actions and next observations, [B, ...], which of the latter are terminal, [B], bool.
 Terminated = Callable[[Tensor, Tensor, Tensor], Tensor]
-_of_policy = PolicyActingMixin.select_actions
 
 
 def imagine(
@@ -179,14 +178,13 @@ class ModelRollouts:
     @torch.no_grad()
     def _choose(self, obs: Tensor) -> Tensor:
         agent = self.agent
-        policy = getattr(agent, "policy", None)
-        if policy is None or getattr(type(agent), "select_actions", _of_policy) is not _of_policy:  # as that of BCQ
+        if not samples_its_policy(agent):
             with agent.eval_mode():
                 actions = agent.batch_act(obs.cpu().numpy())
             return torch.as_tensor(actions, device=self.model.device)
         features = agent.features.on_batch(obs, agent.device)
-        with evaluating_readers(policy):
-            drawn: Tensor = policy(features).sample()
+        with evaluating_readers(agent.policy):
+            drawn: Tensor = agent.policy(features).sample()
         return drawn.to(self.model.device)
 
 

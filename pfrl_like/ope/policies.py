@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.agents.policy_acting import PolicyActingMixin
+from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
 from pfrl_like.distributions import Categorical
 from pfrl_like.errors import NotFittedError
 from pfrl_like.nn import ReturnConditionedTransformer
@@ -121,10 +121,10 @@ def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
         raise TypeError(f"algo is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
         raise TypeError(f"algo is a {type(agent).__name__}, whose actions depend on more than the state")
-    choose, model = getattr(type(agent), "select_actions", None), getattr(agent, "model", None)
-    if choose is PolicyActingMixin.select_actions and isinstance(getattr(agent, "policy", None), nn.Module):
+    if _acts_by_policy(agent):
         policy: nn.Module = agent.policy
         return policy
+    model = getattr(agent, "model", None)
     if isinstance(model, nn.Module) and hasattr(agent, "acting_attributes"):
         return _policy_of_model(agent, model, n_actions)
     return ActingPolicy(agent, n_actions)
@@ -146,6 +146,12 @@ def sampled(policy: nn.Module, obs: Tensor) -> Tensor:
     with torch.no_grad(), evaluating_readers(policy):
         drawn: Tensor = policy(obs).sample()
     return drawn
+
+
+def _acts_by_policy(agent: Any) -> bool:
+    """Whether an agent takes samples or modes of its `policy`, and chooses in no other way."""
+    takes_modes = getattr(type(agent), "greedy_actions", None) is PolicyActingMixin.greedy_actions
+    return samples_its_policy(agent) and (takes_modes or not agent.act_deterministically)
 
 
 def _policy_of_model(agent: Any, model: nn.Module, n_actions: int | None) -> nn.Module:

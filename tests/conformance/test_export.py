@@ -21,7 +21,7 @@ BATCHES = (1, 4)
 #: Agents whose actions depend on more than observations.
 NOT_EXPORTED = {agents.DecisionTransformer, agents.DiscreteDecisionTransformer}
 #: Agents that draw whenever they act: their policies are given the numbers.
-DRAWING = {agents.BCQ}
+DRAWING = {agents.BCQ, agents.BEAR}
 
 
 def cases() -> list[Any]:

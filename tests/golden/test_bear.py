@@ -4,6 +4,7 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy
@@ -17,7 +18,7 @@ from pfrl_like.agents.soft_actor_critic import sac_policy_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.functions import maximum_mean_discrepancy
-from pfrl_like.nn import ConditionalVAE
+from pfrl_like.nn import ConditionalVAE, Lambda
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.testing import check_agent
 
@@ -122,6 +123,42 @@ def test_the_target_is_the_best_of_some_actions_under_the_soft_minimum() -> None
     value, reward = agent.bootstrap(other)
     torch.testing.assert_close(value.q_values, expected.q_values)
     torch.testing.assert_close(reward, other.reward - 0.9 * 0.2 * log_prob)
+
+
+def test_evaluation_takes_the_action_of_most_value_among_some() -> None:
+    obs = [np.array([3.0], np.float32), np.array([4.0], np.float32)]
+    for slope, least in ((1.0, False), (-1.0, True)):
+        agent = make(n_action_samples=5)
+        agent.policy, agent.acting_critic = Lambda(lambda s: DiagonalGaussian(0 * s, torch.ones_like(s))), Slope(slope)
+        torch.manual_seed(1)
+        drawn = torch.randn(2, 5)
+        torch.manual_seed(1)
+        with agent.eval_mode():
+            taken = agent.batch_act(obs)
+        assert taken.tolist() == (drawn.amin(1) if least else drawn.amax(1)).view(2, 1).tolist()
+
+
+def test_it_draws_for_active_environments_alone_and_explores_by_samples() -> None:
+    agent, obs = make(n_action_samples=50), [np.full(4, 0.1, np.float32)] * 3
+    assert agent.acting_critic is agent.q_func1
+
+    def drawn(seed: int = 1, **told: Any) -> Any:
+        torch.manual_seed(seed)
+        return agent.batch_act(obs, **told)
+
+    sampled = drawn()
+    torch.manual_seed(1)
+    np.testing.assert_array_equal(sampled, agent.policy(torch.as_tensor(np.stack(obs))).sample())
+    with agent.eval_mode():
+        evaluated = drawn()
+        assert not np.array_equal(evaluated, drawn(2))
+        np.testing.assert_array_equal(drawn(active=np.array([True, False, False]))[0], evaluated[0])
+        agent.act_deterministically = False
+        np.testing.assert_array_equal(drawn(), sampled)
+    values = [
+        agent.values_of_pairs(torch.as_tensor(np.stack(obs)), torch.as_tensor(a))[0] for a in (evaluated, sampled)
+    ]
+    assert values[0].mean() > values[1].mean()
 
 
 def test_the_discrepancy_counts_in_the_policys_loss() -> None:
