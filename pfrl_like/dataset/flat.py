@@ -13,7 +13,11 @@ FORMAT = "pfrl_like dataset"
 #: The arrays that every file has.
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 #: Those that it may have.
-OPTIONAL = ("timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "log_probs")
+OPTIONAL = (
+    "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size", "log_probs",
+)  # fmt: skip
+#: More discrete actions than any network has.
+MOST_ACTIONS = 1 << 24
 
 
 class Flat(NamedTuple):
@@ -23,14 +27,16 @@ class Flat(NamedTuple):
         arrays: By name; observations may be dicts and tuples of arrays.
         convention: Its reward convention, None if it does not say.
         discrete: Whether actions are indices, None if it does not say.
+        action_size: How many discrete actions there are at least, 0 if it does not say.
     """
 
     arrays: dict[str, Any]
     convention: str | None
     discrete: bool | None
+    action_size: int = 0
 
 
-def flat_of(table: Table, discrete: bool, convention: str) -> Flat:
+def flat_of(table: Table, discrete: bool, convention: str, action_size: int = 0) -> Flat:
     """A table as arrays.
 
     With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in
@@ -67,11 +73,28 @@ def flat_of(table: Table, discrete: bool, convention: str) -> Flat:
         arrays["log_probs"] = table.log_prob[rows - 1]
     if convention == NEXT_ROW:
         arrays["made_up"] = table.made_up
-    return Flat(arrays, convention, discrete)
+    return Flat(arrays, convention, discrete, action_size if discrete else 0)
 
 
-def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | None) -> tuple[Table, bool]:
-    """The table that arrays describe, and whether its actions are discrete.
+def flat_from(arrays: dict[str, Any], convention: str | None) -> Flat:
+    """What the arrays of a file say; those that are one number are taken out.
+
+    Raises:
+        ValueError: If the number of actions cannot be right.
+    """
+    discrete, size = arrays.pop("discrete_action", None), arrays.pop("action_size", 0)
+    if not np.shape(size) == () or not 0 <= size <= MOST_ACTIONS or int(size) != size:
+        raise ValueError(f"action_size is {size!r:.80}, expected a number of actions")
+    return Flat(arrays, convention, None if discrete is None else bool(np.any(discrete)), int(size))
+
+
+def one_number_each(flat: Flat) -> dict[str, Any]:
+    """What a file says beside its arrays, as `flat_from` reads it."""
+    return {"discrete_action": bool(flat.discrete)} | ({"action_size": flat.action_size} if flat.action_size else {})
+
+
+def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | None) -> tuple[Table, bool, int]:
+    """The table that arrays describe, whether its actions are discrete, and how many there are at least.
 
     Args:
         flat: What a file says.
@@ -102,7 +125,7 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
     )  # fmt: skip
     if "made_up" in arrays:
         table = table.with_made_up(arrays["made_up"])
-    return table, discrete
+    return table, discrete, flat.action_size
 
 
 def looks_discrete(actions: NDArray[Any]) -> bool:

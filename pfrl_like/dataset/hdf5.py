@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.dataset.conventions import SAME_ROW
-from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat
+from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat, flat_from, one_number_each
 from pfrl_like.dataset.hdf5_members import INDEX, Members, h5py_module
 from pfrl_like.dataset.hdf5_output import new_hdf5
 from pfrl_like.errors import CheckpointError, PfrlLikeError
@@ -30,7 +30,8 @@ def write_hdf5(path: str, flat: Flat) -> None:
     with new_hdf5(path) as file:
         for name, values in flat.arrays.items():
             write_nested(file, name, values)
-        file["discrete_action"] = bool(flat.discrete)
+        for name, number in one_number_each(flat).items():
+            file[name] = number
         if flat.convention == SAME_ROW:
             file["version"] = "1.0"  # by which d3rlpy knows this convention
         file.attrs["format"] = FORMAT
@@ -68,8 +69,7 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
         arrays = {name: file.read(name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
-        discrete = arrays.pop("discrete_action", None)
-        return Flat(arrays, _convention(file), None if discrete is None else bool(np.any(discrete)))
+        return flat_from(arrays, _convention(file))
 
 
 @contextlib.contextmanager

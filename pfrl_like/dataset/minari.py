@@ -15,7 +15,7 @@ from PIL import Image
 from pfrl_like.batch import first_leaf
 from pfrl_like.columns import Field
 from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, log_probs_of, numbers_of
-from pfrl_like.dataset.flat import looks_discrete
+from pfrl_like.dataset.flat import MOST_ACTIONS, looks_discrete
 from pfrl_like.dataset.hdf5 import concatenated, opened, write_nested
 from pfrl_like.dataset.hdf5_members import Members, h5py_module
 from pfrl_like.dataset.hdf5_output import new_hdf5
@@ -42,8 +42,8 @@ def check_minari_id(**named: str) -> None:
             raise ValueError(f"{name}: got {value!r}, expected an id of Minari's form, as 'mujoco/hopper/medium-v0'")
 
 
-def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, bool]:
-    """The table of a dataset, and whether its actions are discrete.
+def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, bool, int]:
+    """The table of a dataset, whether its actions are discrete, and how many there are at least.
 
     Args:
         directory: Its folder.
@@ -65,7 +65,7 @@ def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, b
             raise CheckpointError(data / _DATA, "holds no episode")
         episodes = [_read_episode(file.within(f"episode_{i}"), image) for i in numbers]
     try:
-        return _table(episodes)
+        return *_table(episodes), _n_actions(meta)
     except ValueError as error:
         raise CheckpointError(data / _DATA, str(error)) from error
 
@@ -113,13 +113,31 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
 
 def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Shape of the images that observations are, which Minari compresses unless it was told not to."""
+    space = _space_of(meta, "observation_space")
     try:
-        space = json.loads(meta.get("observation_space", "{}"))
         shape = tuple(int(size) for size in space.get("shape", ()))
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, OverflowError):
         return None
     is_image = space.get("type") == "Box" and space.get("dtype") == "uint8" and len(shape) == 3
     return shape if is_image and meta.get("jpeg_encoding", True) else None
+
+
+def _n_actions(meta: Mapping[str, Any]) -> int:
+    """How many discrete actions the space has; 0 if that is not known, or not of numbers from 0 on."""
+    space = _space_of(meta, "action_space")
+    n = space.get("n")
+    if space.get("type") != "Discrete" or type(n) is not int or not 0 < n <= MOST_ACTIONS or space.get("start", 0) != 0:
+        return 0
+    return n
+
+
+def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What is written of a space; nothing if that is no description of one."""
+    try:
+        space = json.loads(meta.get(name, "{}"))
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return space if isinstance(space, dict) else {}
 
 
 def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.uint8]:
@@ -138,7 +156,7 @@ def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.
     return images
 
 
-def write_minari(table: Table, discrete: bool, directory: Path, dataset_id: str, env_spec: str | None) -> None:
+def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_id: str, env_spec: str | None) -> None:
     """Write a dataset; it is there once `metadata.json` is.
 
     Raises:
@@ -167,7 +185,7 @@ def write_minari(table: Table, discrete: bool, directory: Path, dataset_id: str,
         "jpeg_encoding": False,
         "minari_version": "0.5.4",
         "observation_space": json.dumps(_nested_space(table.obs, table.obs.structure)),
-        "action_space": json.dumps(_action_space(table, discrete)),
+        "action_space": json.dumps(_action_space(table, n_actions)),
         "dataset_size": round((data / _DATA).stat().st_size / 1e6, 1),
     }
     if env_spec is not None:
@@ -188,9 +206,9 @@ def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:
         yield "infos", {_LOG_PROB: np.append(0.0, table.log_prob[own])}
 
 
-def _action_space(table: Table, discrete: bool) -> dict[str, Any]:
-    if discrete:
-        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": int(table.action.max()) + 1}
+def _action_space(table: Table, n_actions: int | None) -> dict[str, Any]:
+    if n_actions is not None:
+        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
     return _box(table.action.shape[1:], table.action.dtype)
 
 

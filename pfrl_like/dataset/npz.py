@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat
+from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat, flat_from, one_number_each
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
 from pfrl_like.storage.budget import Budget, BudgetError
@@ -25,7 +25,7 @@ def write_npz(path: str, flat: Flat) -> None:
     arrays = dict(flat.arrays)
     if not isinstance(arrays["observations"], np.ndarray):
         raise CheckpointError(path, "cannot hold nested observations; write an HDF5 file (.h5)")
-    arrays |= {"discrete_action": np.array(flat.discrete), "format": np.array(FORMAT)}
+    arrays |= {name: np.array(number) for name, number in one_number_each(flat).items()} | {"format": np.array(FORMAT)}
     arrays["reward_convention"] = np.array(flat.convention)
 
     def write(file: BinaryIO) -> None:
@@ -48,15 +48,13 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
         try:
             with zipfile.ZipFile(file) as archive:
                 arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
+            convention = arrays.pop("reward_convention", None)
+            return flat_from(arrays, None if convention is None else str(convention))
         except BudgetError as error:
             raise CheckpointError(path, str(error)) from error
         except Exception as error:  # whatever a hostile file does to zipfile, zlib or numpy
             reason = str(error) or type(error).__name__
             raise CheckpointError(path, f"is neither HDF5 nor an archive of arrays (.npz): {reason}") from error
-    convention, discrete = arrays.pop("reward_convention", None), arrays.pop("discrete_action", None)
-    return Flat(
-        arrays, None if convention is None else str(convention), None if discrete is None else bool(discrete.any())
-    )
 
 
 def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]:

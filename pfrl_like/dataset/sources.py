@@ -41,6 +41,10 @@ class DatasetSources(ABC):
     def table(self) -> Table:
         """All episodes."""
 
+    @abstractmethod
+    def get_action_size(self) -> int:
+        """Numbers of an action or, if they are discrete, the largest one + 1 that is known of."""
+
     @classmethod
     @abstractmethod
     def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
@@ -210,7 +214,7 @@ class DatasetSources(ABC):
                 "to_dataframe makes a pandas DataFrame, which writes other formats"
             )
         write = write_npz if path.endswith(".npz") else write_hdf5
-        write(path, flat_of(self.table, self.discrete_action, reward_convention))
+        write(path, flat_of(self.table, self.discrete_action, reward_convention, self.get_action_size()))
 
     @classmethod
     def load(
@@ -260,7 +264,8 @@ class DatasetSources(ABC):
             CheckpointError: If it cannot be written.
             MissingDependencyError: If h5py is not installed.
         """
-        write_minari(self.table, self.discrete_action, Path(directory), dataset_id, env_spec)
+        n_actions = self.get_action_size() if self.discrete_action else None
+        write_minari(self.table, n_actions, Path(directory), dataset_id, env_spec)
 
     @classmethod
     def load_minari(cls, directory: PathLike, *, max_bytes: int | None = None) -> Self:

@@ -42,6 +42,33 @@ def test_what_was_not_told_is_not_told_after_loading(name: str, tmp_path) -> Non
     assert loaded.compute_stats()["reward"]["mean"] == 1 and loaded.n_steps == 2
 
 
+def never_taken() -> MDPDataset:
+    """An episode of the actions 0 and 1, from a dataset that has 7, too."""
+    both = MDPDataset.from_arrays(np.ones((4, 1)), np.array([0, 1, 7, 0]), np.ones(4), np.array([0, 1, 0, 1]))
+    return MDPDataset.from_episodes(both[:1])
+
+
+@pytest.mark.parametrize("convention", ["next_row", "same_row"])
+@pytest.mark.parametrize("name", NAMES)
+def test_actions_that_nobody_took_are_known_of_after_loading(name: str, convention: str, tmp_path) -> None:
+    never_taken().dump(tmp_path / name, reward_convention=convention)
+    loaded = MDPDataset.load(tmp_path / name)
+    assert loaded.actions.max() == 1 and loaded.get_action_size() == 8
+
+
+@pytest.mark.parametrize("change", [{}, {"n": 10**9}, {"n": "8"}, {"start": 3}, {"type": "Box"}, [], None])
+def test_minari_folders_tell_of_actions_that_nobody_took(change, tmp_path) -> None:
+    never_taken().dump_minari(tmp_path, "tiny/test-v0")
+    path = tmp_path / "tiny/test-v0/data/metadata.json"
+    meta = json.loads(path.read_text())
+    space = json.loads(meta["action_space"])
+    assert space == {"type": "Discrete", "dtype": "int64", "start": 0, "n": 8}
+    path.write_text(
+        json.dumps(meta | {"action_space": json.dumps(space | change if isinstance(change, dict) else change)})
+    )
+    assert MDPDataset.load_minari(tmp_path / "tiny/test-v0").get_action_size() == (2 if change != {} else 8)
+
+
 def test_other_tools_find_the_arrays_and_the_convention(tmp_path) -> None:
     numbered().dump(tmp_path / "data.h5")
     with h5py.File(tmp_path / "data.h5") as file:
@@ -120,6 +147,9 @@ BAD_ARRAYS = [
     ({"timeouts": np.array([0, 0, 1, 0, 0])}, "both are set in row 2"),
     ({"actions": np.array([0, 1, -1, 0, 0]), "discrete_action": np.array(True)}, "actions: got -1 in row 2"),
     ({"made_up": np.array([0, 9])}, "made_up"),
+    ({"action_size": np.array(10**12)}, "action_size is .*10+"),
+    ({"action_size": np.array([2, 3])}, "action_size"),
+    ({"action_size": np.array(np.nan)}, "action_size is .*nan"),
 ]
 
 

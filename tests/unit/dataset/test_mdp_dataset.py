@@ -175,6 +175,7 @@ def test_rewards_are_clipped_with_open_ends(low, high, expected) -> None:
         (3, 1, ValueError, "low: got 3, expected at most high=1"),
         ("a", None, TypeError, r"low is 'a' \(str\), expected a finite number"),
         (0, [1], TypeError, r"high is \[1\]"),
+        (np.zeros(2), None, TypeError, r"low is array\(\[0., 0.\]\)"),
     ],
 )
 def test_bounds_that_leave_no_reward_are_refused(low, high, error, message) -> None:
