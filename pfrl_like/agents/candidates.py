@@ -14,6 +14,7 @@ from pfrl_like.batch import map_nested
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.few_calls import in_few_calls
+from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 class ChosenAction(DeltaVector):
@@ -44,6 +45,9 @@ def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: An
     """What is chosen for observations, [k]; of environments that are not active it is zeros, and costs no draw."""
     if active is None or np.all(active):
         return choose(obs)
+    if not np.any(active):
+        with isolated_rng():
+            return DeltaVector(torch.zeros_like(choose(obs).mode))
     rows = torch.from_numpy(np.flatnonzero(active))
     some = choose(map_nested(lambda leaf: leaf[rows.to(leaf.device)], obs)).mode
     return DeltaVector(at_rows(some, rows, len(active)))

@@ -34,7 +34,8 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     agent: str, runner: str, noise: str, number: int, tmp_path: Path
 ) -> None:
     plan = Plan(agent, runner, noise, number)
-    last = random.Random(f"stop {plan}").randint(plan.sizes["checkpoint_freq"] + 1, plan.sizes["steps"])
+    behind_a_checkpoint = plan.sizes["checkpoint_freq"] + plan.sizes["n_envs"]
+    last = random.Random(f"stop {plan}").randint(behind_a_checkpoint, plan.sizes["steps"])
 
     def stop(clock: Any) -> None:
         if clock.t >= last:

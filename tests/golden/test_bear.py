@@ -153,6 +153,8 @@ def test_it_draws_for_active_environments_alone_and_explores_by_samples() -> Non
         evaluated = drawn()
         assert not np.array_equal(evaluated, drawn(2))
         np.testing.assert_array_equal(drawn(active=np.array([True, False, False]))[0], evaluated[0])
+        before = torch.get_rng_state()
+        assert not agent.batch_act(obs, active=np.zeros(3, bool)).any() and torch.equal(before, torch.get_rng_state())
         agent.act_deterministically = False
         np.testing.assert_array_equal(drawn(), sampled)
     values = [
