@@ -22,7 +22,7 @@ from pfrl_like.dataset import MDPDataset
 CASE = Path(__file__).with_name("offline_case.py")
 ROWS, OBS, ACTIONS, LENGTH = 100_000, 17, 6, 1_000
 COMPILED = {"compile": True}  # which d3rlpy offers on a GPU alone
-WIDE = {"hidden": [256, 256, 256], "n_action_samples": 10}
+WIDE = {"hidden": [256, 256, 256], "n_action_samples": 10, "standard_scaler": False}
 
 
 @dataclasses.dataclass(frozen=True)

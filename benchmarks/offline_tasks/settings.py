@@ -16,14 +16,15 @@ COMMON: dict[str, Any] = {
     "updates": 10_000,
 }
 _FEW = {"updates": 3_000}  # of algorithms that draw many actions for each row
-_CQL = {
-    "actor_lr": 1e-4,
+_CQL = {  # faster than in its paper, and with standardised observations: 3,000 updates are few
+    "actor_lr": 1e-3,
     "alpha_lr": 1e-4,
-    "temperature_lr": 1e-4,
+    "temperature_lr": 1e-3,
+    "standard_scaler": True,
     "n_action_samples": 10,
     "gap_threshold": 10.0,  # of the gap before it is weighted, which d3rlpy calls `alpha_threshold`
     "initial_alpha": 1.0,
-    "conservative_weight": 5.0,
+    "conservative_weight": 10.0,
     "soft_q_backup": False,
     **_FEW,
 }
