@@ -66,7 +66,9 @@ def make_policy(algorithm: str, n_obs: int, n_actions: int, hidden: tuple[int, .
 def make_agent(
     algorithm: str, n_obs: int, n_actions: int, settings: dict[str, Any], scaler: nn.Module | None = None
 ) -> Any:
-    """An agent, of the parts that its algorithm has; `scaler` stands before policy and critics."""
+    """An agent, of the parts that its algorithm has; `scaler` stands before policy and critics of actor-critics."""
+    if scaler is not None and (algorithm == "BC" or algorithm.startswith("Discrete")):
+        raise ValueError(f"standard_scaler: {algorithm} is not made with one here")
     hidden, buffer = settings["hidden"], replay_buffers.ReplayBuffer(None)
     size = {"minibatch_size": settings["batch_size"], "replay_start_size": settings["batch_size"]}
     if algorithm == "DiscreteBC":

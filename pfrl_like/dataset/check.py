@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     places: NDArray[np.int64]
 
 
-def findings(table: Table, discrete: bool, observation_space: Any, action_space: Any) -> list[Finding]:
+def findings(table: Table, observation_space: Any, action_space: Any) -> list[Finding]:
     """What looks wrong, kind by kind."""
     found = []
     actions = told_rows(table, NO_ACTION)

@@ -16,8 +16,8 @@ from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.statistics import statistics
 from pfrl_like.dataset.table import Table, joined
-from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, check_n_frames, is_image
-from pfrl_like.utils.checks import check_numbers
+from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, is_image
+from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 
@@ -289,7 +289,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         Raises:
             ValueError: If a space is of another kind, or of another shape than the values.
         """
-        return findings(self.table, self.discrete_action, observation_space, action_space)
+        return findings(self.table, observation_space, action_space)
 
     # Minibatches
 
@@ -319,6 +319,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Raises:
             ValueError: If there are less than `n` transitions, or on another number out of range.
+            TypeError: If `num_steps` or `n_frames` is no integer.
         """
         options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
         return self.batch(drawn(n, self.n_steps, rng), gamma, device, future=future, **options)
@@ -338,10 +339,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Raises:
             ValueError: On a number out of range.
+            TypeError: If `num_steps` or `n_frames` is no integer.
         """
-        check_n_frames(n_frames)
-        if num_steps < 1:
-            raise ValueError(f"num_steps: got {num_steps}, expected at least 1")
+        check_counts(num_steps=num_steps, n_frames=n_frames)
         table, columns = self.table, self.table.columns
         if num_steps not in (1, columns.window_steps):  # several views of the table share its store
             columns.find_windows(table.steps, num_steps)
@@ -386,9 +386,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Raises:
             ValueError: If there are less than `n` transitions, or `max_len` is less than 1.
+            TypeError: If `max_len` is no integer.
         """
-        if max_len is not None and max_len < 1:
-            raise ValueError(f"max_len: got {max_len}, expected at least 1 step, or None")
+        check_counts(optional=True, max_len=max_len)
         table, index = self.table, drawn(n, self.n_steps, rng)
         first = table.steps[index]
         lengths = table.ends[table.episode[first]] - first
@@ -407,9 +407,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Draw distinct transitions as a minibatch of arrays.
 
         Raises:
-            ValueError: If there are less than `n` transitions.
+            ValueError: If there are less than `n` transitions, or `n_frames` is less than 1.
+            TypeError: If `n_frames` is no integer.
         """
-        check_n_frames(n_frames)
+        check_counts(n_frames=n_frames)
         rows = self.table.steps[drawn(n, self.n_steps, rng)]
         lazily = Transitions(self.table, rows, self.get_action_size())
         return TransitionMiniBatch.of_rows(lazily, self.table, rows, n_frames)

@@ -213,7 +213,7 @@ class DatasetSources(ABC):
                 f"fname is {path!r}, but datasets are not written as {ending}: let it end in .h5 (HDF5) or .npz; "
                 "to_dataframe makes a pandas DataFrame, which writes other formats"
             )
-        write = write_npz if path.endswith(".npz") else write_hdf5
+        write = write_npz if ending == ".npz" else write_hdf5
         write(path, flat_of(self.table, self.discrete_action, reward_convention, self.get_action_size()))
 
     @classmethod

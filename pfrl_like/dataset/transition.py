@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.table import Table
+from pfrl_like.utils.checks import check_counts
 
 
 class Transition:
@@ -195,12 +196,13 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     Raises:
         ValueError: If there are no transitions, or `n_frames` is less than 1.
+        TypeError: If `n_frames` is no integer.
     """
 
     def __init__(self, transitions: Sequence[Transition], n_frames: int = 1) -> None:
         if not len(transitions):
             raise ValueError("transitions: got none, expected at least one")
-        check_n_frames(n_frames)
+        check_counts(n_frames=n_frames)
         self._transitions = transitions
         self.n_frames = n_frames
         stored = [transition for transition in transitions if isinstance(transition, StoredTransition)]
@@ -289,16 +291,6 @@ class TransitionMiniBatch(Sequence[Transition]):
     def transitions(self) -> Sequence[Transition]:
         """The transitions."""
         return self._transitions
-
-
-def check_n_frames(n_frames: int) -> None:
-    """Refuse what is no number of frames.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    if not (isinstance(n_frames, int | np.integer) and n_frames >= 1):
-        raise ValueError(f"n_frames: got {n_frames!r}, expected an integer of at least 1")
 
 
 def is_image(table: Table) -> bool:

@@ -34,6 +34,12 @@ def test_a_file_gives_back_what_was_dumped(name: str, tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+def test_the_case_of_an_ending_makes_no_difference(tmp_path) -> None:
+    numbered().dump(tmp_path / "data.NPZ")
+    with np.load(tmp_path / "data.NPZ", allow_pickle=False) as arrays:
+        assert np.array_equal(arrays["observations"], numbered().observations)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_was_not_told_is_not_told_after_loading(name: str, tmp_path) -> None:
     MDPDataset.from_arrays(np.ones((2, 1)), np.array([2, 3]), np.ones(2), np.array([0, 1])).dump(tmp_path / name)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -332,3 +334,29 @@ def test_sampling_is_repeatable_and_without_repetition() -> None:
 def test_double_precision_becomes_single_in_a_batch() -> None:
     batch = MDPDataset(*ROWS).sample_batch(2)
     assert {batch.obs.dtype, batch.action.dtype, batch.next_obs.dtype, batch.reward.dtype} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("error", "options"),
+    [
+        *((ValueError, {"num_steps": 0}), (ValueError, {"n_frames": 0})),
+        *((TypeError, {"num_steps": 1.5}), (TypeError, {"n_frames": 2.0}), (TypeError, {"n_frames": True})),
+    ],
+    ids=str,
+)
+def test_what_is_no_count_is_refused_by_name(error: type[Exception], options: dict[str, Any]) -> None:
+    (name,) = options
+    dataset = numbered([5])
+    with pytest.raises(error, match=f"{name} is .*, expected an integer from 1 on"):
+        dataset.sample_batch(2, **options)
+    if name == "n_frames":
+        with pytest.raises(error, match="n_frames is "):
+            dataset.sample(2, **options)
+        with pytest.raises(error, match="n_frames is "):
+            TransitionMiniBatch(dataset[0].transitions, **options)
+
+
+@pytest.mark.parametrize(("error", "max_len"), [(ValueError, 0), (TypeError, 2.5)])
+def test_sequences_have_a_whole_number_of_steps(error: type[Exception], max_len: Any) -> None:
+    with pytest.raises(error, match="max_len is .*, expected an integer from 1 on, or None"):
+        numbered([5]).sample_sequences(2, max_len)
