@@ -135,7 +135,7 @@ def _actor_critic(
     if algorithm in ("BCQ", "BEAR"):
         latent = 2 * n_actions
         encoder = nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + n_actions, 2 * latent, hidden))
-        decoder = nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + latent, n_actions, hidden, nn.Tanh()))
+        decoder = nn.Sequential(ConcatObsAndAction(), *mlp(n_obs + latent, n_actions, hidden))
         options["imitator"] = ConditionalVAE(encoder, decoder, latent)
         options["imitator_optimizer"] = adam(options["imitator"], "imitator_lr")
     if algorithm == "IQL":
