@@ -46,10 +46,15 @@ class Selection:
     def __len__(self) -> int:
         return len(self._index)
 
+    @property
+    def rows(self) -> Indices:
+        """The rows of the transitions in the table of `dataset`, [n]."""
+        rows: Indices = self.dataset.table.steps[self._index]
+        return rows
+
     def transitions(self) -> Sequence[Transition]:
         """All transitions, each made when it is looked at."""
-        table = self.dataset.table
-        return Transitions(table, table.steps[self._index], self.action_size)
+        return Transitions(self.dataset.table, self.rows, self.action_size)
 
     def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
         """The transitions of these numbers; the rest as of `MDPDataset.batch`."""

@@ -221,11 +221,8 @@ class TransitionMiniBatch(Sequence[Transition]):
         return batch
 
     def _gather(self, table: Table, rows: Indices) -> None:
-        stacked = self.n_frames > 1 and is_image(table)
-        self._observations = table.frames(rows, self.n_frames) if stacked else table.observations(rows)
-        self._next_observations = (
-            table.frames(rows, self.n_frames, following=True) if stacked else table.next_observations(rows)
-        )
+        self._observations = observed(table, rows, self.n_frames)
+        self._next_observations = observed(table, rows, self.n_frames, following=True)
         self._actions, self._next_actions = _columns(table.action[rows - 1]), _columns(table.action[rows])
         self._rewards, self._next_rewards = _column(table.shown_reward[rows - 1]), _column(table.reward[rows - 1])
         self._terminals = _column(table.terminal[rows])
@@ -291,6 +288,13 @@ class TransitionMiniBatch(Sequence[Transition]):
     def transitions(self) -> Sequence[Transition]:
         """The transitions."""
         return self._transitions
+
+
+def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
+    """The observations of some steps, [B, ...], images stacked; those after them if `following`."""
+    if n_frames > 1 and is_image(table):
+        return table.frames(rows, n_frames, following=following)
+    return table.next_observations(rows) if following else table.observations(rows)
 
 
 def is_image(table: Table) -> bool:

@@ -1,9 +1,10 @@
 """Off-policy evaluation: what a policy would have brought, from what another one has recorded."""
 
+from pfrl_like.ope.behavior import fitted_behavior
 from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, weighted_doubly_robust
 from pfrl_like.ope.episodes import LoggedEpisodes
 from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning
-from pfrl_like.ope.evaluate import evaluate_offline, fitted_behavior, log_probs
+from pfrl_like.ope.evaluate import evaluate_offline
 from pfrl_like.ope.fqe import FQE, ActionSpace, DiscreteFQE
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.fqe_saving import load_learnable
@@ -14,6 +15,7 @@ from pfrl_like.ope.importance_sampling import (
     weighted_per_decision_importance_sampling,
 )
 from pfrl_like.ope.policies import GreedyPolicy
+from pfrl_like.ope.probabilities import log_probs
 
 __all__ = [
     "ActionSpace",

@@ -50,6 +50,7 @@ def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | 
 
     Raises:
         ValueError: If the episodes lack the model's values, or `gamma` is not in [0, 1].
+        TypeError: If `gamma` is no number.
     """
     q, v = episodes.model()
     factor = discounts(episodes, gamma)
@@ -80,9 +81,9 @@ def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = N
     once = np.ones((1, len(episodes)))
     found, influence = SelfNormalized(weight, value, _parts(episodes.reward.shape[1]))(once)
     mixed = float(_mixture(once, found, influence) @ found[0])
-    whole = weighted_doubly_robust(episodes, gamma, interval)
+    whole = estimated("MAGIC", episodes, SelfNormalized.total(weight, value), interval)
     low, high = whole.interval
-    return dataclasses.replace(whole, estimator="MAGIC", value=mixed, interval=(min(low, mixed), max(high, mixed)))
+    return dataclasses.replace(whole, value=mixed, interval=(min(low, mixed), max(high, mixed)))
 
 
 def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Array]:

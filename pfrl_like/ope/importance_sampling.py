@@ -26,6 +26,7 @@ def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootst
 
     Raises:
         ValueError: If `gamma` is not in [0, 1].
+        TypeError: If it is no number.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1)
     weight, scale = plain_weights(episodes)

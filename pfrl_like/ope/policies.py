@@ -8,10 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.action_value import ActionValue
+from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
+from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical
 from pfrl_like.errors import NotFittedError
 from pfrl_like.nn import ReturnConditionedTransformer
+from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
@@ -52,6 +55,24 @@ class FirstOfModel(nn.Module):
     def forward(self, obs: Any) -> Any:
         """The distributions."""
         return call(self.model, obs)[0]
+
+
+class StillPolicy(nn.Module):
+    """A policy, behind the normaliser of its agent, that learns no moments of the observations it is asked about.
+
+    Args:
+        policy: Module from features to distributions.
+        normalizer: What features pass before; None for nothing.
+    """
+
+    def __init__(self, policy: nn.Module, normalizer: nn.Module | None) -> None:
+        super().__init__()
+        self.policy, self.normalizer = policy, normalizer
+
+    def forward(self, obs: Any) -> Any:
+        """The distributions."""
+        with holding_still(self):
+            return call(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
 
 
 class ActingPolicy(nn.Module):
@@ -104,7 +125,7 @@ def agent_of(algo: Any) -> Any:
 
 
 def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
-    """What an algorithm does, as a module that shares its parameters.
+    """What an algorithm does, as a module that shares its parameters and changes nothing in it.
 
     Args:
         algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
@@ -115,19 +136,28 @@ def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
         NotFittedError: If it is not built yet.
     """
     if isinstance(algo, nn.Module):
-        return algo
+        return _still(algo)
     agent = agent_of(algo)
     if getattr(agent, "recurrent", False):
         raise TypeError(f"algo is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
         raise TypeError(f"algo is a {type(agent).__name__}, whose actions depend on more than the state")
-    if _acts_by_policy(agent):
-        policy: nn.Module = agent.policy
-        return policy
-    model = getattr(agent, "model", None)
-    if isinstance(model, nn.Module) and hasattr(agent, "acting_attributes"):
-        return _policy_of_model(agent, model, n_actions)
-    return ActingPolicy(agent, n_actions)
+    policy = agent.policy if _acts_by_policy(agent) else _policy_of_model(agent)
+    if policy is None:
+        return ActingPolicy(agent, n_actions)
+    return _still(policy, getattr(agent, "obs_normalizer", None))
+
+
+def reader_of(algo: Any, policy: nn.Module) -> Any:
+    """Whose `features` come before what `policy_of` gives; None of what is asked about raw observations."""
+    return None if isinstance(policy, ActingPolicy) else agent_of(algo)
+
+
+def features_of(agent: Any, obs: Any) -> Any:
+    """Observations as a policy takes them: the features of an agent, on its device, or what they are without one."""
+    device = getattr(agent, "device", "cpu")
+    features = agent.features(obs, device) if hasattr(agent, "features") else obs
+    return map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features)
 
 
 def lying_on(device: torch.device, policy: nn.Module) -> nn.Module:
@@ -154,12 +184,22 @@ def _acts_by_policy(agent: Any) -> bool:
     return samples_its_policy(agent) and (takes_modes or not agent.act_deterministically)
 
 
-def _policy_of_model(agent: Any, model: nn.Module, n_actions: int | None) -> nn.Module:
+def _policy_of_model(agent: Any) -> nn.Module | None:
+    """What an agent's `model` says; None if there is none, or the agent chooses by more, as `DiscreteBCQ` does."""
+    usual = ActingMixin.greedy_actions, PolicyActingMixin.greedy_actions
+    model = getattr(agent, "model", None)
+    if not isinstance(model, nn.Module) or getattr(type(agent), "greedy_actions", None) not in usual:
+        return None
     if agent.value_type is tuple:
         return FirstOfModel(model)
     if issubclass(agent.value_type, torch.distributions.Distribution):
         return model
     return GreedyPolicy(model)
+
+
+def _still(policy: nn.Module, normalizer: nn.Module | None = None) -> nn.Module:
+    """A policy itself if nothing comes before it and nothing in it learns moments."""
+    return StillPolicy(policy, normalizer) if normalizer is not None or normalizations_of(policy) else policy
 
 
 def _question(algo: Any) -> Any:

@@ -88,6 +88,21 @@ def test_few_effective_episodes_are_warned_of() -> None:
         assert ope.importance_sampling(never, 1.0).value == 0.0
 
 
+WITH_MODEL = {
+    "doubly robust": ope.doubly_robust,
+    "weighted doubly robust": ope.weighted_doubly_robust,
+    "MAGIC": ope.magic,
+}
+
+
+@pytest.mark.parametrize("name", WITH_MODEL)
+def test_a_warning_names_the_estimator_and_comes_from_the_line_that_asked(name: str) -> None:
+    with pytest.warns(ope.UnreliableEstimateWarning) as told:
+        found = WITH_MODEL[name](episodes(4, q=np.zeros(4), v=np.zeros(4)), 1.0)
+    assert [str(each.message).partition(":")[0] for each in told] == [found.estimator] == [name]
+    assert told[0].filename == __file__
+
+
 def test_weights_whose_largest_are_missing_are_warned_of() -> None:
     spread = 1.5 * np.sort(np.random.default_rng(0).normal(size=200))[:190]  # of logarithms, and the top is not there
     logged = ope.LoggedEpisodes.from_columns(np.ones(190), spread - 2, np.full(190, -2.0), [1] * 190)

@@ -164,6 +164,7 @@ def test_probabilities_of_another_length_are_refused() -> None:
         ({"behavior": "uniform"}, TypeError, "got a str, expected log-probabilities"),
         ({"estimators": ["mean"]}, ValueError, r"estimators is \['mean'\], expected some of fqe, is, wis"),
         ({"estimators": "fqe"}, ValueError, "in a list"),
+        ({"estimators": []}, ValueError, r"estimators is \[\], expected some of fqe, is, wis"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_fitted(
@@ -181,13 +182,58 @@ def test_observations_that_an_agent_cannot_take_are_refused() -> None:
         ope.evaluate_offline(bc, recorded(), n_steps=1, gamma=GAMMA, config=SMALL)
 
 
-def test_only_the_estimates_that_are_wanted_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("estimators", "fits_model", "fits_behavior"),
+    [
+        (["wis", "fqe"], True, True), (["fqe"], True, False), (["dr"], True, True), (["wdr"], True, True),
+        (["magic"], True, True), (["wpdis", "is", "pdis"], False, True), (["wis"], False, True),
+    ],
+    ids="-".join,
+)  # fmt: skip
+def test_only_what_the_wanted_estimates_need_is_fitted(
+    estimators: list[str], fits_model: bool, fits_behavior: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options: Any = {"n_steps": 1, "gamma": GAMMA, "config": SMALL, "interval": SETTINGS, "show_progress": False}
-    policy, data = of_probability(0.8), recorded()
-    found = ope.evaluate_offline(policy, data, behavior=policy, estimators=["wis", "fqe"], **options)
-    assert tuple(found) == ("fqe", "wis")
-    monkeypatch.setattr("pfrl_like.ope.evaluate.fitted_behavior", lambda *_, **__: pytest.fail("nobody asked for it"))
-    assert tuple(ope.evaluate_offline(policy, data, estimators=["fqe"], **options)) == ("fqe",)
+    built, fitted, imitated = [], [], []
+    build, fit, imitate = ope.FQE.create_impl, ope.FQE.fit, ope.fitted_behavior
+    monkeypatch.setattr(ope.FQE, "create_impl", lambda *args: [built.append(1), build(*args)][1])
+    monkeypatch.setattr(ope.FQE, "fit", lambda *args, **options: [fitted.append(1), fit(*args, **options)][1])
+    monkeypatch.setattr(
+        "pfrl_like.ope.evaluate.fitted_behavior",
+        lambda *args, **options: [imitated.append(1), imitate(*args, **options)][1],
+    )
+    found = ope.evaluate_offline(of_probability(0.8), recorded(), estimators=estimators, **options)
+    assert set(found) == set(estimators)
+    assert [bool(each) for each in (built, fitted, imitated)] == [fits_model, fits_model, fits_behavior]
+
+
+@pytest.mark.parametrize("estimators", [["is"], ["fqe", "wdr"]], ids="-".join)
+@pytest.mark.parametrize(
+    ("policy", "options", "why"),
+    [
+        (DeterministicHead(), {}, "the policy gives DeltaVector, which has none"),
+        (GaussianHeadWithFixedCovariance(0.8), {"deterministic": True}, "modes of .* give deterministic=False"),
+    ],
+    ids=["certain", "modes"],
+)
+def test_an_estimate_that_a_policy_does_not_have_is_refused_by_name(
+    policy: nn.Module, options: Any, why: str, estimators: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    algo = nn.Sequential(Constant(0.5), policy)
+    text = rf"estimators is .*, but {estimators[-1]} need probabilities, and {why}"
+    with monkeypatch.context() as patched, pytest.raises(ValueError, match=text):
+        patched.setattr(ope.FQE, "fit", lambda *_, **__: pytest.fail("it is too late"))
+        ope.evaluate_offline(algo, recorded(False), gamma=GAMMA, config=SMALL, estimators=estimators, **options)
+    for given in (None, ["fqe"]):  # without a name it is left out
+        found = ope.evaluate_offline(
+            algo, recorded(False), gamma=GAMMA, config=SMALL, estimators=given, n_steps=1, interval=SETTINGS, **options
+        )
+        assert tuple(found) == ("fqe",)
+
+
+def test_what_gives_no_distribution_is_refused() -> None:
+    with pytest.raises(TypeError, match="algo gives a Tensor, expected distributions of actions"):
+        ope.evaluate_offline(nn.Linear(2, 2), recorded(), gamma=GAMMA, n_steps=1, config=SMALL)
 
 
 def test_one_warning_speaks_of_all_estimates() -> None:

@@ -1,0 +1,85 @@
+"""How probable recorded actions were under the policy that took them, as far as it is told; else an imitation of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from pfrl_like import agents
+from pfrl_like.algos.epochs import shown
+from pfrl_like.algos.networks import adam, categorical_policy
+from pfrl_like.dataset.selection import Selection
+from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.encoders import make_encoder
+from pfrl_like.experiments.loop import Clock, run
+from pfrl_like.experiments.train_agent_offline import DatasetSource
+from pfrl_like.ope.episodes import finite_column
+from pfrl_like.ope.policies import policy_of, reader_of
+from pfrl_like.ope.probabilities import log_probs
+from pfrl_like.ope.rows import Array, Rows
+from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
+from pfrl_like.replay_buffers import ReplayBuffer
+
+
+def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:
+    """Log-probabilities of the recorded actions as far as they are told, [n]; None if they are not.
+
+    Args:
+        behavior: They, or the policy that acted; None for what the data hold.
+        rows: The transitions.
+        n_actions: How many discrete actions there are; None of continuous ones.
+
+    Raises:
+        ValueError: If there are not as many as transitions, or they are none.
+        TypeError: If `behavior` is neither, or a policy without densities.
+    """
+    behavior = rows.log_prob if behavior is None else behavior
+    if behavior is None:
+        return None
+    if isinstance(behavior, str):
+        raise TypeError("behavior: got a str, expected log-probabilities, a policy, or None")
+    if isinstance(behavior, np.ndarray | Sequence | Tensor):
+        recorded = finite_column("behavior", behavior, len(rows.reward))
+        if n_actions is not None and recorded.max() > 0:
+            raise ValueError(f"behavior has numbers up to {recorded.max():.6g}, expected logarithms of probabilities")
+        return recorded
+    policy = policy_of(behavior, n_actions)
+    return log_probs(policy, rows.obs, rows.action, reader_of(behavior, policy))
+
+
+def fitted_behavior(
+    dataset: Any,
+    n_steps: int = 20_000,
+    n_actions: int | None = None,
+    *,
+    n_frames: int = 1,
+    show_progress: bool = False,
+) -> Any:
+    """An agent that imitates recorded actions, whose policy tells how probable they were.
+
+    It is a `DiscreteBC` without penalty, or a `BC` of Gaussians with one covariance for all states.
+
+    Args:
+        dataset: An `MDPDataset`, or a list of episodes.
+        n_steps: Updates.
+        n_actions: How many discrete actions there are; None for those that occur.
+        n_frames: How many images are stacked.
+        show_progress: Whether progress is shown.
+    """
+    selection = Selection(dataset)
+    encoder = make_encoder(stacked_shape(selection.observation_shape, n_frames))
+    options: dict[str, Any] = {"minibatch_size": min(256, len(selection)), "replay_start_size": len(selection)}
+    if selection.discrete_action:
+        policy = categorical_policy(encoder, n_actions or selection.action_size)
+        make: Any = agents.DiscreteBC
+        options["beta"] = 0.0
+    else:
+        head = GaussianHeadWithStateIndependentCovariance(selection.action_size)
+        policy = nn.Sequential(encoder, nn.Linear(encoder.feature_size, selection.action_size), head)
+        make = agents.BC
+    agent = make(policy, adam(policy, 1e-3, 1e-8), ReplayBuffer(None), **options)
+    clock = Clock(n_steps)
+    with shown(clock, show_progress) as callbacks:
+        run(DatasetSource(agent, selection, n_frames=n_frames), clock, callbacks)
+    return agent

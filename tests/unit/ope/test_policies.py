@@ -1,0 +1,104 @@
+"""What is evaluated is what acts."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pfrl_like import agents, algos, ope
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.nn import Branched, EmpiricalNormalization
+from pfrl_like.ope.policies import features_of, lying_on, policy_of, reader_of
+from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead
+
+OBS, N_ACTIONS = 4, 5
+X = np.random.default_rng(0).normal(3.0, 2.0, (200, OBS)).astype(np.float32)
+
+
+def discrete_bcq() -> Any:
+    estimator = algos.DiscreteBCQ(action_flexibility=0.9)
+    estimator.create_impl((OBS,), N_ACTIONS)
+    return estimator
+
+
+def moments() -> EmpiricalNormalization:
+    normalizer = EmpiricalNormalization(OBS)
+    normalizer.experience(torch.as_tensor(X))
+    return normalizer
+
+
+def policy_network(*before: nn.Module) -> nn.Module:
+    return nn.Sequential(*before, nn.Linear(OBS, N_ACTIONS), SoftmaxCategoricalHead())
+
+
+def ppo() -> Any:
+    model = Branched(policy_network(), nn.Linear(OBS, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+    return agents.PPO(model, optimizer, obs_normalizer=moments(), act_deterministically=True)
+
+
+def trpo() -> Any:
+    vf = nn.Linear(OBS, 1)
+    optimizer = torch.optim.Adam(vf.parameters())
+    return agents.TRPO(policy_network(), vf, optimizer, obs_normalizer=moments(), act_deterministically=True)
+
+
+def with_phi() -> Any:
+    estimator = discrete_bcq()
+    estimator.impl.phi = lambda obs: -obs
+    return estimator.impl
+
+
+def acted(algo: Any) -> Any:
+    if hasattr(algo, "predict"):
+        return algo.predict(X)
+    with algo.eval_mode():
+        return np.asarray(algo.batch_act([*X]))
+
+
+@pytest.mark.parametrize("make", [discrete_bcq, ppo, trpo])
+def test_the_policy_of_an_algorithm_says_what_it_does(make: Any) -> None:
+    torch.manual_seed(0)
+    algo = make()
+    policy = policy_of(algo, N_ACTIONS)
+    with torch.no_grad():
+        probs = policy(features_of(reader_of(algo, policy), X)).probs
+    np.testing.assert_array_equal(probs.argmax(1), acted(algo))
+
+
+def data() -> MDPDataset:
+    rng = np.random.default_rng(0)
+    ends = np.arange(len(X)) % 10 == 9
+    action = np.where(np.arange(len(X)) < N_ACTIONS, np.arange(len(X)), rng.integers(0, N_ACTIONS, len(X)))
+    return MDPDataset.from_arrays(X, action, rng.normal(size=len(X)), ends, discrete_action=True)
+
+
+@pytest.mark.parametrize("where", ["in the policy", "before it"])
+def test_evaluation_teaches_the_policy_no_moments(where: str) -> None:
+    algo = policy_network(moments()) if where == "in the policy" else ppo()
+    normalizer = algo[0] if where == "in the policy" else algo.obs_normalizer
+    before = copy.deepcopy(normalizer.state_dict())
+    config = ope.FQEConfig(batch_size=16, encoder_params={"hidden_units": (8,)})
+    with pytest.warns(ope.UnreliableEstimateWarning):
+        ope.evaluate_offline(algo, data(), behavior=np.full(190, -1.0), n_steps=2, config=config, show_progress=False)
+    after = normalizer.state_dict()
+    assert before["count"] == len(X) and all(torch.equal(before[name], after[name]) for name in before)
+    normalizer.experience(torch.as_tensor(X))  # it learns again
+    assert normalizer.count == 2 * len(X)
+
+
+def test_a_policy_whose_moments_are_kept_shares_its_parameters_and_can_be_copied() -> None:
+    torch.manual_seed(0)
+    network = policy_network(moments())
+    policy = policy_of(network, N_ACTIONS)
+    assert {id(each) for each in policy.parameters()} == {id(each) for each in network.parameters()}
+    elsewhere = lying_on(torch.device("meta"), policy)
+    assert elsewhere is not policy and all(each.device.type == "meta" for each in elsewhere.buffers())
+
+
+def test_a_policy_without_moments_is_taken_itself() -> None:
+    network = nn.Sequential(nn.Linear(OBS, 2), GaussianHeadWithStateIndependentCovariance(2))
+    assert policy_of(network, None) is network
