@@ -98,9 +98,10 @@ def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Ar
 
 def _parts(n_steps: int) -> Array:
     """Which columns make up the estimate that follows the weights for 0, ..., T steps, [J, 2 T + 1]."""
-    lengths = np.unique(np.round(np.geomspace(1, n_steps + 1, min(_LENGTHS, n_steps + 1))) - 1)[:, None]
-    step = np.arange(n_steps)
-    return np.concatenate([np.arange(n_steps + 1) <= lengths, step < lengths], axis=1).astype(np.float64)
+    every = np.arange(n_steps + 1)
+    some = np.unique(np.round(np.geomspace(1, n_steps + 1, _LENGTHS))) - 1
+    lengths, step = (every if len(every) <= _LENGTHS else some)[:, None], every[:-1]
+    return np.concatenate([every <= lengths, step < lengths], axis=1).astype(np.float64)
 
 
 def _mixture(once: Array, found: Array, influence: Array) -> Array:

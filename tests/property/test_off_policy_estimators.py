@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from pfrl_like import ope
 from pfrl_like.ope.self_normalized import SelfNormalized
+from pfrl_like.ope.simplex import least_square_on_simplex
 
 GAMMA = 0.9
 Reference = Callable[[list[dict[str, Any]]], float]
@@ -104,6 +106,42 @@ def test_estimator_is_the_loop(estimator: Callable[..., ope.Estimate], seed: int
     given = columns(seed)
     found = estimator(ope.LoggedEpisodes.from_columns(**given), GAMMA, SETTINGS)
     assert found.value == pytest.approx(REFERENCES[estimator](one_by_one(given)))
+
+
+def of_every_length(episodes: list[dict[str, Any]], counts: Any) -> Any:
+    """The estimates that follow the weights for 0, 1, ... steps, and the model from there on, [T + 1]."""
+
+    def average(t: int, before: int, value: Callable[[dict[str, Any]], float]) -> float:
+        share = [count * weight(each, t - before) for count, each in zip(counts, episodes, strict=True)]
+        return GAMMA**t * sum(w * value(each) for w, each in zip(share, episodes, strict=True)) / sum(share)
+
+    def of_length(j: int) -> float:
+        of_states = sum(average(t, 1, lambda each, t=t: after(each["v"], t)) for t in range(j + 1))
+        return of_states + sum(
+            average(t, 0, lambda each, t=t: after(each["r"], t) - after(each["q"], t)) for t in range(j)
+        )
+
+    return np.array([of_length(j) for j in range(max(len(each["r"]) for each in episodes) + 1)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_magic_mixes_all_lengths(seed: int) -> None:
+    """Variances and biases by numerical slopes (arXiv:1604.00923, section 7)."""
+    given = columns(seed)
+    episodes = one_by_one(given)
+    n, once = len(episodes), np.ones(len(episodes))
+    found = of_every_length(episodes, once)
+    moved = [[of_every_length(episodes, once + step * row) for step in (1e-5, -1e-5)] for row in np.eye(n)]
+    slopes = n * np.array([(more - less) / 2e-5 for more, less in moved])
+    spread = slopes.T @ slopes / (n * (n - 1))
+    away = found - found[-1]
+    bias = np.maximum(np.abs(away) - NormalDist().inv_cdf(0.95) * np.sqrt(spread[-1, -1]), 0) * np.sign(away)
+    shares = least_square_on_simplex(spread + np.outer(bias, bias))
+    assert len(shares) == 6
+    mixed = ope.magic(ope.LoggedEpisodes.from_columns(**given), GAMMA, SETTINGS)
+    assert mixed.value == pytest.approx(shares @ found, rel=1e-5)
+    whole = ope.weighted_doubly_robust(ope.LoggedEpisodes.from_columns(**given), GAMMA, SETTINGS)
+    assert whole.value == pytest.approx(found[-1]) and whole.standard_error == mixed.standard_error
 
 
 @pytest.mark.parametrize("shift", [-2000.0, 2000.0])

