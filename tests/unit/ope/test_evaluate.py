@@ -276,6 +276,14 @@ def test_a_policy_of_other_actions_is_refused() -> None:
             ope.evaluate_offline(policy, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
 
 
+@pytest.mark.parametrize("algo", [algos.DQN(), algos.DiscreteBCQ(), algos.BCQ()], ids=lambda algo: type(algo).__name__)
+def test_an_estimator_of_other_actions_is_refused(algo: Any) -> None:
+    algo.create_impl((2,), 2)
+    discrete = isinstance(algo, algos.BCQ)
+    with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, of shape"):
+        ope.evaluate_offline(algo, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
+
+
 def test_a_policy_without_densities_is_evaluated_as_it_acts() -> None:
     env_data = recorded(discrete=False)
     policy = nn.Sequential(nn.Linear(2, 1), DeterministicHead())
