@@ -78,6 +78,6 @@ EVALUATED: dict[str, tuple[bool, Callable[[], Any]]] = {
 }
 
 
-def built(estimator: Any) -> Any:
-    estimator.create_impl((OBS,), 2)
+def built(estimator: Any, action_size: int = 2) -> Any:
+    estimator.create_impl((OBS,), action_size)
     return estimator

@@ -10,26 +10,35 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.algos.copying import Copying
-from pfrl_like.algos.data import actions_for, batch_for, shape_of_one
+from pfrl_like.algos.data import batch_for
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
 from pfrl_like.algos.online import OnlineFitting
 from pfrl_like.algos.ranges import check_ranges
 from pfrl_like.algos.retuning import Retuning
+from pfrl_like.algos.sampling import sampled
 from pfrl_like.algos.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.saving import Saving
-from pfrl_like.algos.shapes import check_as_many, check_built_for
+from pfrl_like.algos.shapes import (
+    actions_for,
+    check_as_many,
+    check_built_for,
+    observations_for,
+    shape_of_one,
+    shape_of_several,
+)
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import Encoder, make_encoder
-from pfrl_like.errors import NonFiniteError, NotFittedError
+from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
+from pfrl_like.utils.contexts import evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
 
 Array = NDArray[Any]
@@ -174,12 +183,6 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
             raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
         return stacked_shape(self.observation_shape_, self.n_frames)
 
-    @property
-    def _shape_of_several(self) -> str:
-        """The shape of several observations, for messages."""
-        frames = f", {self.n_frames} frames stacked" if self.n_frames > 1 and len(self._stacked_shape) == 3 else ""
-        return f"(n, {', '.join(map(str, self._stacked_shape))}){frames}"
-
     def fit_scaler(self, episodes: Any) -> None:
         """Make the scaler, and fit it to episodes if it is not; `fit` does it before it builds the agent."""
         self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
@@ -214,34 +217,34 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
 
     # Acting and judging
 
-    def predict(self, x: Any) -> Array:
+    def predict(self, x: Any, *, action_mask: Any = None) -> Array:
         """Greedy actions.
 
         Args:
             x: Observations, [n, ...], frames stacked.
+            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
 
         Returns:
             Actions, [n, action_size], or [n] if discrete.
 
         Raises:
             NotFittedError: Before the agent is built.
-            ValueError: If the observations have another shape.
+            ValueError: If the observations or the mask have another shape.
             NonFiniteError: If they have numbers that are not finite.
+            TypeError: On a mask of continuous actions.
         """
         agent, obs = self._agent, self._observations(x)
         if not len(obs) and self.action_size_ is not None:
             return np.zeros(0, np.int64) if self.discrete_action else np.zeros((0, self.action_size_), np.float32)
         with agent.eval_mode():
-            return np.asarray(agent.batch_act(obs))
+            return np.asarray(agent.batch_act(obs, **mask_keyword(action_mask)))
 
-    def sample_action(self, x: Any) -> Array:
+    def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
-            return self.predict(x)
-        with torch.no_grad(), evaluating_readers(policy):
-            drawn: Array = policy(self._tensor(self._observations(x))).sample().cpu().numpy()
-        return drawn
+            return self.predict(x, action_mask=action_mask)
+        return sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy()
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
         """Values of actions, means over the critics.
@@ -308,13 +311,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         return self.impl is not None
 
     def _observations(self, x: Any) -> Array:
-        obs = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x)
-        obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
-        if self.observation_shape_ is not None and obs.shape[1:] != self._stacked_shape:
-            raise ValueError(f"x has shape {obs.shape}, expected {self._shape_of_several}")
-        if obs.dtype.kind == "f" and not np.isfinite(obs).all():
-            raise NonFiniteError("x", "x has NaN or infinite numbers, expected observations of finite ones")
-        return obs
+        return observations_for(x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames)
 
     def _actions(self, action: Any) -> Tensor:
         return self._tensor(actions_for(action, self.action_size_, self.discrete_action))
@@ -342,7 +339,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         """
         obs = batch.observations if isinstance(batch, TransitionMiniBatch) else batch.obs
         if self.observation_shape_ is not None and tuple(obs.shape[1:]) != self._stacked_shape:
-            raise ValueError(f"batch has observations {tuple(obs.shape)}, expected {self._shape_of_several}")
+            expected = shape_of_several(self._stacked_shape, self.n_frames)
+            raise ValueError(f"batch has observations {tuple(obs.shape)}, expected {expected}")
         if isinstance(batch, TransitionMiniBatch):
             batch = batch_for(self._agent, batch, self.discrete_action)
         return [float(loss) for loss in self._learn(epoch, total_step, batch)[1].values()]

@@ -38,7 +38,7 @@ class BC(Estimator):
         """
         raise NotImplementedError(f"{type(self).__name__} learns a policy only, which has no values")
 
-    def sample_action(self, x: Any) -> NoReturn:
+    def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
         """Refuse: what is learnt is one action for each state, which `predict` gives.
 
         Raises:

@@ -75,7 +75,7 @@ class BCQ(ImitatingActorCritic):
             **self._imitation_options(observation_shape, action_size, self.latent_size),
         )  # fmt: skip
 
-    def sample_action(self, x: Any) -> NoReturn:
+    def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
         """Refuse: `predict` draws already.
 
         Raises:

@@ -1,9 +1,6 @@
 """The minibatches of an estimator's training: passes over transitions in random order, or draws."""
 
-import math
-import operator
-from collections.abc import Mapping
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,39 +84,3 @@ class BufferData:
         """Write the priorities back."""
         if batch.weight is not None:
             self.buffer.update_priorities(batch.index, td_error)
-
-
-def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
-    """Actions as networks take them, [n, size] of floats or [n] of integers.
-
-    Args:
-        action: Actions, [n, size], or [n] or [n, 1] if discrete.
-        size: Numbers of an action, or how many discrete actions there are; None if that is not known.
-        discrete: Whether they are indices.
-
-    Raises:
-        ValueError: If they have another shape, or there is no such discrete action.
-    """
-    actions = np.asarray(action)
-    if not discrete:
-        width = math.prod(actions.shape[1:])
-        if not actions.ndim or (size is not None and width != size):
-            raise ValueError(f"action has shape {actions.shape}, expected (n, {size})")
-        return actions.reshape(len(actions), width).astype(np.float32)
-    numbers = actions.reshape(-1).astype(np.int64)
-    wrong = (numbers != actions.reshape(-1)) | (numbers < 0) | (numbers >= (math.inf if size is None else size))
-    if wrong.any():
-        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers from 0 to below {size}")
-    return numbers
-
-
-def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
-    """The shape of one observation, which is an array.
-
-    Raises:
-        ValueError: If it is another one, such as of nested observations.
-    """
-    sizes = [] if isinstance(observation_shape, str | Mapping) else [*observation_shape]
-    if not sizes or not all(isinstance(size, SupportsIndex) for size in sizes):
-        raise ValueError(f"observation_shape is {observation_shape!r:.200}, expected the shape of one array")
-    return tuple(operator.index(size) for size in sizes)

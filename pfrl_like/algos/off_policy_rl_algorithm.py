@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pfrl_like.utils.action_masks import mask_columns, mask_keyword
 from pfrl_like.utils.checks import check_counts
 
 _LOGGER = logging.getLogger(__name__)
@@ -120,16 +121,18 @@ class OffPolicyRLAlgorithm(ABC):
 
     # Sampling
 
-    def act(self, obs: Any) -> Any:
-        """The action to take while sampling."""
-        self._obs, self._action = obs, self.agent.act(obs)
+    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
+        """The action to take while sampling; `action_mask` says which are allowed, [n_actions]."""
+        self._obs, self._mask = obs, action_mask
+        self._action = self.agent.act(obs, **mask_keyword(action_mask))
         return self._action
 
-    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool) -> None:
-        """Keep what came of the last action, and learn nothing from it yet."""
+    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool, *, action_mask: Any = None) -> None:
+        """Keep what came of the last action, and learn nothing from it yet; `action_mask` belongs to `obs`."""
         self.replay_buffer.append(
-            self._obs, self._action, reward * self.reward_scale, obs, is_state_terminal=terminated
-        )
+            self._obs, self._action, reward * self.reward_scale, obs, is_state_terminal=terminated,
+            **mask_columns(self._mask, action_mask, obs),
+        )  # fmt: skip
         if truncated and not terminated:
             self.replay_buffer.stop_current_episode()
         self.agent.t += 1  # which explorers go by

@@ -16,6 +16,7 @@ from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.metrics.environment import LastFrames, evaluate_on_environment
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import required_keyword, sample_allowed
 from pfrl_like.utils.checks import check_counts
 
 #: Capacity of the buffer that is made if none is given.
@@ -28,7 +29,8 @@ class Collector:
     Args:
         algo: The estimator; the buffer of its agent is filled.
         explorer: One of `pfrl_like.explorers` or of `pfrl_like.online.explorers`, or anything with
-            `sample(algo, observation, step)`; None leaves the actions to the policy.
+            `sample(algo, observation, step)`, which needs the keyword `action_mask` where actions are masked; None
+            leaves the actions to the policy.
         action_space: Where the first actions are drawn from.
         random_steps: Steps with such actions.
     """
@@ -66,12 +68,17 @@ class Collector:
         if self._obs is None:
             self._obs = self._frames.push(obs)
         if self.steps < self.random_steps:
-            action = self.action_space.sample()
+            action = sample_allowed(self.action_space, action_mask)
         elif self.sampler is not None:
-            action = self.sampler.sample(self.algo, self._obs, self.steps)
+            told = required_keyword(self.sampler.sample, action_mask)
+            action = self.sampler.sample(self.algo, self._obs, self.steps, **told)
         else:
             return agent.act(self._obs, action_mask=action_mask)
-        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = [self._obs], [action], None
+        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = (
+            [self._obs],
+            [action],
+            None if action_mask is None else [action_mask],
+        )
         return action
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
@@ -138,8 +145,8 @@ class OnlineFitting:
             n_epochs: Epochs; each collects steps, and then learns from them.
             n_steps_per_epoch: Steps of an epoch.
             n_updates_per_epoch: Updates at its end.
-            update_start_step: Steps before the first update; there is none either while the buffer holds less than
-                a minibatch.
+            update_start_step: Steps that are made before updates begin; the first one may come after the next step.
+                There is none either while the buffer holds less than a minibatch.
             eval_env: Environment of evaluations, another one than `env`; None for none.
             eval_epsilon: Probability of a random action in them.
             eval_interval: Epochs between them.
@@ -154,7 +161,7 @@ class OnlineFitting:
             n_steps: Steps in all, instead of `n_epochs`; updates then come with the steps, not at an epoch's end.
             update_interval: Steps between updates then.
             n_updates: Updates at a time then.
-            random_steps: First steps, whose actions are drawn uniformly.
+            random_steps: First steps, whose actions are drawn uniformly from the allowed ones.
             callback: Called with (estimator, epoch, steps so far) at the end of every epoch.
 
         Returns:
@@ -163,7 +170,7 @@ class OnlineFitting:
         Raises:
             ValueError: On numbers out of range, a buffer that cannot hold a minibatch, or an `eval_env` that is `env`.
             TypeError: If the environment has actions of another kind, or something is no environment, buffer or
-                explorer.
+                explorer, or an explorer takes no `action_mask` where the environment tells one.
             NonFiniteError: On NaN or infinity in observations, rewards or losses.
         """
         check_counts(

@@ -1,8 +1,16 @@
 """Which observations and actions fit an algorithm: what estimators and fitted Q evaluation have in common."""
 
-from typing import Any
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
 
 from pfrl_like.env import as_gymnasium
+from pfrl_like.utils.checks import check_finite
 from pfrl_like.utils.spaces import action_size_of, space_kind
 
 
@@ -75,3 +83,72 @@ def check_as_many(obs: Any, actions: Any) -> None:
     """
     if len(actions) != len(obs):
         raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+
+
+def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
+    """Observations as networks take them, [n, ...]: float32 instead of float64, other types as they are.
+
+    Args:
+        x: Observations, [n, ...], frames stacked.
+        shape: Shape of each, frames stacked; None if that is not known.
+        n_frames: Frames of a stack.
+
+    Raises:
+        ValueError: If they have another shape.
+        NonFiniteError: On NaN or infinity.
+    """
+    obs = _as_array(x)
+    obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
+    if shape is not None and obs.shape[1:] != shape:
+        raise ValueError(f"x has shape {obs.shape}, expected {shape_of_several(shape, n_frames)}")
+    check_finite("x", obs)
+    return obs
+
+
+def shape_of_several(shape: tuple[int, ...], n_frames: int) -> str:
+    """The shape of several observations of one shape, frames stacked, for messages."""
+    frames = f", {n_frames} frames stacked" if n_frames > 1 and len(shape) == 3 else ""
+    return f"(n, {', '.join(map(str, shape))}){frames}"
+
+
+def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
+    """Actions as networks take them, [n, size] of floats or [n] of integers.
+
+    Args:
+        action: Actions, [n, size], or [n] or [n, 1] if discrete.
+        size: Numbers of an action, or how many discrete actions there are; None if that is not known.
+        discrete: Whether they are indices.
+
+    Raises:
+        ValueError: If they have another shape, or there is no such discrete action.
+        NonFiniteError: On NaN or infinity.
+    """
+    actions = _as_array(action)
+    check_finite("action", actions)
+    if not discrete:
+        width = math.prod(actions.shape[1:])
+        if not actions.ndim or (size is not None and width != size):
+            raise ValueError(f"action has shape {actions.shape}, expected (n, {size})")
+        return actions.reshape(len(actions), width).astype(np.float32)
+    numbers = actions.reshape(-1).astype(np.int64)
+    wrong = (numbers != actions.reshape(-1)) | (numbers < 0) | (numbers >= (math.inf if size is None else size))
+    if wrong.any():
+        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers from 0 to below {size}")
+    return numbers
+
+
+def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
+    """The shape of one observation, which is an array.
+
+    Raises:
+        ValueError: If it is another one, such as of nested observations.
+    """
+    sizes = [] if isinstance(observation_shape, str | Mapping) else [*observation_shape]
+    if not sizes or not all(isinstance(size, SupportsIndex) for size in sizes):
+        raise ValueError(f"observation_shape is {observation_shape!r:.200}, expected the shape of one array")
+    return tuple(operator.index(size) for size in sizes)
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    """An array, or what it is made of; tensors may lie anywhere."""
+    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)

@@ -8,7 +8,8 @@ from typing import Any
 from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
-from pfrl_like.experiments.sources import MASK, SerialSource, takes_mask
+from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.utils.action_masks import mask_columns, mask_keyword, takes_mask
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -23,21 +24,17 @@ class _Recorder:
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         self.obs, self.mask = obs, action_mask
-        self.action = self.agent.act(obs, **self._told(action_mask))
+        self.action = self.agent.act(obs, **mask_keyword(action_mask, self.takes_mask))
         return self.action
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        self.agent.observe(obs, reward, done, reset, **self._told(action_mask))
-        masks = {MASK: self.mask, f"next_{MASK}": action_mask}
+        self.agent.observe(obs, reward, done, reset, **mask_keyword(action_mask, self.takes_mask))
         self.append(
             state=self.obs, action=self.action, reward=reward, next_state=obs, is_state_terminal=done,
-            **{name: mask for name, mask in masks.items() if mask is not None},
+            **mask_columns(self.mask, action_mask, obs),
         )  # fmt: skip
         if reset and not done:
             self.stop()
-
-    def _told(self, mask: Any) -> dict[str, Any]:
-        return {} if mask is None or not self.takes_mask else {MASK: mask}
 
 
 def collect_demonstrations(

@@ -7,6 +7,7 @@ import numpy as np
 
 from pfrl_like.experiments.loop import Callback, Clock, Source, run
 from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.utils.action_masks import mask_keyword, takes_mask
 
 #: What `info` has of an episode that reached its goal.
 _SUCCESS = ("is_success", "success")
@@ -14,7 +15,10 @@ _ENOUGH = "enough paths"
 
 
 class Actor(Protocol):
-    """What walks the paths: it acts, is told what came, and stores it if it wants to learn from it."""
+    """What walks the paths: it acts, is told what came, and stores it if it wants to learn from it.
+
+    Both methods may have the keyword `action_mask` as well, as those of a `BatchAgent`.
+    """
 
     def act(self, obs: Any) -> Any:
         """The action to take."""
@@ -37,7 +41,8 @@ class PathRecorder:
     """
 
     def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
-        self.actor = actor
+        self.actor: Any = actor
+        self.takes_mask = takes_mask(actor.act)
         self.source = SerialSource(self, env, max_path_length)
         self.source.record()
         self.env = self.source.env  # a tape, which also keeps `info`, which no agent is told of
@@ -45,20 +50,20 @@ class PathRecorder:
         self._rows: list[tuple[Any, ...]] = []
         self._success = False
 
-    def act(self, obs: Any) -> Any:
+    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """The actor's action."""
         if self.source.length == 0:
             self._success = False
-        self._obs, self._action = obs, self.actor.act(obs)
+        self._obs, self._action = obs, self.actor.act(obs, **mask_keyword(action_mask, self.takes_mask))
         return self._action
 
-    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool) -> None:
+    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool, *, action_mask: Any = None) -> None:
         """Keep what came, and tell the actor."""
         info = self.env.info
         self._rows.append((self._obs, self._action, reward, terminated, info))
         self._last = obs
         self._success = self._success or any(bool(info.get(name)) for name in _SUCCESS)
-        self.actor.observe(obs, reward, terminated, truncated)
+        self.actor.observe(obs, reward, terminated, truncated, **mask_keyword(action_mask, self.takes_mask))
         if terminated or truncated:
             self._end_path(True)
 

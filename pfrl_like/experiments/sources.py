@@ -1,17 +1,18 @@
 """Sources of the training loop: one environment, or several at once."""
 
 import contextlib
-import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
 from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import BoolArray
 from pfrl_like.experiments.loop import Clock, Episode
+from pfrl_like.utils.action_masks import mask_keyword, takes_mask
 from pfrl_like.utils.checks import (
     check_action,
     check_actions,
@@ -23,7 +24,6 @@ from pfrl_like.utils.checks import (
 )
 from pfrl_like.utils.env_values import first_values, own_copy, step_values
 
-MASK = "action_mask"
 _NO_EPISODE = {"way": "unknown", "reason": "no episode was recorded"}
 
 
@@ -81,7 +81,7 @@ class SerialSource:
         clock.between_episodes = ended = terminated or reset
         last = clock.t >= clock.steps
         reset = reset or (last and self.cuts_off_at_end)
-        mask = self.mask = own_copy(info[MASK]) if self.takes_mask and MASK in info else None
+        mask = self.mask = own_copy(info[ACTION_MASK]) if self.takes_mask and ACTION_MASK in info else None
         if mask is None:
             agent.observe(obs, reward, terminated, reset)
         else:
@@ -121,7 +121,7 @@ class SerialSource:
         if not arrival.exact:
             return [arrival.reason]
         self.obs, self.running = own_copy(arrival.obs), running
-        self.mask = own_copy(arrival.info.get(MASK)) if self.takes_mask else None
+        self.mask = own_copy(arrival.info.get(ACTION_MASK)) if self.takes_mask else None
         self.total_reward, self.length = total_reward, length
         return ()
 
@@ -132,7 +132,7 @@ class SerialSource:
         self.obs = own_copy(obs)
         check_observation(self.observation_space, self.obs)
         check_finite("obs", self.obs)
-        self.mask = own_copy(info.get(MASK)) if self.takes_mask else None
+        self.mask = own_copy(info.get(ACTION_MASK)) if self.takes_mask else None
         self.total_reward, self.length = 0.0, 0
         self.running = True
 
@@ -261,15 +261,9 @@ def stop_episode(agent: Any) -> None:
     getattr(agent, "stop_episode", lambda: None)()
 
 
-def takes_mask(act: Any) -> bool:
-    """Whether an agent's method has the keyword `action_mask`; one written for PFRL's interface has not."""
-    parameters = inspect.signature(act).parameters.values()
-    return any(parameter.name == MASK or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-
-
 def told_of(now: Any, takes_mask: bool = True) -> dict[str, Any]:
     """The keywords that an agent gets only when there is something to say."""
-    told: dict[str, Any] = {} if now.action_mask is None or not takes_mask else {MASK: now.action_mask}
+    told = mask_keyword(now.action_mask, takes_mask)
     if not now.active.all():
         told["active"] = now.active
     return told

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
+from pfrl_like.utils.action_masks import required_keyword, sample_allowed
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -17,7 +19,8 @@ def evaluate_on_environment(
 ) -> Callable[..., float]:
     """A scorer that acts in an environment and gives the mean return of the episodes, not discounted.
 
-    The random streams of the caller stay as they are.
+    The random streams of the caller stay as they are. Where `info` of the environment has an "action_mask", only
+    allowed actions are taken: `algo.predict` gets it as the keyword `action_mask`, [1, n_actions].
 
     Args:
         env: An environment; what `pfrl_like.env.as_gymnasium` takes.
@@ -30,7 +33,8 @@ def evaluate_on_environment(
 
     Raises:
         ValueError: If `n_trials` is less than 1, or `epsilon` not from 0 to 1.
-        TypeError: If one is no number, or `env` is no environment, or one made of several.
+        TypeError: If one is no number, or `env` is no environment, or one made of several; from the scorer, if `env`
+            tells an action mask that `algo.predict` does not take.
     """
     check_counts(n_trials=n_trials)
     check_numbers(0, 1, epsilon=epsilon)
@@ -44,13 +48,15 @@ def evaluate_on_environment(
 
 
 def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> float:
-    obs, _ = env.reset()
+    obs, info = env.reset()
     frames = LastFrames(getattr(algo, "n_frames", 1))
     total, ended = 0.0, False
     while not ended:
         stack = frames.push(obs)
-        action = env.action_space.sample() if np.random.random() < epsilon else _greedy_action(algo, stack)
-        obs, reward, terminated, truncated, _ = env.step(action)
+        mask = info.get(ACTION_MASK)
+        explores = np.random.random() < epsilon
+        action = sample_allowed(env.action_space, mask) if explores else _greedy_action(algo, stack, mask)
+        obs, reward, terminated, truncated, info = env.step(action)
         total += float(reward)
         ended = terminated or truncated
         if render:
@@ -58,8 +64,9 @@ def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> flo
     return total
 
 
-def _greedy_action(algo: Any, obs: Any) -> Any:
-    action = algo.predict(np.asarray(obs)[None])[0]
+def _greedy_action(algo: Any, obs: Any, mask: Any) -> Any:
+    told = required_keyword(algo.predict, None if mask is None else np.asarray(mask)[None])
+    action = algo.predict(np.asarray(obs)[None], **told)[0]
     return action.item() if np.ndim(action) == 0 else action
 
 

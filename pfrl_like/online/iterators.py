@@ -34,7 +34,7 @@ def train(
         n_epochs: Number of epochs.
         n_steps_per_epoch: Steps of an epoch.
         n_updates_per_epoch: Updates of an epoch.
-        update_start_step: Steps before the first update.
+        update_start_step: Steps that are made before updates begin.
         eval_env: Environment to evaluate in; None for no evaluation.
         eval_epsilon: Probability of a random action in evaluation.
         eval_interval: Epochs between evaluations.

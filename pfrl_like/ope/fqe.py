@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like import agents
-from pfrl_like.algos.shapes import check_action_kind, check_as_many, check_built_for, shapes_of_env
+from pfrl_like.algos.shapes import (
+    actions_for,
+    check_action_kind,
+    check_as_many,
+    check_built_for,
+    observations_for,
+    shape_of_one,
+    shapes_of_env,
+)
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
@@ -24,6 +32,7 @@ from pfrl_like.ope.fqe_saving import SavedFQE
 from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, policy_of, sampled
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
@@ -174,7 +183,7 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
             TypeError: If the algorithm cannot act, or has other actions.
         """
         check_counts(action_size=action_size)
-        self._shape, self._action_size = tuple(int(size) for size in observation_shape), int(action_size)
+        self._shape, self._action_size = shape_of_one(observation_shape), int(action_size)
         self.inner_create_impl(self._shape, self._action_size)
 
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
@@ -255,32 +264,37 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
 
     # Acting and judging
 
-    def predict(self, x: Any) -> Array:
+    def predict(self, x: Any, *, action_mask: Any = None) -> Array:
         """The actions that are evaluated.
 
         Args:
-            x: Observations, [n, ...].
+            x: Observations, [n, ...], frames stacked.
+            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
 
         Returns:
             Actions, [n, action_size], or [n] if discrete.
 
         Raises:
             NotFittedError: Before it is built, or if the algorithm is not known.
+            ValueError: If the observations or the mask have another shape.
+            NonFiniteError: On NaN or infinity.
+            TypeError: On a mask of which the algorithm cannot be told, such as something with `predict` alone.
         """
-        agent = self.agent
+        agent, obs = self.agent, self._observations(x)
         with agent.eval_mode():
-            return np.asarray(agent.batch_act(_single(x)))
+            return np.asarray(agent.batch_act(obs, **mask_keyword(action_mask)))
 
-    def sample_action(self, x: Any) -> Array:
+    def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Samples of the policy, its actions if it is deterministic; arguments, result and errors as of `predict`."""
         agent = self.agent
-        return sampled(agent.policy, agent.features(_single(x), agent.device)).cpu().numpy()
+        features = agent.features(self._observations(x), agent.device)
+        return sampled(agent.policy, features, action_mask).cpu().numpy()
 
     def predict_value(self, x: Any, action: Any) -> Array:
         """Values of actions, and of the policy thereafter: means over the critics.
 
         Args:
-            x: Observations, [n, ...].
+            x: Observations, [n, ...], frames stacked.
             action: Actions, [n, action_size], or [n] if discrete.
 
         Returns:
@@ -288,22 +302,23 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
 
         Raises:
             NotFittedError: Before it is built.
-            ValueError: If there are not as many actions as observations.
+            ValueError: If observations or actions have another shape, there are not as many of one as of the other, or
+                there is no such discrete action.
+            NonFiniteError: On NaN or infinity.
         """
-        agent, obs = self.agent, _single(x)
-        actions = torch.as_tensor(np.asarray(action), device=agent.device)
-        actions = actions.reshape(-1).long() if self.discrete_action else actions.reshape(len(actions), -1).float()
+        agent, obs = self.agent, self._observations(x)
+        actions = torch.as_tensor(actions_for(action, self._action_size, self.discrete_action), device=agent.device)
         check_as_many(obs, actions)
         return self._values(agent.features(obs, agent.device), actions).cpu().numpy()
 
     def predict_state_value(self, x: Any) -> Array:
         """Values of states under the policy, [n], from 10 samples of continuous ones; otherwise as `predict_value`."""
         agent = self.agent
-        obs = agent.features(_single(x), agent.device)
-        with torch.no_grad(), evaluating_readers(agent.policy):
-            distribution = agent.policy(obs)
         if agent.act_deterministically:
             return self.predict_value(x, self.predict(x))
+        obs = agent.features(self._observations(x), agent.device)
+        with torch.no_grad(), evaluating_readers(agent.policy):
+            distribution = agent.policy(obs)
         if self.discrete_action:
             probs = distribution.probs
             actions = torch.arange(probs.shape[1], device=probs.device)
@@ -311,6 +326,10 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
             return np.asarray((probs * torch.stack(every, 1)).sum(1).cpu())
         drawn = [self._values(obs, distribution.sample()) for _ in range(_SAMPLES)]
         return torch.stack(drawn).mean(0).cpu().numpy()
+
+    def _observations(self, x: Any) -> Array:
+        shape = None if self._shape is None else stacked_shape(self._shape, self.n_frames)
+        return observations_for(x, shape, self.n_frames)
 
     def _values(self, obs: Tensor, actions: Tensor) -> Tensor:
         agent = self.agent
@@ -378,11 +397,6 @@ def _device_of(device: bool | int | str) -> torch.device:
     if isinstance(device, bool):
         return resolve_device(0 if device else None, None)
     return resolve_device(device, None) if isinstance(device, int) else resolve_device(None, device)
-
-
-def _single(x: Any) -> Array:
-    obs = np.asarray(x)
-    return obs.astype(np.float32) if obs.dtype == np.float64 else obs
 
 
 def _selection_of(dataset: Any) -> Selection:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import torch
 
 from pfrl_like.algos.epochs import evaluated, shown
 from pfrl_like.env import as_gymnasium
@@ -14,6 +15,7 @@ from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.metrics.environment import LastFrames
 from pfrl_like.ope.fqe_fitting import Learning, Log, Metrics, StepCallback, called, logs_of
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import mask_columns, sample_allowed
 from pfrl_like.utils.checks import check_counts, check_function
 
 #: What a buffer that is made here holds.
@@ -39,38 +41,51 @@ class Player:
         self.explorer = explorer.for_actions(action_space) if hasattr(explorer, "for_actions") else explorer
         self.choose = fqe.predict if deterministic or explorer is not None else fqe.sample_action
         self.random_steps = random_steps
-        self._last: tuple[Any, Any] | None = None
+        self._last: tuple[Any, Any, Any] | None = None
         self._begin()
 
     def _begin(self) -> None:
         self._frames = LastFrames(self.fqe.n_frames)
         self._obs: Any = None  # the last one, if the episode goes on
 
-    def act(self, obs: Any) -> Any:
+    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """The next action."""
         obs = self._frames.push(obs) if self._obs is None else self._obs
         if self.t < self.random_steps:
-            action = self.action_space.sample()
+            action = sample_allowed(self.action_space, action_mask)
         elif self.explorer is None:
-            action = self._own(obs)
+            action = self._own(obs, action_mask)
         else:
-            action = self.explorer.select_action(self.t, lambda: self._own(obs))
-        self._last = obs, action
+            told = None if action_mask is None else Allowed(action_mask)
+            action = self.explorer.select_action(self.t, lambda: self._own(obs, action_mask), told)
+        self._last = obs, action, action_mask
         return action
 
-    def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Store what the last action led to."""
         assert self._last is not None
-        state, action = self._last
+        state, action, mask = self._last
         self._obs = self._frames.push(obs)
-        self.buffer.append_batch([state], [action], [reward], [self._obs], [done], [reset])
+        masks = {name: [each] for name, each in mask_columns(mask, action_mask, self._obs).items()}
+        self.buffer.append_batch([state], [action], [reward], [self._obs], [done], [reset], **masks)
         self.t += 1
         if done or reset:
             self._begin()
 
-    def _own(self, obs: Any) -> Any:
-        action = self.choose(np.asarray(obs)[None])[0]
+    def _own(self, obs: Any, action_mask: Any) -> Any:
+        action = self.choose(np.asarray(obs)[None], action_mask=action_mask)[0]
         return action.item() if np.ndim(action) == 0 else action
+
+
+class Allowed:
+    """What explorers are told of the values of actions: which ones may be chosen.
+
+    Args:
+        action_mask: True where an action is allowed, [n_actions].
+    """
+
+    def __init__(self, action_mask: Any) -> None:
+        self.action_mask = torch.as_tensor(np.asarray(action_mask, np.bool_)[None])
 
 
 class OnlineFQE:
@@ -144,8 +159,8 @@ class OnlineFQE:
             n_steps_per_epoch: Steps of an epoch; the last one has what is left.
             update_interval: Steps between updates.
             n_updates: Updates at a time.
-            update_start_step: Steps before the first update.
-            random_steps: First steps with random actions.
+            update_start_step: As of the `fit_online` of estimators.
+            random_steps: First steps, whose actions are drawn uniformly from the allowed ones.
             eval_env: Environment in which the policy is evaluated after every epoch, another one than `env`; None for
                 no evaluation.
             eval_epsilon: Probability of a random action there.
@@ -210,7 +225,7 @@ def updates_from(learning: Learning, buffer: Any, interval: int, n_updates: int,
     fqe = learning.fqe
 
     def update(clock: Clock) -> None:
-        if clock.t < start or clock.t % interval or len(buffer) < fqe.batch_size:
+        if clock.t <= start or clock.t % interval or len(buffer) < fqe.batch_size:
             return
         for _ in range(n_updates):
             batch = buffer.sample_batch(fqe.batch_size, learning.gamma, learning.device, **learning.sampling)

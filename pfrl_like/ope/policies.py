@@ -1,7 +1,7 @@
 """What a trained algorithm does, as a policy: a module from features to distributions of actions."""
 
 import copy
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
+from pfrl_like.algos.sampling import sampled as sampled
 from pfrl_like.batch import map_nested
-from pfrl_like.distributions import Categorical
+from pfrl_like.distributions import Categorical, MaskedCategorical
 from pfrl_like.errors import NotFittedError
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.policies import DeterministicHead
-from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
 
 
@@ -35,10 +35,26 @@ class GreedyPolicy(nn.Module):
     def forward(self, obs: Any) -> Any:
         """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
         value: ActionValue = call(self.q_function, obs)
-        n_actions = getattr(value, "n_actions", None)
-        if n_actions is None:
-            return self.certain(value.greedy_actions)
-        return certain(value.greedy_actions, n_actions, self.epsilon)
+        return GreedyChoice(value, self.epsilon) if hasattr(value, "n_actions") else self.certain(value.greedy_actions)
+
+
+class GreedyChoice(Categorical):
+    """Distributions that are certain of the greedy actions of values but for `epsilon`, also among allowed ones alone.
+
+    Args:
+        value: Values of discrete actions.
+        epsilon: As of `GreedyPolicy`.
+    """
+
+    def __init__(self, value: Any, epsilon: float) -> None:
+        super().__init__(_near_certainty(value.greedy_actions, torch.ones_like(value.q_values), epsilon))
+        self.value, self.epsilon = value, epsilon
+
+    def masked(self, action_mask: Any) -> MaskedCategorical:
+        """Certain, but for `epsilon`, of the best of the allowed actions; arguments and errors as of `Categorical`."""
+        value = self.value.masked(action_mask)
+        mask = value.action_mask | ~value.action_mask.any(-1, keepdim=True)
+        return MaskedCategorical(_near_certainty(value.greedy_actions, mask, self.epsilon), mask)
 
 
 class FirstOfModel(nn.Module):
@@ -90,7 +106,30 @@ class ActingPolicy(nn.Module):
     def forward(self, obs: Tensor) -> Any:
         """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
         action = torch.as_tensor(np.asarray(self.ask(obs.cpu().numpy())), device=obs.device)
-        return self.certain(action.float()) if self.n_actions is None else certain(action, self.n_actions)
+        return self.certain(action.float()) if self.n_actions is None else UnmaskedChoice(action, self.n_actions)
+
+
+class UnmaskedChoice(Categorical):
+    """Distributions that are certain of actions which something chose that is not told of masks.
+
+    Args:
+        action: The actions, [N].
+        n_actions: How many there are.
+    """
+
+    def __init__(self, action: Tensor, n_actions: int) -> None:
+        super().__init__(_near_certainty(action, torch.ones(len(action), n_actions, device=action.device)))
+
+    def masked(self, action_mask: Any) -> NoReturn:
+        """Refuse: what it would have done among the allowed actions is not known.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "an action_mask came, of which the algorithm that is evaluated is not told: its choice is known by predict "
+            "alone; give an agent, an estimator or a policy that has a network for all actions"
+        )
 
 
 class NoPolicy(nn.Module):
@@ -107,8 +146,13 @@ class NoPolicy(nn.Module):
 
 def certain(action: Tensor, n_actions: int, epsilon: float = 0.0) -> Categorical:
     """Distributions of discrete actions, [N], that are certain of them but for `epsilon`."""
-    one_hot = nn.functional.one_hot(action.long(), n_actions)
-    return Categorical(((1 - epsilon) * one_hot + epsilon / n_actions).log())
+    return Categorical(_near_certainty(action, torch.ones(len(action), n_actions, device=action.device), epsilon))
+
+
+def _near_certainty(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
+    """Logarithms of probabilities, [N, n_actions]: the mask's actions share `epsilon`, one has the rest."""
+    one_hot = nn.functional.one_hot(action.long(), mask.shape[-1])
+    return ((1 - epsilon) * one_hot + epsilon * mask / mask.sum(-1, keepdim=True)).log()
 
 
 def agent_of(algo: Any) -> Any:
@@ -169,13 +213,6 @@ def lying_on(device: torch.device, policy: nn.Module) -> nn.Module:
 def evaluates_modes(algo: Any) -> bool:
     """Whether an algorithm takes the modes of its policy in evaluation, not samples."""
     return bool(getattr(agent_of(algo), "act_deterministically", True))
-
-
-def sampled(policy: nn.Module, obs: Tensor) -> Tensor:
-    """Samples of a policy, [N, ...]."""
-    with torch.no_grad(), evaluating_readers(policy):
-        drawn: Tensor = policy(obs).sample()
-    return drawn
 
 
 def _acts_by_policy(agent: Any) -> bool:

@@ -31,12 +31,13 @@ from torch import nn
 from pfrl_like import agents, algos, ope
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.errors import NotFittedError
+from pfrl_like.errors import NonFiniteError, NotFittedError
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
 from pfrl_like.loggers.adapters import (
     CombineAdapterFactory,
     FileAdapterFactory,
     LoggingStrategy,
+    NoopAdapterFactory,
     TensorboardAdapterFactory,
 )
 from pfrl_like.online import explorers as online_explorers
@@ -113,6 +114,52 @@ def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions
     probs = fqe.algo(x).probs.detach().numpy()
     q = np.stack([fqe.predict_value(x, np.full(4, i)) for i in range(2)], 1)
     np.testing.assert_allclose(fqe.predict_state_value(x), (probs * q).sum(1), rtol=1e-5)
+
+
+def test_the_value_of_a_state_of_modes_asks_the_policy_once() -> None:
+    calls: list[int] = []
+
+    class Watched(LeansOn):
+        def predict(self, x: Any) -> Any:
+            calls.append(len(x))
+            return super().predict(x)
+
+    fqe = make(algo=Watched(True))
+    fqe.create_impl((OBS,), 2)
+    calls.clear()
+    fqe.predict_state_value(np.zeros((3, OBS)))
+    assert calls == [3]
+
+
+@pytest.mark.parametrize(
+    ("discrete", "x", "action", "error", "message"),
+    [
+        (True, np.zeros((2, OBS)), [1.7, 0.2], ValueError, "action has 1.7, expected integers from 0 to below 2"),
+        (True, np.zeros((2, OBS)), [-1, 0], ValueError, "action has -1, expected integers from 0 to below 2"),
+        (True, np.zeros((2, OBS)), [0, 7], ValueError, "action has 7, expected integers from 0 to below 2"),
+        (True, np.zeros((2, OBS)), [0, np.nan], NonFiniteError, "action has nan at index"),
+        (False, np.zeros((2, OBS)), [[0, np.nan]] * 2, NonFiniteError, "action has nan at index"),
+        (False, np.zeros((2, OBS)), np.zeros((2, 3)), ValueError, r"action has shape \(2, 3\), expected \(n, 2\)"),
+        (True, np.zeros((2, 4)), [0, 1], ValueError, r"x has shape \(2, 4\), expected \(n, 5\)"),
+        (True, np.full((2, OBS), np.nan), [0, 1], NonFiniteError, "x has nan at index"),
+    ],
+)
+def test_observations_and_actions_that_do_not_fit_are_refused(
+    discrete: bool, x: Any, action: Any, error: type[Exception], message: str
+) -> None:
+    fqe = make(discrete)
+    estimator = built(algos.DQN() if discrete else algos.SAC())
+    fqe.create_impl((OBS,), 2)
+    for judge in (fqe, estimator):
+        with pytest.raises(error, match=message):
+            judge.predict_value(x, action)
+        if message.startswith("x"):
+            for ask in (judge.predict, judge.sample_action):
+                with pytest.raises(error, match=message):
+                    ask(x)
+    if message.startswith("x"):
+        with pytest.raises(error, match=message):
+            fqe.predict_state_value(x)
 
 
 # What it evaluates
@@ -231,7 +278,7 @@ def test_fit_online_makes_updates_when_they_are_due(tmp_path: Path) -> None:
         callback=lambda algo, epoch, step: epochs.append((epoch, step)),
     )  # fmt: skip
     assert len(buffer) == 100 and epochs == [(1, 40), (2, 80), (3, 100)]
-    assert fqe.grad_step == 2 * 11  # after steps 60, 64, ..., 100
+    assert fqe.grad_step == 2 * 10  # after steps 64, 68, ..., 100
     written = {path.name for path in (tmp_path / "run").iterdir()}
     assert written == {
         "params.json", "loss.csv", "evaluation.csv", "rollout_return.csv", "model_1.d3", "model_2.d3", "model_3.d3",
@@ -239,6 +286,14 @@ def test_fit_online_makes_updates_when_they_are_due(tmp_path: Path) -> None:
     arrays = MDPDataset.from_buffer(buffer).to_arrays()
     agreement = arrays["actions"] == LeansOn(True).predict(arrays["observations"])
     assert agreement[20:].all() and not agreement[:20].all()
+
+
+def test_updates_begin_after_as_many_steps_as_those_of_estimators() -> None:
+    fqe, estimator = make(), algos.DQN(batch_size=16)
+    options: dict[str, Any] = {"n_steps": 25, "update_start_step": 20, "show_progress": False}
+    fqe.fit_online(Noise(DISCRETE), logger_adapter=NoopAdapterFactory(), **options)
+    estimator.fit_online(Noise(DISCRETE), save_metrics=False, verbose=False, **options)
+    assert fqe.grad_step == estimator.impl.optim_t == 5  # after steps 21, ..., 25
 
 
 # Logs
