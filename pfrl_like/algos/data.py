@@ -64,23 +64,25 @@ def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: boo
     return batch_of(transitions, agent.gamma, agent.device, discrete_action, future=future)
 
 
-class BufferData:
-    """Minibatches of an agent's replay buffer, whose priorities it learns.
+class DrawnData:
+    """Minibatches that are drawn at random, of a replay buffer, whose priorities it learns, or of recorded data.
 
     Args:
-        agent: The agent.
+        source: Has `sample_batch`.
         batch_size: Transitions of a minibatch.
+        options: Further arguments of `sample_batch`, beside those that the agent needs.
     """
 
-    def __init__(self, agent: Any, batch_size: int) -> None:
-        self.buffer, self.batch_size = agent.replay_buffer, batch_size
+    def __init__(self, source: Any, batch_size: int, **options: Any) -> None:
+        self.source, self.batch_size, self.options = source, batch_size, options
 
     def next_batch(self, agent: Any) -> Batch:
-        """A minibatch, drawn as the buffer draws."""
-        batch: Batch = self.buffer.sample_batch(self.batch_size, agent.gamma, agent.device, **agent.sampling)
+        """A minibatch, drawn as the source draws."""
+        options = agent.sampling | self.options
+        batch: Batch = self.source.sample_batch(self.batch_size, agent.gamma, agent.device, **options)
         return batch
 
     def learnt(self, batch: Batch, td_error: Tensor) -> None:
         """Write the priorities back."""
         if batch.weight is not None:
-            self.buffer.update_priorities(batch.index, td_error)
+            self.source.update_priorities(batch.index, td_error)

@@ -6,8 +6,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from pfrl_like.algos.data import DrawnData
 from pfrl_like.batch import Batch
-from pfrl_like.experiments.loop import Callback, Clock, Episode
+from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.progress import Progress
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -23,11 +24,22 @@ class Data(Protocol):
 
 
 class UpdateSource:
-    """Updates of an estimator from data, each a step of the clock, whose losses are averaged."""
+    """Updates of an estimator from data, each a step of the clock, whose losses are averaged.
+
+    Args:
+        algo: The estimator, or what is fitted like one: `impl` is the agent, `_learn` takes a minibatch, and
+            `loss_names` are the names of the losses.
+        data: Where minibatches come from.
+        epoch: Number of the epoch.
+    """
 
     def __init__(self, algo: Any, data: Data, epoch: int) -> None:
         self.algo, self.data, self.epoch = algo, data, epoch
         self._losses: list[dict[str, Tensor]] = []
+
+    def __len__(self) -> int:
+        """Updates so far."""
+        return len(self._losses)
 
     def tick(self, clock: Clock) -> tuple[Episode, ...]:
         """One update."""
@@ -43,6 +55,40 @@ class UpdateSource:
         chosen = self._losses[-last:]
         by_name = {name: [losses[name] for losses in chosen if name in losses] for name in self.algo.loss_names}
         return {name: float(sum(found) / len(found)) if found else float("nan") for name, found in by_name.items()}
+
+
+class OnlineUpdates:
+    """Callback of a training loop: updates from a replay buffer whenever they are due, and the returns of episodes.
+
+    Args:
+        algo: The estimator, or what is fitted like one.
+        buffer: The replay buffer.
+        interval: Steps between updates.
+        n: Updates at a time.
+        start: Steps that are made before updates begin. There is none either while the buffer lacks a minibatch.
+
+    Attributes:
+        source: Updates of the epoch that runs.
+        returns: Returns of the episodes that ended in it.
+    """
+
+    def __init__(self, algo: Any, buffer: Any, interval: int, n: int, start: int) -> None:
+        self.algo, self.buffer, self.data = algo, buffer, DrawnData(buffer, algo.batch_size)
+        self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Keep losses and returns of an epoch from now on."""
+        self.source = UpdateSource(self.algo, self.data, epoch)
+        self.returns: list[float] = []
+
+    def __call__(self, clock: Clock) -> None:
+        """Make updates, if they are due."""
+        if clock.between_episodes:  # and not cut off by the end of training
+            self.returns += [episode.total_reward for episode in clock.ended]
+        if clock.t > self.start and clock.t % self.interval == 0 and len(self.buffer) >= self.algo.batch_size:
+            inner = Clock(self.n_updates + self.n, self.n_updates)
+            run(self.source, inner, [])
+            self.n_updates = inner.t
 
 
 @contextlib.contextmanager

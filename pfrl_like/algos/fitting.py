@@ -142,7 +142,7 @@ class Fitting:
             logging_steps=logging_steps,
         )  # fmt: skip
         check_counts(optional=True, n_steps=n_steps)
-        interval = logging_steps if LoggingStrategy(logging_strategy) is LoggingStrategy.STEPS else None
+        interval = interval_of(logging_strategy, logging_steps)
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         algo: Any = self
         check_dynamics(algo)
@@ -202,7 +202,12 @@ class Fitting:
         algo.retune()
 
 
-def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str]) -> Callback:
+def interval_of(strategy: LoggingStrategy, steps: int) -> int | None:
+    """Steps between logged losses; None if they are logged at the end of every epoch."""
+    return steps if LoggingStrategy(strategy) is LoggingStrategy.STEPS else None
+
+
+def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
     """What logs the mean losses of every `interval` updates; the `others` come at the end of an epoch."""
 
     def write(clock: Clock) -> None:

@@ -5,52 +5,40 @@ from typing import Any, Self
 
 import numpy as np
 
-from pfrl_like.agents.declared_parts import check_explorer
-from pfrl_like.agents.storing import store_step
-from pfrl_like.algos.data import BufferData
-from pfrl_like.algos.epochs import UpdateSource, shown
+from pfrl_like.algos.collecting import Collector
+from pfrl_like.algos.epochs import OnlineUpdates, shown
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.shapes import shapes_of_env
 from pfrl_like.experiments.evaluation_env import check_apart
-from pfrl_like.experiments.loop import Callback, Clock, run
+from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
-from pfrl_like.metrics.environment import LastFrames, evaluate_on_environment
+from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.action_masks import required_keyword, sample_allowed
+from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_counts
 
 #: Capacity of the buffer that is made if none is given.
 CAPACITY = 1_000_000
 
 
-class Collector:
-    """What meets the environment in the place of an estimator's agent: it acts and stores, and does not learn.
+class AgentCollector(Collector):
+    """Acts by the agent of an estimator, in whose replay buffer it stores.
 
     Args:
-        algo: The estimator; the buffer of its agent is filled.
-        explorer: One of `pfrl_like.explorers` or of `pfrl_like.online.explorers`, or anything with
-            `sample(algo, observation, step)`, which needs the keyword `action_mask` where actions are masked; None
-            leaves the actions to the policy.
-        action_space: Where the first actions are drawn from.
-        random_steps: Steps with such actions.
+        algo: The estimator.
+        explorer: As of `Collector`; within the context the agent explores by it.
+        action_space: As of `Collector`.
+        random_steps: As of `Collector`.
     """
 
     def __init__(self, algo: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
-        self.algo, self.agent = algo, algo.impl
-        self.action_space, self.random_steps = action_space, random_steps
-        of_space = getattr(explorer, "for_actions", None)
-        explorer = explorer if of_space is None else of_space(action_space)
-        self.sampler = explorer if hasattr(explorer, "sample") and not hasattr(explorer, "select_action") else None
-        if explorer is not None and self.sampler is None and not hasattr(explorer, "select_action"):
-            raise TypeError(f"explorer is {explorer!r:.80}, expected one of pfrl_like.explorers or online.explorers")
-        self.explorer, self._before = explorer, self.agent.explorer
-        check_explorer(explorer, "discrete" if algo.discrete_action else "continuous", type(algo).__name__)
-        self.steps = 0
-        self._begin()
+        self.agent = algo.impl
+        super().__init__(algo, self.agent.replay_buffer, explorer, action_space, random_steps)
+        self._before = self.agent.explorer
 
     def __enter__(self) -> Self:
         """Explore from now on."""
-        if self.explorer is not None and self.sampler is None:
+        if self.explorer is not None:
             self.agent.explorer = self.explorer
         return self
 
@@ -58,43 +46,14 @@ class Collector:
         """Explore as the agent did before."""
         self.agent.explorer = self._before
 
-    def _begin(self) -> None:
-        self._frames = LastFrames(self.algo.n_frames)
-        self._obs: Any = None
-
-    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """The action in the environment's newest observation."""
-        agent = self.agent
-        if self._obs is None:
-            self._obs = self._frames.push(obs)
-        if self.steps < self.random_steps:
-            action = sample_allowed(self.action_space, action_mask)
-        elif self.sampler is not None:
-            told = required_keyword(self.sampler.sample, action_mask)
-            action = self.sampler.sample(self.algo, self._obs, self.steps, **told)
-        else:
-            return agent.act(self._obs, action_mask=action_mask)
-        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = (
-            [self._obs],
-            [action],
-            None if action_mask is None else [action_mask],
-        )
-        return action
+    def choose(self, obs: Any, action_mask: Any) -> Any:
+        """What the agent does in training."""
+        return self.agent.act(obs, **mask_keyword(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Store the step."""
-        agent = self.agent
-        self.steps += 1
-        agent.t += 1
-        self._obs = self._frames.push(obs)
-        step = (agent.batch_last_obs, agent.batch_last_action, [reward], [self._obs], [done], [reset])
-        store_step(agent, step, [done or reset], None if action_mask is None else [action_mask], None)
-        if done or reset:
-            self._begin()
-
-    def stop_episode(self) -> None:
-        """Begin with a new episode."""
-        self.agent.stop_episode()
+        """Store the step, and count it, which explorers go by."""
+        super().observe(obs, reward, done, reset, action_mask=action_mask)
+        self.agent.t += 1
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment that the agent cannot act in."""
@@ -188,7 +147,7 @@ class OnlineFitting:
         algo.impl.replay_buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
         algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
         evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
-        collector = Collector(algo, explorer, env.action_space, random_steps)
+        collector = AgentCollector(algo, explorer, env.action_space, random_steps)
         source = SerialSource(collector, env)
         clock = Clock(n_epochs * n_steps_per_epoch if n_steps is None else n_steps)
         name = experiment_name or f"{type(self).__name__}_online"
@@ -198,11 +157,12 @@ class OnlineFitting:
         )  # fmt: skip
         with log, collector, shown(clock, show_progress) as bar:
             log.params(algo._json_params())
-            epochs = OnlineEpochs(
-                algo, log, n_steps_per_epoch, update_start_step, evaluate, eval_interval, save_interval, callback
-            )
             schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
-            run(source, clock, [epochs.updates(*schedule), *bar, epochs])
+            updates = OnlineUpdates(algo, algo.impl.replay_buffer, *schedule, update_start_step)
+            epochs = OnlineEpochs(
+                algo, log, n_steps_per_epoch, updates, evaluate, eval_interval, save_interval, callback
+            )
+            run(source, clock, [updates, *bar, epochs])
         return self
 
 
@@ -213,7 +173,7 @@ class OnlineEpochs:
         algo: The estimator.
         log: Where metrics and models go.
         length: Steps of an epoch.
-        start: Steps before the first update.
+        updates: What learns between the ends.
         evaluate: Gives a score of the estimator; None for none.
         eval_interval: Epochs between scores.
         save_interval: Epochs between saved models.
@@ -225,42 +185,25 @@ class OnlineEpochs:
         algo: Any,
         log: RunLog,
         length: int,
-        start: int,
+        updates: OnlineUpdates,
         evaluate: Callable[[Any], float] | None,
         eval_interval: int,
         save_interval: int,
         callback: Callable[[Any, int, int], Any] | None,
     ) -> None:
-        self.algo, self.log, self.length, self.start = algo, log, length, start
+        self.algo, self.log, self.length, self.updates = algo, log, length, updates
         self.callback = callback
         self.evaluate, self.eval_interval, self.save_interval = evaluate, eval_interval, save_interval
-        self.epoch, self.n_updates = 0, 0
-        self._new_epoch()
-
-    def _new_epoch(self) -> None:
-        self.returns: list[float] = []
-        self.source = UpdateSource(self.algo, BufferData(self.algo.impl, self.algo.batch_size), self.epoch)
-
-    def updates(self, interval: int, n: int) -> Callback:
-        """What makes `n` updates every `interval` steps."""
-
-        def update(clock: Clock) -> None:
-            if clock.between_episodes:  # and not cut off by the end of training
-                self.returns += [episode.total_reward for episode in clock.ended]
-            enough = len(self.algo.impl.replay_buffer) >= self.algo.batch_size and clock.t > self.start
-            if clock.t % interval == 0 and enough:
-                inner = Clock(self.n_updates + n, self.n_updates)
-                run(self.source, inner, [])
-                self.n_updates = inner.t
-
-        return update
+        self.epoch = 0
+        updates.begin_epoch(0)
 
     def __call__(self, clock: Clock) -> None:
         """End an epoch, if the clock says so."""
         if clock.t % self.length and not clock.done:
             return
-        metrics = {**self.source.metrics(), **self.algo._state_metrics()}
-        metrics["rollout_return"] = float(np.mean(self.returns)) if self.returns else float("nan")
+        updates = self.updates
+        metrics = {**updates.source.metrics(), **self.algo._state_metrics()}
+        metrics["rollout_return"] = float(np.mean(updates.returns)) if updates.returns else float("nan")
         if self.evaluate is not None:
             metrics["evaluation"] = self._score()
         self.log.metrics(self.epoch, clock.t, metrics)
@@ -269,7 +212,7 @@ class OnlineEpochs:
         if self.callback is not None:
             self.callback(self.algo, self.epoch, clock.t)
         self.epoch += 1
-        self._new_epoch()
+        updates.begin_epoch(self.epoch)
 
     def _score(self) -> float:
         if self.epoch % self.eval_interval or self.evaluate is None:

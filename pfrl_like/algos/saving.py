@@ -28,6 +28,8 @@ _MAX_JSON = 1 << 28
 _PARTS = {"attributes": dict, "state": str, "params": str}
 #: What every `params.json` tells, beside the hyperparameters.
 _TOLD = {"observation_shape", "action_size"}
+#: What goes wrong where a file tells what cannot be.
+_CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: What building changes.
 _BUILT = ("impl", "scaler_", "observation_shape_", "action_size_", "_built_with")
 
@@ -102,10 +104,28 @@ def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
     try:
         with bounded_networks():
             yield
-    except CheckpointError:
-        raise
-    except (TypeError, ValueError, RuntimeError, MemoryError, OverflowError) as error:
+    except _CANNOT_BE as error:
+        if isinstance(error, CheckpointError) and os.fspath(fname) in str(error):
+            raise
         raise CheckpointError(fname, f"tells what cannot be: {error}") from error
+
+
+def export_greedy(
+    agent: Any, observation_shape: tuple[int, ...], fname: str | os.PathLike[str], as_onnx: bool = False
+) -> None:
+    """Export an agent's greedy policy; arguments and errors are those of `save_policy`.
+
+    Args:
+        agent: The agent.
+        observation_shape: Shape of its observations, frames stacked.
+        fname: The file.
+        as_onnx: Whether it is ONNX whatever the name.
+    """
+    generator, shape = np.random.default_rng(0), (32, *observation_shape)
+    examples = generator.normal(size=shape) if len(observation_shape) == 1 else generator.uniform(0, 255, shape)
+    ending = os.path.splitext(fname)[1]
+    format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
+    agent.export(fname, example_obs=examples.astype(np.float32), format=format)
 
 
 def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
@@ -184,12 +204,7 @@ class Saving:
             MissingDependencyError: If a package for the format is not installed.
         """
         algo: Any = self
-        agent, shape = algo._agent, algo._stacked_shape
-        generator = np.random.default_rng(0)
-        examples = generator.normal(size=(32, *shape)) if len(shape) == 1 else generator.uniform(0, 255, (32, *shape))
-        ending = os.path.splitext(fname)[1]
-        format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
-        agent.export(fname, example_obs=examples.astype(np.float32), format=format)
+        export_greedy(algo._agent, algo._stacked_shape, fname, as_onnx)
 
     def _json_params(self) -> dict[str, Any]:
         """What `params.json` holds."""

@@ -1,21 +1,17 @@
 """`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with the interface of its document."""
 
 import enum
-import os
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like import agents
 from pfrl_like.algos.shapes import (
-    actions_for,
     check_action_kind,
-    check_as_many,
     check_built_for,
-    observations_for,
     shape_of_one,
     shapes_of_env,
 )
@@ -27,20 +23,15 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.ope.fqe_config import FQEConfig, make_critics
 from pfrl_like.ope.fqe_copying import CopyingFQE
 from pfrl_like.ope.fqe_fitting import FittingFQE, is_buffer
+from pfrl_like.ope.fqe_judging import JudgingFQE
 from pfrl_like.ope.fqe_online import OnlineFQE
 from pfrl_like.ope.fqe_saving import SavedFQE
-from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, policy_of, sampled
+from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, policy_of
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
-
-Array = NDArray[Any]
-#: Samples of a continuous policy in each state, of which the mean value is that of the state.
-_SAMPLES = 10
 
 
 class ActionSpace(enum.Enum):
@@ -50,7 +41,7 @@ class ActionSpace(enum.Enum):
     DISCRETE = 2
 
 
-class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
+class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
     """Fitted Q evaluation of continuous actions: how good a trained algorithm is, learnt from recorded data.
 
     What the algorithm does in evaluation is evaluated: the modes of its policy, or samples if it is an agent that does
@@ -73,6 +64,8 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
     #: What has actions of the other kind.
     instead: ClassVar[str] = "DiscreteFQE"
     agent_class: ClassVar[Any] = agents.FittedQEvaluation
+    #: Metrics of an update, as estimators have them.
+    loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
 
     def __init__(
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
@@ -262,81 +255,6 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
             )
         return one
 
-    # Acting and judging
-
-    def predict(self, x: Any, *, action_mask: Any = None) -> Array:
-        """The actions that are evaluated.
-
-        Args:
-            x: Observations, [n, ...], frames stacked.
-            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
-
-        Returns:
-            Actions, [n, action_size], or [n] if discrete.
-
-        Raises:
-            NotFittedError: Before it is built, or if the algorithm is not known.
-            ValueError: If the observations or the mask have another shape.
-            NonFiniteError: On NaN or infinity.
-            TypeError: On a mask of which the algorithm cannot be told, such as something with `predict` alone.
-        """
-        agent, obs = self.agent, self._observations(x)
-        with agent.eval_mode():
-            return np.asarray(agent.batch_act(obs, **mask_keyword(action_mask)))
-
-    def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Samples of the policy, its actions if it is deterministic; arguments, result and errors as of `predict`."""
-        agent = self.agent
-        features = agent.features(self._observations(x), agent.device)
-        return sampled(agent.policy, features, action_mask).cpu().numpy()
-
-    def predict_value(self, x: Any, action: Any) -> Array:
-        """Values of actions, and of the policy thereafter: means over the critics.
-
-        Args:
-            x: Observations, [n, ...], frames stacked.
-            action: Actions, [n, action_size], or [n] if discrete.
-
-        Returns:
-            Values, [n], of scaled rewards if there is a `reward_scaler`.
-
-        Raises:
-            NotFittedError: Before it is built.
-            ValueError: If observations or actions have another shape, there are not as many of one as of the other, or
-                there is no such discrete action.
-            NonFiniteError: On NaN or infinity.
-        """
-        agent, obs = self.agent, self._observations(x)
-        actions = torch.as_tensor(actions_for(action, self._action_size, self.discrete_action), device=agent.device)
-        check_as_many(obs, actions)
-        return self._values(agent.features(obs, agent.device), actions).cpu().numpy()
-
-    def predict_state_value(self, x: Any) -> Array:
-        """Values of states under the policy, [n], from 10 samples of continuous ones; otherwise as `predict_value`."""
-        agent = self.agent
-        if agent.act_deterministically:
-            return self.predict_value(x, self.predict(x))
-        obs = agent.features(self._observations(x), agent.device)
-        with torch.no_grad(), evaluating_readers(agent.policy):
-            distribution = agent.policy(obs)
-        if self.discrete_action:
-            probs = distribution.probs
-            actions = torch.arange(probs.shape[1], device=probs.device)
-            every = [self._values(obs, action.expand(len(probs))) for action in actions]
-            return np.asarray((probs * torch.stack(every, 1)).sum(1).cpu())
-        drawn = [self._values(obs, distribution.sample()) for _ in range(_SAMPLES)]
-        return torch.stack(drawn).mean(0).cpu().numpy()
-
-    def _observations(self, x: Any) -> Array:
-        shape = None if self._shape is None else stacked_shape(self._shape, self.n_frames)
-        return observations_for(x, shape, self.n_frames)
-
-    def _values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        agent = self.agent
-        with torch.no_grad(), evaluating_readers_among(*agent.critics):
-            mean: Tensor = agent.values_of_pairs(obs, actions).mean(0)
-        return mean
-
     # Learning
 
     def update(self, batch: TransitionMiniBatch | Batch) -> dict[str, float]:
@@ -355,34 +273,14 @@ class FQE(FittingFQE, OnlineFQE, CopyingFQE, SavedFQE):
         agent = self.agent
         if isinstance(batch, TransitionMiniBatch):
             batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action)
-        return {name: float(value) for name, value in self.learn(batch)[1].items()}
+        return {name: float(value) for name, value in self._learn(0, self.grad_step, batch)[1].items()}
 
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update`, with the TD errors, [N], and with metrics where they are."""
+    def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`update`, as of an estimator: with the TD errors, [N], and with metrics where they are."""
         scaler = self.reward_scaler
         batch = batch if scaler is None else batch.replace(reward=scaler.transform(batch.reward))
         td_error, stats = self.agent.update(batch)
-        return td_error, {"loss": stats["loss"]}
-
-    # Export
-
-    def save_policy(self, fname: str | os.PathLike[str]) -> None:
-        """Export the evaluated policy; the format is that of the file's ending, such as ".pt" or ".onnx".
-
-        Raises:
-            NotFittedError: Before it is built, or if the algorithm is not known.
-            TypeError: If it cannot be exported.
-        """
-        if self._algo is None or self._shape is None:
-            raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
-        if hasattr(self._algo, "save_policy"):
-            self._algo.save_policy(fname)
-            return
-        agent = agent_of(self._algo)
-        if not hasattr(agent, "export"):
-            raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
-        examples = np.random.default_rng(0).normal(size=(8, *self._shape)).astype(np.float32)
-        agent.export(fname, example_obs=examples)
+        return td_error, {name: stats[key] for name, key in self.loss_names.items()}
 
 
 class DiscreteFQE(FQE):

@@ -3,20 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
-
-from pfrl_like.algos.epochs import evaluated, shown
-from pfrl_like.algos.run_log import timestamped
+from pfrl_like.algos.data import DrawnData
+from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
+from pfrl_like.algos.fitting import interval_of, logged_every
+from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments.loop import Callback, Clock, run
-from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.loggers.adapters import (
     FileAdapterFactory,
-    LoggerAdapter,
     LoggerAdapterFactory,
     LoggingStrategy,
-    NoopAdapterFactory,
 )
 from pfrl_like.utils.checks import check_counts, check_function
 
@@ -100,112 +97,41 @@ class FittingFQE:
         Yields:
             The number of the epoch, from 1 on, and its metrics.
         """
-        check_counts(n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval)
+        check_counts(
+            n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval,
+            logging_steps=logging_steps,
+        )  # fmt: skip
+        interval = interval_of(logging_strategy, logging_steps)
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         for name, evaluator in (evaluators or {}).items():
             check_function(**{f"evaluators[{name!r}]": evaluator})  # type: ignore[arg-type]
         fqe: Any = self
         data = data_of(dataset)
         fqe.build_with_dataset(data)
-        learning = Learning(fqe)
         frames = {} if is_buffer(data) else {"n_frames": fqe.n_frames}
-        source = DatasetSource(learning, data, min(fqe.batch_size, size_of(data)), **frames)
+        drawn = DrawnData(data, min(fqe.batch_size, size_of(data)), **frames)
         silent = enable_ddp and not is_first()
-        factory = NoopAdapterFactory() if silent else logger_adapter
-        logs = logs_of(fqe, experiment_name, with_timestamp, factory, n_steps_per_epoch)
+        name = experiment_name or type(self).__name__
+        log = log_of(fqe, name, with_timestamp, logger_adapter, n_steps_per_epoch, silent)
 
         def epochs() -> Iterator[tuple[int, Metrics]]:
-            with Log(fqe, learning, logs, logging_strategy, logging_steps) as log, together(fqe.agent, enable_ddp):
+            with log, together(fqe.agent, enable_ddp):
+                log.params(fqe.params())
                 for epoch, start in enumerate(range(0, n_steps, n_steps_per_epoch), 1):
                     clock = Clock(min(start + n_steps_per_epoch, n_steps), start)
-                    hooks = [log.step(epoch), called(callback, fqe, epoch)]
+                    source = UpdateSource(fqe, drawn, epoch)
+                    logs = [] if interval is None else [logged_every(interval, source, log)]
                     with shown(clock, show_progress and not silent) as bar:
-                        run(source, clock, hooks + bar)
+                        run(source, clock, [*logs, called(callback, fqe, epoch), *bar])
                     if epoch % save_interval == 0:  # before evaluators, which are functions of the user's
-                        log.save(epoch)
+                        log.save(fqe, epoch, clock.t)
                     scores = evaluated(fqe, evaluators or {}, dataset)
                     called(epoch_callback, fqe, epoch)(clock)
-                    yield epoch, log.end_of_epoch(epoch, clock.t, scores)
+                    metrics = source.metrics() | scores
+                    log.metrics(epoch, clock.t, metrics if interval is None else scores)
+                    yield epoch, metrics
 
         return epochs()
-
-
-class Learning:
-    """What data are drawn for: updates, whose metrics it keeps.
-
-    Args:
-        fqe: What is fitted.
-    """
-
-    def __init__(self, fqe: Any) -> None:
-        agent = fqe.agent
-        self.fqe, self.gamma, self.device, self.sampling = fqe, agent.gamma, agent.device, agent.sampling
-        self.stats: list[dict[str, torch.Tensor]] = []
-
-    def update(self, batch: Any) -> Any:
-        """Learn once."""
-        td_error, stats = self.fqe.learn(batch)
-        self.stats.append(stats)
-        return td_error, stats
-
-    def means(self, start: int = 0) -> Metrics:
-        """Means of the metrics from some update on."""
-        chosen = self.stats[start:]
-        return (
-            {name: float(torch.stack([each[name] for each in chosen]).mean()) for name in chosen[0]} if chosen else {}
-        )
-
-
-class Log:
-    """Metrics on their way to an adapter, step by step and epoch by epoch.
-
-    Args:
-        fqe: What is fitted.
-        learning: What keeps the metrics.
-        adapter: Where they go.
-        strategy: When.
-        interval: Steps between them, with `LoggingStrategy.STEPS`.
-    """
-
-    def __init__(
-        self, fqe: Any, learning: Learning, adapter: LoggerAdapter, strategy: LoggingStrategy, interval: int
-    ) -> None:
-        check_counts(logging_steps=interval)
-        self.fqe, self.learning, self.adapter = fqe, learning, adapter
-        self.interval = interval if LoggingStrategy(strategy) is LoggingStrategy.STEPS else None
-
-    def __enter__(self) -> "Log":
-        self.adapter.write_params(self.fqe.params())
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.adapter.close()
-
-    def step(self, epoch: int) -> Callback:
-        """Writes metrics whenever they are due within an epoch."""
-
-        def write(clock: Clock) -> None:
-            if self.interval is not None and clock.t % self.interval == 0:
-                self._write(epoch, clock.t, self.learning.means(-self.interval))
-
-        return write
-
-    def save(self, epoch: int) -> None:
-        """Save what has learnt, as that of an epoch."""
-        self.adapter.save_model(epoch, self.fqe)
-
-    def end_of_epoch(self, epoch: int, step: int, scores: Metrics) -> Metrics:
-        """Write the metrics of an epoch and its scores, and give all of them."""
-        metrics = {**self.learning.means(), **scores}
-        self.learning.stats.clear()
-        self._write(epoch, step, metrics if self.interval is None else scores)
-        return metrics
-
-    def _write(self, epoch: int, step: int, metrics: Metrics) -> None:
-        self.adapter.before_write_metric(epoch, step)
-        for name, value in metrics.items():
-            self.adapter.write_metric(epoch, step, name, value)
-        self.adapter.after_write_metric(epoch, step)
 
 
 def is_buffer(data: Any) -> bool:
@@ -223,12 +149,24 @@ def size_of(data: Any) -> int:
     return int(getattr(data, "n_steps", None) or len(data))
 
 
-def logs_of(
-    fqe: Any, name: str | None, with_timestamp: bool, factory: LoggerAdapterFactory | None, n_steps: int, end: str = ""
-) -> LoggerAdapter:
-    """The adapter of a fitting."""
-    name = name or f"{type(fqe).__name__}{end}"
-    return (factory or FileAdapterFactory()).create(fqe, timestamped(name) if with_timestamp else name, n_steps)
+def log_of(
+    fqe: Any, name: str, with_timestamp: bool, factory: LoggerAdapterFactory | None, n_steps: int, silent: bool = False
+) -> RunLog:
+    """The log of a fitting, which an adapter takes.
+
+    Args:
+        fqe: What is fitted.
+        name: Of the fitting.
+        with_timestamp: Whether the time is appended to it.
+        factory: Makes the adapter; None for a `FileAdapterFactory`.
+        n_steps: Steps of an epoch.
+        silent: Whether nothing is logged.
+    """
+    made = factory or FileAdapterFactory()
+    return RunLog(
+        name, save_metrics=not silent, with_timestamp=with_timestamp, verbose=False, tensorboard=False,
+        adapter=lambda name: made.create(fqe, name, n_steps),
+    )  # fmt: skip
 
 
 def called(callback: StepCallback | None, fqe: Any, epoch: int) -> Callback:

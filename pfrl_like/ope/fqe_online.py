@@ -1,80 +1,62 @@
 """How fitted Q evaluation gathers data by the policy that it evaluates, and learns from it on the way."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
-from pfrl_like.algos.epochs import evaluated, shown
+from pfrl_like.algos.collecting import Collector
+from pfrl_like.algos.epochs import OnlineUpdates, evaluated, shown
+from pfrl_like.algos.fitting import interval_of
+from pfrl_like.algos.run_log import RunLog
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
-from pfrl_like.experiments.loop import Callback, Clock, run
+from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment
-from pfrl_like.metrics.environment import LastFrames
-from pfrl_like.ope.fqe_fitting import Learning, Log, Metrics, StepCallback, called, logs_of
+from pfrl_like.ope.fqe_fitting import Evaluator, Metrics, StepCallback, called, log_of
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.action_masks import mask_columns, sample_allowed
 from pfrl_like.utils.checks import check_counts, check_function
 
 #: What a buffer that is made here holds.
 _CAPACITY = 1_000_000
 
 
-class Player:
-    """Acts in an environment by the evaluated policy, and stores what happens; nothing is learnt.
+class PolicyCollector(Collector):
+    """Acts by the evaluated policy.
 
     Args:
         fqe: What is fitted.
-        action_space: Where random actions are drawn from.
-        buffer: Where the steps are stored.
+        buffer: As of `Collector`, like all arguments that are not named here.
         explorer: Chooses the actions, given the greedy ones; None for the policy's own.
+        action_space: As of `Collector`.
+        random_steps: As of `Collector`.
         deterministic: Whether the policy's own are the greedy ones, not samples.
-        random_steps: First steps with random actions.
     """
 
     def __init__(
-        self, fqe: Any, action_space: Any, buffer: Any, explorer: Any, deterministic: bool, random_steps: int = 0
+        self,
+        fqe: Any,
+        buffer: Any,
+        explorer: Any,
+        action_space: Any,
+        random_steps: int = 0,
+        deterministic: bool = False,
     ) -> None:
-        self.fqe, self.action_space, self.buffer, self.t = fqe, action_space, buffer, 0
-        self.explorer = explorer.for_actions(action_space) if hasattr(explorer, "for_actions") else explorer
-        self.choose = fqe.predict if deterministic or explorer is not None else fqe.sample_action
-        self.random_steps = random_steps
-        self._last: tuple[Any, Any, Any] | None = None
-        self._begin()
+        super().__init__(fqe, buffer, explorer, action_space, random_steps)
+        self.own = fqe.predict if deterministic or explorer is not None else fqe.sample_action
 
-    def _begin(self) -> None:
-        self._frames = LastFrames(self.fqe.n_frames)
-        self._obs: Any = None  # the last one, if the episode goes on
+    def choose(self, obs: Any, action_mask: Any) -> Any:
+        """What the policy does, or the explorer."""
 
-    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """The next action."""
-        obs = self._frames.push(obs) if self._obs is None else self._obs
-        if self.t < self.random_steps:
-            action = sample_allowed(self.action_space, action_mask)
-        elif self.explorer is None:
-            action = self._own(obs, action_mask)
-        else:
-            told = None if action_mask is None else Allowed(action_mask)
-            action = self.explorer.select_action(self.t, lambda: self._own(obs, action_mask), told)
-        self._last = obs, action, action_mask
-        return action
+        def own() -> Any:
+            action = self.own(np.asarray(obs)[None], action_mask=action_mask)[0]
+            return action.item() if np.ndim(action) == 0 else action
 
-    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Store what the last action led to."""
-        assert self._last is not None
-        state, action, mask = self._last
-        self._obs = self._frames.push(obs)
-        masks = {name: [each] for name, each in mask_columns(mask, action_mask, self._obs).items()}
-        self.buffer.append_batch([state], [action], [reward], [self._obs], [done], [reset], **masks)
-        self.t += 1
-        if done or reset:
-            self._begin()
-
-    def _own(self, obs: Any, action_mask: Any) -> Any:
-        action = self.choose(np.asarray(obs)[None], action_mask=action_mask)[0]
-        return action.item() if np.ndim(action) == 0 else action
+        told = None if action_mask is None else Allowed(action_mask)
+        return own() if self.explorer is None else self.explorer.select_action(self.steps, own, told)
 
 
 class Allowed:
@@ -105,7 +87,7 @@ class OnlineFQE:
         Args:
             env: The environment.
             buffer: Replay buffer; None makes one.
-            explorer: One of the library's, or of `pfrl_like.online`; None for none.
+            explorer: As of the `fit_online` of estimators; it is given greedy actions. None for none.
             deterministic: Whether actions are greedy, not samples of the policy.
             n_steps: Steps.
             show_progress: Whether progress is shown.
@@ -115,16 +97,18 @@ class OnlineFQE:
 
         Raises:
             ValueError: On numbers that cannot be.
-            TypeError: If the environment has other actions.
+            TypeError: If the environment or the explorer has other actions, or the environment tells an action mask of
+                which the policy cannot be told.
         """
         check_counts(n_steps=n_steps)
         fqe: Any = self
         fqe.build_with_env(env)
         buffer = ReplayBuffer(_CAPACITY) if buffer is None else buffer
-        player = Player(fqe, as_gymnasium(env).action_space, buffer, explorer, deterministic)
+        space = as_gymnasium(env).action_space
+        collector = PolicyCollector(fqe, buffer, explorer, space, deterministic=deterministic)
         clock = Clock(n_steps)
         with shown(clock, show_progress) as bar:
-            run(SerialSource(player, env, cuts_off_at_end=True), clock, bar)
+            run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
         return buffer
 
     def fit_online(
@@ -170,67 +154,84 @@ class OnlineFQE:
             logging_steps: Steps between metrics, with `LoggingStrategy.STEPS`.
             logging_strategy: When metrics are logged.
             logger_adapter: Makes what they are logged by; None for a `FileAdapterFactory`.
-            show_progress: Whether the progress of each epoch is shown.
+            show_progress: Whether progress is shown.
             callback: Called as (fqe, epoch, steps so far) after every epoch.
 
         Raises:
             ValueError: On numbers that cannot be, or an `eval_env` that is `env`.
-            TypeError: If the environment has other actions.
+            TypeError: As of `collect`.
             NonFiniteError: If a loss is NaN or infinite.
         """
         check_counts(
             n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch, update_interval=update_interval, n_updates=n_updates,
-            save_interval=save_interval,
+            save_interval=save_interval, logging_steps=logging_steps,
         )  # fmt: skip
+        interval = interval_of(logging_strategy, logging_steps)
         check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
         check_function(optional=True, callback=callback)
         check_apart(env, eval_env)
         fqe: Any = self
         fqe.build_with_env(env)
         buffer = ReplayBuffer(_CAPACITY) if buffer is None else buffer
-        scorer = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
-        player = Player(fqe, as_gymnasium(env).action_space, buffer, explorer, False, random_steps)
-        source, learning, returns = SerialSource(player, env), Learning(fqe), Returns()
-        logs = logs_of(fqe, experiment_name, with_timestamp, logger_adapter, n_steps_per_epoch, "_online")
-        updates = updates_from(learning, buffer, update_interval, n_updates, update_start_step)
-        with Log(fqe, learning, logs, logging_strategy, logging_steps) as log:
-            for epoch, start in enumerate(range(0, n_steps, n_steps_per_epoch), 1):
-                clock = Clock(min(start + n_steps_per_epoch, n_steps), start)
-                with shown(clock, show_progress) as bar:
-                    run(source, clock, [updates, returns, log.step(epoch), *bar])
-                if epoch % save_interval == 0:
-                    log.save(epoch)
-                scores = {**returns.mean(), **evaluated(fqe, scorer, None)}
-                log.end_of_epoch(epoch, clock.t, scores)
-                called(callback, fqe, epoch)(clock)
+        scorers = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
+        collector = PolicyCollector(fqe, buffer, explorer, as_gymnasium(env).action_space, random_steps)
+        source, clock = SerialSource(collector, env), Clock(n_steps)
+        name = experiment_name or f"{type(self).__name__}_online"
+        log = log_of(fqe, name, with_timestamp, logger_adapter, n_steps_per_epoch)
+        with log, shown(clock, show_progress) as bar:
+            log.params(fqe.params())
+            updates = OnlineUpdates(fqe, buffer, update_interval, n_updates, update_start_step)
+            epochs = Epochs(fqe, log, updates, n_steps_per_epoch, interval, save_interval, scorers, callback)
+            run(source, clock, [updates, *bar, epochs])
 
 
-class Returns:
-    """The returns of the episodes that ended in an epoch."""
+class Epochs:
+    """Callback of the training loop: what is logged on the way, and what happens at the end of every epoch.
 
-    def __init__(self) -> None:
-        self.found: list[float] = []
+    Args:
+        fqe: What is fitted.
+        log: Where metrics and models go.
+        updates: What learns on the way.
+        length: Steps of an epoch.
+        interval: Steps between logged losses; None for those of whole epochs, at their ends.
+        save_interval: Epochs between saved models.
+        scorers: Called with (fqe, None) at the end of an epoch, by name.
+        callback: Called with (fqe, epoch, steps so far); None for nothing.
+    """
+
+    def __init__(
+        self,
+        fqe: Any,
+        log: RunLog,
+        updates: OnlineUpdates,
+        length: int,
+        interval: int | None,
+        save_interval: int,
+        scorers: Mapping[str, Evaluator],
+        callback: StepCallback | None,
+    ) -> None:
+        self.fqe, self.log, self.updates, self.length, self.interval = fqe, log, updates, length, interval
+        self.save_interval, self.scorers, self.callback = save_interval, scorers, callback
+        self.epoch = 1
+        updates.begin_epoch(1)
 
     def __call__(self, clock: Clock) -> None:
-        self.found += [episode.total_reward for episode in clock.ended]
-
-    def mean(self) -> Metrics:
-        """Their mean as a metric, none if no episode ended; begins anew."""
-        found, self.found = self.found, []
-        return {"rollout_return": float(np.mean(found))} if found else {}
-
-
-def updates_from(learning: Learning, buffer: Any, interval: int, n_updates: int, start: int) -> Callback:
-    """Makes updates from a buffer whenever they are due."""
-    fqe = learning.fqe
-
-    def update(clock: Clock) -> None:
-        if clock.t <= start or clock.t % interval or len(buffer) < fqe.batch_size:
+        """Log what is due, and end an epoch, if the clock says so."""
+        epoch, log, updates = self.epoch, self.log, self.updates
+        if self.interval is not None and clock.t % self.interval == 0:
+            log.metrics(epoch, clock.t, self._losses(self.interval))
+        if clock.t % self.length and not clock.done:
             return
-        for _ in range(n_updates):
-            batch = buffer.sample_batch(fqe.batch_size, learning.gamma, learning.device, **learning.sampling)
-            td_error, _ = learning.update(batch)
-            if batch.weight is not None:
-                buffer.update_priorities(batch.index, td_error)
+        if epoch % self.save_interval == 0:
+            log.save(self.fqe, epoch, clock.t)
+        losses = self._losses() if self.interval is None else {}
+        returns = {"rollout_return": float(np.mean(updates.returns))} if updates.returns else {}
+        log.metrics(epoch, clock.t, {**losses, **returns, **evaluated(self.fqe, self.scorers, None)})
+        called(self.callback, self.fqe, epoch)(clock)
+        self.epoch += 1
+        updates.begin_epoch(self.epoch)
 
-    return update
+    def _losses(self, last: int = 0) -> Metrics:
+        """Means over so many last updates of the epoch, 0 for all; nothing if there was none."""
+        source = self.updates.source
+        return source.metrics(last) if len(source) else {}

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pfrl_like.algos.base import ESTIMATORS, Estimator
-from pfrl_like.algos.saving import made_of, params_from_json, read_model, write_model
-from pfrl_like.errors import CheckpointError
+from pfrl_like.algos.saving import export_greedy, made_of, params_from_json, read_model, told_by, write_model
+from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.errors import NotFittedError
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.policies import agent_of
-from pfrl_like.storage.budget import bounded_networks
 
 #: The classes that files name.
 SAVED: dict[str, type["SavedFQE"]] = {}
@@ -71,8 +71,8 @@ class SavedFQE:
         Raises:
             CheckpointError: If it is no such file.
         """
-        made: Self = _named(fname, lambda: cls.of_params(params_from_json(fname), device))
-        return made
+        with told_by(fname):
+            return cls.of_params(params_from_json(fname), device)
 
     def save(self, fname: str | os.PathLike[str]) -> None:
         """Save all that `load_learnable` makes it of again, the parameters of an evaluated estimator included.
@@ -87,14 +87,8 @@ class SavedFQE:
         attributes = {"critics": _without_policy(state), "policy": policy}
         write_model(fname, {"attributes": attributes, "state": state["state"]}, self.params())
 
-    def save_model(self, fname: str | os.PathLike[str]) -> None:
-        """Save the parameters, states of optimisers included; `save` saves the configuration, too.
-
-        Raises:
-            NotFittedError: Before it is built.
-            CheckpointError: If the file cannot be written; an old one of this name stays.
-        """
-        self.save(fname)
+    #: As estimators call it; of such a file `load_model` takes the parameters alone.
+    save_model = save
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
         """Load the parameters that `save_model` or `save` saved; the evaluated policy stays what it is.
@@ -105,8 +99,27 @@ class SavedFQE:
         fqe: Any = self
         state, params = read_model(fname)
         if fqe.impl is None:
-            _named(fname, lambda: fqe.build_as(params))
+            with told_by(fname):
+                fqe.build_as(params)
         self._take(fname, state)
+
+    def save_policy(self, fname: str | os.PathLike[str]) -> None:
+        """Export the evaluated policy; the format is that of the file's ending, such as ".onnx", otherwise TorchScript.
+
+        Raises:
+            NotFittedError: Before it is built, or if the algorithm is not known.
+            TypeError: If it cannot be exported.
+        """
+        fqe: Any = self
+        if fqe.algo is None or fqe.observation_shape is None:
+            raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
+        if hasattr(fqe.algo, "save_policy"):
+            fqe.algo.save_policy(fname)
+            return
+        agent = agent_of(fqe.algo)
+        if not hasattr(agent, "export"):
+            raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
+        export_greedy(agent, stacked_shape(fqe.observation_shape, fqe.n_frames), fname)
 
     def build_as(self, params: Mapping[str, Any]) -> None:
         """Build the agent for the shapes of what `params` gave, with its fitted scalers."""
@@ -118,8 +131,9 @@ class SavedFQE:
         fqe: Any = self
         own = fqe.agent.state_dict()["attributes"]
         policy = {name: value for name, value in own.items() if name == "policy"}
-        attributes = {**policy, **_named(fname, lambda: state["attributes"]["critics"])}
-        _named(fname, lambda: fqe.agent.load_state_dict({"attributes": attributes, "state": state["state"]}))
+        with told_by(fname):
+            attributes = {**policy, **state["attributes"]["critics"]}
+            fqe.agent.load_state_dict({"attributes": attributes, "state": state["state"]})
 
 
 def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = False, algo: Any = None) -> Any:
@@ -135,25 +149,15 @@ def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = 
         CheckpointError: If the file is damaged or holds something else.
     """
     state, params = read_model(fname)
-    made: Any = _named(fname, lambda: SavedFQE.of_params(params, device, algo))
-    made._take(fname, state)
-    policy = state["attributes"]["policy"]
-    if algo is None and policy:
-        agent: Any = made.algo.impl
-        _named(fname, lambda: agent.load_state_dict({**agent.state_dict(), "attributes": policy}))
+    with told_by(fname):
+        made: Any = SavedFQE.of_params(params, device, algo)
+        made._take(fname, state)
+        policy = state["attributes"]["policy"]
+        if algo is None and policy:
+            agent: Any = made.algo.impl
+            agent.load_state_dict({**agent.state_dict(), "attributes": policy})
     return made
 
 
 def _without_policy(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state["attributes"].items() if name != "policy"}
-
-
-def _named(fname: Any, make: Any) -> Any:
-    """What `make` gives, or an error that names the file."""
-    try:
-        with bounded_networks():
-            return make()
-    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError) as error:
-        if isinstance(error, CheckpointError) and os.fspath(fname) in str(error):
-            raise
-        raise CheckpointError(os.fspath(fname), f"holds no fitted Q evaluation that fits: {error}") from error

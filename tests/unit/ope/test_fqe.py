@@ -32,7 +32,7 @@ from pfrl_like import agents, algos, ope
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError, NotFittedError
-from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.explorers import AdditiveOU, ConstantEpsilonGreedy, Greedy
 from pfrl_like.loggers.adapters import (
     CombineAdapterFactory,
     FileAdapterFactory,
@@ -286,6 +286,36 @@ def test_fit_online_makes_updates_when_they_are_due(tmp_path: Path) -> None:
     arrays = MDPDataset.from_buffer(buffer).to_arrays()
     agreement = arrays["actions"] == LeansOn(True).predict(arrays["observations"])
     assert agreement[20:].all() and not agreement[:20].all()
+
+
+def test_episodes_go_on_where_an_epoch_ends() -> None:
+    class Counting(Noise):
+        """Observes how many steps were made; nothing ends an episode."""
+
+        def reset(self, **_: Any) -> Any:
+            self.t = 0
+            return np.full(OBS, 0, np.float32), {}
+
+        def step(self, action: Any) -> Any:
+            self.t += 1
+            return np.full(OBS, self.t, np.float32), 1.0, False, False, {}
+
+    buffer = ReplayBuffer(100)
+    make().fit_online(Counting(DISCRETE), buffer, n_steps=20, n_steps_per_epoch=8, **QUIET)
+    batch = buffer.sample_batch(20)
+    assert sorted(batch.obs[:, 0].tolist()) == [*range(20)] and torch.equal(batch.next_obs, batch.obs + 1)
+
+
+def test_explorers_of_ones_own_choose_and_those_of_other_actions_are_refused() -> None:
+    class Always:
+        def sample(self, algo: Any, x: Any, step: int) -> int:
+            return step % 2
+
+    buffer = make().collect(Noise(DISCRETE), None, Always(), n_steps=10, show_progress=False)
+    assert sorted(buffer.sample_batch(10).action.tolist()) == [0] * 5 + [1] * 5
+    for explorer, message in ((AdditiveOU(), "made for continuous actions"), (3, "explorer is 3, expected one of")):
+        with pytest.raises(TypeError, match=message):
+            make().collect(Noise(DISCRETE), None, explorer, n_steps=1)
 
 
 def test_updates_begin_after_as_many_steps_as_those_of_estimators() -> None:
