@@ -71,6 +71,7 @@ EVALUATED: dict[str, tuple[bool, Callable[[], Any]]] = {
     "a Q-function's agent": (True, lambda: make_agent("DoubleDQN")),
     "distributions of returns": (True, lambda: make_agent("QRDQN")),
     "a discrete estimator": (True, lambda: built(algos.DiscreteCQL())),
+    "an estimator that keeps to likely actions": (True, lambda: built(algos.DiscreteBCQ(action_flexibility=0.99))),
     "a discrete policy": (True, softmax_policy),
     "a continuous estimator": (False, lambda: built(algos.TD3(actor_learning_rate=1e-3))),
     "imitation": (False, lambda: built(algos.BC())),

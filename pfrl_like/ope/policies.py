@@ -127,8 +127,8 @@ class UnmaskedChoice(Categorical):
             TypeError: Always.
         """
         raise TypeError(
-            "an action_mask came, of which the algorithm that is evaluated is not told: its choice is known by predict "
-            "alone; give an agent, an estimator or a policy that has a network for all actions"
+            "an action_mask came, of which the algorithm that is evaluated is not told, for it chooses in a way of its "
+            "own: evaluate one that takes the largest value of a Q-function, or follows a policy"
         )
 
 
@@ -231,7 +231,8 @@ def _policy_of_model(agent: Any) -> nn.Module | None:
         return FirstOfModel(model)
     if issubclass(agent.value_type, torch.distributions.Distribution):
         return model
-    return GreedyPolicy(model)
+    takes_largest = getattr(type(agent), "greedy_actions", None) is ActingMixin.greedy_actions
+    return GreedyPolicy(model) if takes_largest else ActingPolicy(agent, n_actions)
 
 
 def _still(policy: nn.Module, normalizer: nn.Module | None = None) -> nn.Module:

@@ -362,5 +362,5 @@ def test_a_function_of_the_users_own_is_named_in_params_json() -> None:
 def test_observations_that_are_no_numbers_are_refused(bad: float) -> None:
     made = make("DQN")
     made.create_impl((4,), 2)
-    with pytest.raises(NonFiniteError, match="x has NaN or infinite numbers"):
+    with pytest.raises(NonFiniteError, match=rf"x has {bad} at index \(0, 2\)"):
         made.predict(np.array([[0.0, 0.0, bad, 0.0]]))
