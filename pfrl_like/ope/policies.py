@@ -231,8 +231,7 @@ def _policy_of_model(agent: Any) -> nn.Module | None:
         return FirstOfModel(model)
     if issubclass(agent.value_type, torch.distributions.Distribution):
         return model
-    takes_largest = getattr(type(agent), "greedy_actions", None) is ActingMixin.greedy_actions
-    return GreedyPolicy(model) if takes_largest else ActingPolicy(agent, n_actions)
+    return GreedyPolicy(model)
 
 
 def _still(policy: nn.Module, normalizer: nn.Module | None = None) -> nn.Module:
