@@ -11,7 +11,7 @@ from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.acting import wrong_value
-from pfrl_like.agents.critics import critic_loss, mean_value, value_of
+from pfrl_like.agents.critics import critic_loss, value_of
 from pfrl_like.agents.critics_on_trial import try_critics
 from pfrl_like.agents.declared_parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
@@ -264,9 +264,17 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         return [member for name in self.critic_arguments for member in members_of(getattr(self, f"target_{name}"))]
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """What each critic holds of observations and actions, features on the agent's device, [n_critics, N]."""
+        """What each critic holds of observations and actions, features on the agent's device, [n_critics, N].
+
+        Raises:
+            TypeError: If the agent has no critics of actions.
+        """
         batch = batch_of_states(obs, action)
-        return torch.stack([mean_value(self.value_of(critic, batch)) for critic in self.critics])
+        values = [self.value_of(critic, batch) for critic in self.critics]
+        if not values or isinstance(values[0], Tensor):
+            has = ", ".join(self.critic_names) or "no critic"
+            raise TypeError(f"{type(self).__name__} has {has}, expected critics of actions, whose values are asked for")
+        return torch.stack([value.evaluate_actions(action) for value in values])
 
     # Progress
 

@@ -20,7 +20,7 @@ from pfrl_like.agents.declared_parts import (
     check_output,
 )
 from pfrl_like.agents.discrete_sac import probabilities, value_of_state
-from pfrl_like.batch import Batch, batch_of_states
+from pfrl_like.batch import Batch
 from pfrl_like.distributions import mode_of
 from pfrl_like.explorer import Explorer
 from pfrl_like.explorers import Greedy
@@ -207,8 +207,3 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
             else:
                 following = [expected_next_value(self.policy, critic, batch) for critic in self.target_critics]
         return self.losses_of(values, batch, following, action=batch.action.long(), next_action=next_action)
-
-    def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """What each critic holds of observations and actions, features on the agent's device, [n_critics, N]."""
-        batch = batch_of_states(obs, action)
-        return torch.stack([self.value_of(critic, batch).evaluate_actions(action.long()) for critic in self.critics])
