@@ -19,7 +19,6 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.q_functions.ensemble import members_by_name
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
@@ -157,7 +156,7 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
         """
         check_takes_pair("policy", modules["policy"])
         check_output("policy", modules["policy"], Tensor, "one that ends in Tanh")
-        check_critics(members_by_name({name: modules[name] for name in self.critic_arguments}), self.critic_type)
+        check_critics(self.critics_among(modules), self.critic_type)
         imitator = modules["imitator"]
         if not isinstance(imitator, ConditionalVAE):
             raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")

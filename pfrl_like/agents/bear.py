@@ -153,7 +153,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
             check_distribution("imitator", given, densities=False, reparametrised=True, instead="another agent")
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Of `n_action_samples` actions of the policy those that the first critic values most, and their values."""
+        """Of `n_action_samples` actions of the policy those that the first critic values most, and what says so."""
         best = chosen_for_active(self._best_drawn, obs, active)
         return best.mode, best
 
