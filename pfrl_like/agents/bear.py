@@ -14,7 +14,6 @@ from pfrl_like.agents.declared_parts import check_distribution, check_output
 from pfrl_like.agents.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
 from pfrl_like.agents.parts import check_numbers_in, check_positive
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
-from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import square, weighted_mean
@@ -93,8 +92,8 @@ class BEAR(ImitatorMixin, SoftActorCritic):
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
     elementwise = staticmethod(square)
 
-    alpha_threshold: Any
-    alpha_holder: Any = None
+    multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
+
     alpha_optimizer: Any = Fixed()
 
     def __init__(
@@ -127,17 +126,6 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         self.take_imitator(imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(*args, **kwargs)
         self.acting_critic = self.critics[0]
-        if self.alpha_holder is None:
-            self.alpha_optimizer = None
-
-    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator, and alpha if it is learnt."""
-        holder, optimizer = make_temperature(
-            self.initial_alpha, self.alpha_threshold, self.alpha_optimizer_lr,
-            name="alpha", target_name="alpha_threshold",
-        )  # fmt: skip
-        imitator, imitator_optimizer = super().further_parts()
-        return {**imitator, **holder}, {**imitator_optimizer, **optimizer}
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
         """As of `SoftActorCritic`, and refuse an imitator of other actions.
@@ -165,7 +153,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
     @property
     def alpha(self) -> float:
         """Weight of the discrepancy."""
-        return float(self._alpha())
+        return float(self.multiplier("alpha"))
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`bear_next_value` of the targets, and `soft_reward`."""
@@ -173,7 +161,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
             value, log_prob = bear_next_value(
                 self.policy, self.target_critics, batch, self.n_action_samples, self.lam
             )  # fmt: skip
-        return value, soft_reward(batch, log_prob, self._temperature())
+        return value, soft_reward(batch, log_prob, self.multiplier("temperature"))
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on the policy's loss, that of Soft Actor-Critic + alpha * (discrepancy - alpha_threshold).
@@ -181,15 +169,15 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         Then on those of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
         """
         loss, log_prob, entropy = sac_policy_loss(
-            self.policy, self.critics, batch, self._temperature(), self.batch_accumulator
+            self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator
         )
         discrepancy = self.discrepancy(batch)
-        threshold, weighing = self.alpha_threshold or 0.0, (batch.weight, self.batch_accumulator)
-        loss = loss + self._alpha() * weighted_mean(discrepancy - threshold, *weighing)
+        threshold = self.alpha_threshold or 0.0
+        excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
+        loss = loss + self.multiplier("alpha") * excess
         step("policy_optimizer", loss)
-        self.improve_temperature(log_prob, batch, step)
-        if self.alpha_holder is not None:
-            step("alpha_optimizer", temperature_loss(self.alpha_holder(), discrepancy.detach(), -threshold, *weighing))
+        self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, step)
+        self.improve_multiplier("alpha", discrepancy.detach(), -threshold, batch, step)
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def discrepancy(self, batch: Batch) -> Tensor:
@@ -198,10 +186,3 @@ class BEAR(ImitatorMixin, SoftActorCritic):
             imitated = imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
         drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
         return maximum_mean_discrepancy(drawn, imitated, self.mmd_sigma, self.mmd_kernel)
-
-    def further_statistics(self) -> dict[str, Any]:
-        """As of `SoftActorCritic`, and alpha."""
-        return {**super().further_statistics(), "alpha": self.alpha}
-
-    def _alpha(self) -> Any:
-        return self.initial_alpha if self.alpha_holder is None else self.alpha_holder().detach()

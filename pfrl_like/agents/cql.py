@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
@@ -14,7 +14,6 @@ from pfrl_like.agents.double_dqn import DoubleDQN
 from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.agents.policy_spaces import Bounds
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
-from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.optimizers.compiled_step import Step
@@ -86,8 +85,8 @@ class CQL(SoftActorCritic):
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     elementwise = staticmethod(square)
 
-    alpha_threshold: Any
-    alpha_holder: Any = None
+    multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
+
     alpha_optimizer: Any = Fixed()
 
     def __init__(
@@ -109,20 +108,11 @@ class CQL(SoftActorCritic):
             initial_alpha, alpha_threshold, alpha_optimizer_lr,
         )  # fmt: skip
         super().__init__(*args, **kwargs)
-        if self.alpha_holder is None:
-            self.alpha_optimizer = None
-
-    def further_parts(self) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-        """Alpha, if it is learnt."""
-        return make_temperature(
-            self.initial_alpha, self.alpha_threshold, self.alpha_optimizer_lr,
-            name="alpha", target_name="alpha_threshold",
-        )  # fmt: skip
 
     @property
     def alpha(self) -> float:
         """Weight of the conservative term."""
-        return float(self._alpha())
+        return float(self.multiplier("alpha"))
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """As of `SoftActorCritic`, or with the rewards as they are."""
@@ -146,9 +136,7 @@ class CQL(SoftActorCritic):
 
         found = self.descend(losses(), step)
         gap = average(gaps)
-        if self.alpha_holder is not None:
-            arguments = self.alpha_holder(), gap, -self.alpha_threshold, batch.weight, self.batch_accumulator
-            step("alpha_optimizer", temperature_loss(*arguments))
+        self.improve_multiplier("alpha", gap, -(self.alpha_threshold or 0.0), batch, step)
         return found, {"conservative_gap": gap}
 
     def conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
@@ -157,12 +145,13 @@ class CQL(SoftActorCritic):
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
+        alpha = self.multiplier("alpha")
         for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
             loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self.loss_options)
             values = self.compared_values(values_of_actions(critic, batch, actions), batch)
             gap = self.conservative_weight * self.gap(values, log_density, mean_value(value), batch)
-            loss = loss + self._alpha() * weighted_mean(gap, rows.weight, self.batch_accumulator)
+            loss = loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator)
             yield (loss, td_error, mean), gap
 
     def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
@@ -176,13 +165,6 @@ class CQL(SoftActorCritic):
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """As of `SoftActorCritic`, with those of the uniform actions."""
         return {**super().bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
-
-    def further_statistics(self) -> dict[str, Any]:
-        """As of `SoftActorCritic`, and alpha."""
-        return {**super().further_statistics(), "alpha": self.alpha}
-
-    def _alpha(self) -> Any:
-        return self.initial_alpha if self.alpha_holder is None else self.alpha_holder().detach()
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:

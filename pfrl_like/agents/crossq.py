@@ -50,7 +50,7 @@ class CrossQ(SoftActorCritic):
         """Losses of the critics in the present states against their own values in the next ones."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
-            reward = soft_reward(batch, log_prob, self._temperature())
+            reward = soft_reward(batch, log_prob, self.multiplier("temperature"))
         n, action = len(batch), torch.cat([batch.action, next_action])
         both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, both, action) for critic in self.critics]

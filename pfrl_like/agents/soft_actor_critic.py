@@ -12,8 +12,8 @@ from pfrl_like.action_value import least_of
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.critic_arguments import two_or_more
 from pfrl_like.agents.critics import distribution_of, least, mean_value, one_for_each_row, value_of
+from pfrl_like.agents.temperature import MultipliersMixin
 from pfrl_like.agents.temperature import TemperatureHolder as TemperatureHolder
-from pfrl_like.agents.temperature import make_temperature, temperature_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
@@ -97,7 +97,7 @@ def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
     return entropy
 
 
-class SoftActorCritic(OffPolicyActorCritic):
+class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
     """Soft Actor-Critic.
 
     Args:
@@ -149,6 +149,7 @@ class SoftActorCritic(OffPolicyActorCritic):
     moves_its_targets = True
     has_target_policy = False
     needs_densities = True
+    multipliers: Mapping[str, str] = {"temperature": "entropy_target"}
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
@@ -198,12 +199,13 @@ class SoftActorCritic(OffPolicyActorCritic):
             q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
         )
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
-        holder, temperature_optimizer = make_temperature(initial_temperature, entropy_target, temperature_optimizer_lr)
+        self.temperature_optimizer_lr = temperature_optimizer_lr
+        multipliers, their_optimizers = self.make_multipliers()
         further, further_optimizers = self.further_parts()
         super().__init__(
             policy, critics,
-            {"policy_optimizer": policy_optimizer, **optimizers, **temperature_optimizer, **further_optimizers},
-            replay_buffer, gamma, Greedy(), further={**holder, **further}, burnin_action_func=burnin_action_func,
+            {"policy_optimizer": policy_optimizer, **optimizers, **their_optimizers, **further_optimizers},
+            replay_buffer, gamma, Greedy(), further={**multipliers, **further}, burnin_action_func=burnin_action_func,
             act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
             device=device, replay_start_size=replay_start_size,
             minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
@@ -212,8 +214,6 @@ class SoftActorCritic(OffPolicyActorCritic):
             logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
             max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
         )  # fmt: skip
-        if not holder:
-            self.temperature_holder = self.temperature_optimizer = None
 
     def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
@@ -222,36 +222,27 @@ class SoftActorCritic(OffPolicyActorCritic):
     @property
     def temperature(self) -> float:
         """Weight of the entropy."""
-        return float(self._temperature())
+        return float(self.multiplier("temperature"))
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`soft_next_value` of the targets, and `soft_reward`."""
         with evaluating_readers(self.policy):
             next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
-        return next_value, soft_reward(batch, log_prob, self._temperature())
+        return next_value, soft_reward(batch, log_prob, self.multiplier("temperature"))
 
     def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `sac_policy_loss` and `temperature_loss`."""
         loss, log_prob, entropy = sac_policy_loss(
-            self.policy, self.critics, batch, self._temperature(), self.batch_accumulator, self.policy_pool
+            self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator, self.policy_pool
         )
         step("policy_optimizer", loss)
-        self.improve_temperature(log_prob, batch, step)
+        self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, step)
         return {"policy_loss": loss.detach(), "entropy": entropy}
-
-    def improve_temperature(self, log_prob: Tensor, batch: Batch, step: Step) -> None:
-        """Descend on `temperature_loss`, if the temperature is learnt."""
-        if self.temperature_holder is not None:
-            arguments = self.temperature_holder(), log_prob, self.entropy_target, batch.weight, self.batch_accumulator
-            step("temperature_optimizer", temperature_loss(*arguments))
 
     def bootstrap_critics(self) -> Sequence[Any]:
         """The critics whose values of the next states make the targets."""
         return self.target_critics
 
     def further_statistics(self) -> dict[str, Any]:
-        """Number of updates and temperature."""
-        return {"n_updates": self.n_policy_updates, "temperature": self.temperature}
-
-    def _temperature(self) -> Any:
-        return self.initial_temperature if self.temperature_holder is None else self.temperature_holder().detach()
+        """Number of updates, and the multipliers."""
+        return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self.multipliers}}
