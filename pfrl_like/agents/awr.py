@@ -220,6 +220,7 @@ class AWR(OffPolicyActorCritic):
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self.advantage(batch, returns)
+        # A GPU is waited for, once in an iteration: parts without the bad rows would be learnt from before it told.
         if not torch.isfinite(error).all():
             raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
         steps = batch.replace(
@@ -251,8 +252,9 @@ class AWR(OffPolicyActorCritic):
         n = len(batch) if batch.lengths is None else len(batch.lengths)
         if n <= self.batch_size_per_update:
             return batch
-        drawn = torch.randperm(n, device=self.device)[: self.batch_size_per_update]
-        return batch[drawn] if batch.lengths is None else some_sequences(batch, drawn.cpu())
+        on = self.device if batch.lengths is None else None  # which sequences has to be known on the host
+        drawn = torch.randperm(n, device=on)[: self.batch_size_per_update]
+        return batch[drawn] if batch.lengths is None else some_sequences(batch, drawn)
 
     def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """Descend on the policy's loss, or on the value function's."""

@@ -37,7 +37,7 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
     counts = future.discount > 0
     if lambd == 1:
         counts &= future.after < 0
-    rows = counts.nonzero().squeeze(1)
+    rows = counts.nonzero().squeeze(1)  # waits for a GPU, which is cheaper than values of all of the future's states
     values = torch.zeros_like(future.reward)
     for i in range(0, len(rows), _ROWS_OF_A_CALL):
         some = rows[i : i + _ROWS_OF_A_CALL]

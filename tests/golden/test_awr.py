@@ -275,12 +275,22 @@ def test_one_return_that_is_not_finite_stops_all_steps() -> None:
     assert torch.equal(agent.v_func(batch.obs), before) and agent.optim_t == 0
 
 
-def test_some_sequences_are_whole_and_in_order() -> None:
+def three_sequences() -> Batch:
     buffer = EpisodicReplayBuffer(100)
     for length in (2, 4, 3):
         for i in range(length):
             buffer.append(np.float32([10 * length + i]), 0, 0.0, np.float32([0]), is_state_terminal=i == length - 1)
-    batch = buffer.sample_sequences(3)
+    return buffer.sample_sequences(3)
+
+
+def test_a_device_is_not_waited_for_to_know_which_sequences_are_drawn() -> None:
+    agent = make(batch_size_per_update=2)
+    agent.device = torch.device("meta")  # which has no numbers that could be copied to the host
+    assert len(agent.part(three_sequences()).lengths) == 2
+
+
+def test_some_sequences_are_whole_and_in_order() -> None:
+    batch = three_sequences()
     some = some_sequences(batch.replace(recurrent_state=torch.tensor([[[4.0], [3.0], [2.0]]])), torch.tensor([2, 0]))
     assert some.lengths.tolist() == [4, 2] and some.recurrent_state.flatten().tolist() == [4, 2]
     assert some.obs.flatten().tolist() == [40, 20, 41, 21, 42, 43]
