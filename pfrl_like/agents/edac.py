@@ -7,19 +7,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pfrl_like.agents.critics import mean_value, value_of
+from pfrl_like.agents.critics import critic_loss, mean_value, value_of
 from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import square, weighted_mean
 
 
-def action_gradients(critics: Sequence[Any], batch: Batch) -> list[Tensor]:
-    """Gradients of Q(s, a) along the data's actions, [N, ...] for each critic; they can be differentiated again."""
-    with torch.enable_grad():
-        action = batch.action.detach().requires_grad_()
-        values = [mean_value(value_of(critic, batch, action)) for critic in critics]
-        return [torch.autograd.grad(value.sum(), action, create_graph=True)[0] for value in values]
+def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
+    """Gradients of Q(s, a) along actions, [N, ...] for each critic; they can be differentiated again.
+
+    Args:
+        values: Of each critic, an action value of one action.
+        action: The actions that all of them were asked for.
+    """
+    sums = [mean_value(value).sum() for value in values]
+    return [torch.autograd.grad(each, action, create_graph=True)[0] for each in sums]
 
 
 def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -63,7 +66,15 @@ class EDAC(SoftActorCritic):
         """Those of `SoftActorCritic`, and `eta` times `diversity_losses`."""
         if self.eta == 0:
             return super().critic_losses(batch)
-        found = list(super().critic_losses(batch))
-        terms = diversity_losses(action_gradients(self.critics, batch))
+        with torch.no_grad():
+            next_value, reward = self.bootstrap(batch)
+        batch = batch.replace(action=batch.action.detach().requires_grad_())
+        with torch.enable_grad():
+            values = of_action = [self.value_of(critic, batch) for critic in self.critics]
+            if batch.lengths is not None:  # a memory holds earlier actions, along which no gradient is asked for
+                of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
+            terms = diversity_losses(action_gradients(of_action, batch.action))
+        rows = self.rows_of_critics(batch)
+        found = [critic_loss(*each, next_value, reward, **self.loss_options) for each in zip(values, rows, strict=True)]
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
         return [(loss + term, error, value) for (loss, error, value), term in zip(found, weighted, strict=True)]

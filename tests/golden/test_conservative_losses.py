@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents import COMBO, CQL, EDAC, DiscreteCQL, SoftActorCritic
 from pfrl_like.agents.cql import conservative_actions, conservative_gap, discrete_conservative_gap
-from pfrl_like.agents.critics import values_of_actions
+from pfrl_like.agents.critics import value_of, values_of_actions
 from pfrl_like.agents.edac import action_gradients, diversity_losses
 from pfrl_like.agents.soft_actor_critic import sample_with_log_prob
 from pfrl_like.batch import Batch
@@ -23,14 +23,16 @@ from pfrl_like.testing import check_agent
 from pfrl_like.utils import set_random_seed
 
 
-def make(kind: Any, n_critics: int = 2, buffer: str = "uniform", **options: Any) -> Any:
+def make(kind: Any, n_critics: int = 2, buffer: str = "uniform", recurrent: bool = False, **options: Any) -> Any:
     """An agent whose parameters are those of the first seed."""
     set_random_seed(0)
-    policy, critics = make_policy(), [make_critic() for _ in range(n_critics)]
+    policy = make_policy(recurrent=recurrent)
+    critics = [make_critic(recurrent=recurrent) for _ in range(n_critics)]
     policy_optimizer, *optimizers = [torch.optim.SGD(part.parameters(), lr=0.05) for part in (policy, *critics)]
     further = {"further_q_funcs": critics[2:], "further_q_func_optimizers": optimizers[2:]}
     return kind(
         policy, *critics[:2], policy_optimizer, *optimizers[:2], MAKE_BUFFER[buffer](capacity=1_000), 0.9,
+        recurrent=recurrent,
         **{"replay_start_size": 10, "minibatch_size": 4, "initial_temperature": 0.2, **further, **options},
     )  # fmt: skip
 
@@ -217,9 +219,9 @@ class Square(nn.Module):
 
 
 def test_gradients_are_those_of_each_row_along_its_action() -> None:
-    obs, action, zeros = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 1.0], [0.0, -1.0]]), torch.zeros(2)
+    obs, action = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[0.5, 1.0], [0.0, -1.0]], requires_grad=True)
     critics = Square(1.0), Square(-3.0)
-    gradients = action_gradients(critics, Batch(obs, action, zeros, obs, zeros))
+    gradients = action_gradients([DiscreteActionValue(critic((obs, action))) for critic in critics], action)
     expected = torch.tensor([[1.0, 4.0], [0.0, -8.0]])  # 2 * s * slope * a
     torch.testing.assert_close(torch.stack(gradients), torch.stack([expected, -3 * expected]))
     assert torch.autograd.grad(gradients[0].sum(), critics[0].slope)[0] == -3.0  # 1 + 4 + 0 - 8
@@ -239,16 +241,29 @@ def test_each_critic_has_the_gradient_of_the_papers_sum() -> None:
     torch.testing.assert_close(*[torch.autograd.grad(loss, gradients)[0] for loss in (of_paper, own)])
 
 
-def test_eta_weighs_the_diversity_and_sac_n_has_none() -> None:
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_eta_weighs_the_diversity_and_sac_n_has_none(recurrent: bool) -> None:
     batch = make_batch()
+    batch = batch.replace(lengths=torch.tensor([4, 3, 1])) if recurrent else batch
     weight = batch.required("weight")[0]
-    agents = [make(EDAC, 3, eta=eta) for eta in (0.0, 1.0, 2.0)]
+    buffer = "episodic" if recurrent else "uniform"
+    agents = [make(EDAC, 3, buffer, recurrent, eta=eta) for eta in (0.0, 1.0, 2.0)]
     plain, once, twice = [losses(agent, batch) for agent in agents]
-    terms = torch.stack(diversity_losses(action_gradients(agents[0].critics, batch)))
+    action = batch.action.clone().requires_grad_()  # of a row alone: those before it lie in the critic's memory
+    values = [value_of(critic, batch, action) for critic in agents[0].critics]
+    terms = torch.stack(diversity_losses(action_gradients(values, action)))
     torch.testing.assert_close(once - plain, (terms * weight).mean(1))
     torch.testing.assert_close(twice - plain, 2 * (terms * weight).mean(1))
     with pytest.raises(ValueError, match="eta is -1"):
         make(EDAC, eta=-1)
+
+
+def test_one_pass_of_a_critic_serves_its_error_and_its_gradients_along_actions() -> None:
+    agent, passes = make(EDAC, 3), []
+    for critic in agent.critics:
+        critic.register_forward_hook(lambda *_: passes.append(1))
+    agent.critic_losses(make_batch())
+    assert len(passes) == 3
 
 
 def test_a_single_critic_cannot_be_kept_apart() -> None:
