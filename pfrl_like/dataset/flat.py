@@ -40,7 +40,8 @@ def flat_of(table: Table, discrete: bool, convention: str, action_size: int = 0)
     """A table as arrays.
 
     With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in
-    a terminal state is its steps; one that was cut off has a last row, with the observation after the last step.
+    a terminal state is its steps, so that one without a step is left out; one that was cut off has a last row, with
+    the observation after the last step.
 
     Raises:
         ValueError: On another convention, or one in which nothing is left.
@@ -49,17 +50,15 @@ def flat_of(table: Table, discrete: bool, convention: str, action_size: int = 0)
     rows = np.arange(1, table.n_rows + 1)
     last = np.zeros(table.n_rows + 1, np.bool_)
     last[table.ends] = True
-    terminal = np.zeros(table.n_rows + 1, np.bool_)
     reward = table.shown_reward
     if convention == NEXT_ROW:
+        terminal = np.zeros(table.n_rows + 1, np.bool_)
         terminal[table.ends[table.terminated]] = True
     else:
-        left_out = table.ends[table.terminated]
-        rows = np.setdiff1d(rows, left_out)
+        rows = np.setdiff1d(rows, table.ends[table.terminated])
         if not len(rows):
             raise ValueError(f"reward_convention: {convention!r} has rows for transitions, but the dataset has none")
-        reward = table.reward[rows - 1]
-        terminal[left_out - 1] = True
+        reward, terminal = table.reward[rows - 1], table.terminal
         last = terminal | last
     arrays = {
         "observations": table.observations(rows),

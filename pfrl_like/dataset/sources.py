@@ -198,7 +198,7 @@ class DatasetSources(ABC):
                 `.csv`, are refused.
             reward_convention: "next_row" keeps everything, in the rows of the attributes. "same_row" pays actions in
                 their own row, in the form that d3rlpy reads from version 1.0 on; last observations of episodes that
-                ended in a terminal state are left out.
+                ended in a terminal state are left out, and with them such episodes that have no transition.
 
         Raises:
             ValueError: On another convention, or with "same_row" if there is no transition, or on the ending of another

@@ -1,5 +1,9 @@
 """Datasets against a slow reference: lists of steps, made with one Python loop over the rows."""
 
+import tempfile
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -114,3 +118,74 @@ def test_the_same_row_gives_the_same_steps(seed: int, n: int) -> None:
     assert np.array_equal(arrays["rewards"], rows[2][expected]) and np.array_equal(
         arrays["terminals"], rows[3][expected]
     )
+
+
+def through_file(name: str, **options: Any) -> Any:
+    def again(dataset: MDPDataset, folder: Path) -> MDPDataset:
+        dataset.dump(folder / name, **options)
+        return MDPDataset.load(folder / name)
+
+    return again
+
+
+def through_minari(dataset: MDPDataset, folder: Path) -> MDPDataset:
+    dataset.dump_minari(folder, "some-v0")
+    return MDPDataset.load_minari(folder / "some-v0")
+
+
+def through_frame(dataset: MDPDataset, folder: Path) -> MDPDataset:
+    columns = ["observation_0"], ["action_0"]
+    return MDPDataset.from_dataframe(dataset.to_dataframe(), *columns, timeout="timeout", reward_convention="next_row")
+
+
+def through_arrays(dataset: MDPDataset, folder: Path) -> MDPDataset:
+    return MDPDataset.from_arrays(**dataset.to_arrays())
+
+
+#: How a dataset may go and come, what that needs, and whether it keeps terminal states.
+WAYS = {
+    "h5, next_row": (through_file("data.h5"), "h5py", True),
+    "h5, same_row": (through_file("data.h5", reward_convention="same_row"), "h5py", False),
+    "npz, next_row": (through_file("data.npz"), "numpy", True),
+    "npz, same_row": (through_file("data.npz", reward_convention="same_row"), "numpy", False),
+    "minari": (through_minari, "h5py", True),
+    "frame": (through_frame, "pandas", True),
+    "arrays": (through_arrays, "numpy", True),
+}
+
+
+def steps_of(dataset: MDPDataset, terminal_states: bool) -> list[list[tuple[Any, ...]]]:
+    """Of each episode that has any."""
+    return [
+        [
+            (
+                t.observation.item(), t.action.item(), t.next_reward,
+                None if t.terminal and not terminal_states else t.next_observation.item(), t.terminal,
+            )
+            for t in episode
+        ]
+        for episode in dataset
+        if len(episode)
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("no_waiting_for_the_disk")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_out_and_in_again_keeps_every_transition(way: str) -> None:
+    again, package, terminal_states = WAYS[way]
+    pytest.importorskip(package)
+
+    @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=8))
+    def kept(episodes: list[tuple[int, bool]]) -> None:
+        ends = np.cumsum([length + 1 for length, _ in episodes]) - 1
+        row = np.arange(ends[-1] + 1.0)
+        terminal = np.isin(row, ends[[terminated for _, terminated in episodes]])
+        timeouts = np.isin(row, ends) & ~terminal
+        dataset = MDPDataset(row[:, None], -row[:, None], 100 + row, terminal, timeouts=timeouts)
+        if not dataset.n_steps:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            found = again(dataset, Path(folder))
+        assert steps_of(found, terminal_states) == steps_of(dataset, terminal_states)
+
+    kept()
