@@ -106,13 +106,13 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
     arrays = flat.arrays
     if lacking := [name for name in REQUIRED if name not in arrays]:
         raise ValueError(f"lacks {', '.join(lacking)}; expected {', '.join(REQUIRED)}")
-    convention = _agreed("reward_convention", flat.convention, reward_convention)
+    convention = agreed("reward_convention", flat.convention, reward_convention)
     if convention is None:
         raise ValueError(
             "does not say which reward belongs to which action: say reward_convention='next_row' (rewards[t + 1] pays "
             "actions[t], as in d3rlpy before 1.0) or reward_convention='same_row' (as in D4RL)"
         )
-    discrete = _agreed("discrete_action", flat.discrete, discrete_action)
+    discrete = agreed("discrete_action", flat.discrete, discrete_action)
     if discrete is None:
         discrete = looks_discrete(np.asarray(arrays["actions"]))
     table = table_from_arrays(
@@ -143,7 +143,12 @@ def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
     return np.where(terminal != 0, False, ended) if name == "timeouts" else (ended != 0) & (terminal == 0)
 
 
-def _agreed(name: str, told: Any, given: Any) -> Any:
+def agreed(name: str, told: Any, given: Any) -> Any:
+    """What data say of themselves or an argument says of them, None if neither does.
+
+    Raises:
+        ValueError: If they contradict each other.
+    """
     if told is not None and given is not None and told != given:
         raise ValueError(f"{name}: got {given!r}, but the data say {told!r}")
     return given if told is None else told

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Indices
 from pfrl_like.dataset.buffers import Buffer, episodes_of, table_from_buffer
 from pfrl_like.dataset.chosen import in_one_table, listed
-from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, actions_of, table_from_arrays
+from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, table_from_arrays
+from pfrl_like.dataset.dataframes import frame_of, table_from_frame
 from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
 from pfrl_like.dataset.hdf5 import is_hdf5, read_hdf5, write_hdf5
 from pfrl_like.dataset.minari import read_minari, write_minari
 from pfrl_like.dataset.npz import read_npz, write_npz
 from pfrl_like.dataset.table import Table
-from pfrl_like.errors import CheckpointError, MissingDependencyError, NonFiniteError
+from pfrl_like.errors import CheckpointError
 from pfrl_like.utils.checks import check_counts
 
 PathLike = str | os.PathLike[str]
@@ -123,10 +123,14 @@ class DatasetSources(ABC):
         timeout: str | None = None,
         episode: str | None = None,
         *,
-        reward_convention: str = SAME_ROW,
+        reward_convention: str | None = None,
         log_prob: str | None = None,
+        next_observations: Sequence[str] | None = None,
     ) -> Self:
         """A dataset of a pandas frame with a row for each time step.
+
+        As in `from_arrays`, what came of the last action of an episode that was cut off is known only from
+        `next_observations`; without them that row serves as the last observation, so that of T rows T - 1 are steps.
 
         Args:
             frame: The frame.
@@ -136,57 +140,41 @@ class DatasetSources(ABC):
             terminal: Column of terminal flags.
             timeout: Column of flags of episodes that were cut off; None for none.
             episode: Column that changes where another episode begins; None for none.
-            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor.
+            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor. None is what the
+                frame says in `frame.attrs["reward_convention"]`, as those of `to_dataframe` do, else "same_row".
             log_prob: Column of the `log_probs` of the constructor; None if there is none.
+            next_observations: Columns of the observation after the step, as many as `observations`, with "same_row";
+                None if there are none.
 
         Raises:
-            ValueError: If the data cannot be right, a value is missing, or no column is named.
+            ValueError: If the data cannot be right, a value is missing or no number, no column is named, or the frame
+                says another convention.
             KeyError: If the frame lacks a column.
-            TypeError: If it is no frame, or `observations` is not a list.
+            TypeError: If it is no frame, or `observations` or `next_observations` is not a list.
         """
-        named = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
-        single = {"reward": reward, "terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
-        _check_columns(frame, **named, **{name: [column] for name, column in single.items() if column is not None})
-        discrete = isinstance(actions, str)
-        action = _indices_in(frame, actions) if isinstance(actions, str) else frame[list(actions)].to_numpy()
-        ended = frame[terminal].to_numpy()
-        cut = np.zeros(len(frame), np.bool_) if timeout is None else frame[timeout].to_numpy()
-        if episode is not None:
-            number = frame[episode].to_numpy()
-            changes = np.append(number[1:] != number[:-1], True)
-            cut = (cut != 0) | (changes & (ended == 0))
-        table = table_from_arrays(
-            frame[list(observations)].to_numpy(), action, frame[reward].to_numpy(), ended, cut,
-            discrete_action=discrete, reward_convention=reward_convention,
-            log_probs=None if log_prob is None else frame[log_prob].to_numpy(),
+        table, discrete = table_from_frame(
+            frame, observations, actions, reward, terminal, timeout, episode, reward_convention=reward_convention,
+            next_observations=next_observations, log_prob=log_prob,
         )  # fmt: skip
         return cls.of_table(table, discrete)
 
-    def to_dataframe(self) -> Any:
-        """A pandas frame with the rows of the attributes: rewards as in the constructor, and numbers of episodes.
+    def to_dataframe(self, *, reward_convention: str = NEXT_ROW) -> Any:
+        """A pandas frame with a row for each time step, which `from_dataframe` takes.
 
-        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode, and, if
-        recorded, log_prob.
+        Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (its number from 0
+        on), and, if recorded, log_prob. `frame.attrs["reward_convention"]` says the convention; what does not keep
+        that, such as a CSV file, is read as "same_row" unless `from_dataframe` is told otherwise.
+
+        Args:
+            reward_convention: As of `dump`: "next_row" for the rows of the attributes, "same_row" for actions that are
+                paid in their own row.
 
         Raises:
             MissingDependencyError: If pandas is not installed.
-            ValueError: If observations are no vectors.
+            ValueError: If observations are no vectors, on another convention, or with "same_row" if there is no
+                transition.
         """
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingDependencyError("pandas", "MDPDataset.to_dataframe") from error
-        arrays = flat_of(self.table, self.discrete_action, NEXT_ROW).arrays
-        if not self.table.is_array or arrays["observations"].ndim != 2:
-            raise ValueError(f"observations: got shape {self.table.obs_shape}, expected vectors")
-        columns = {f"observation_{i}": column for i, column in enumerate(arrays["observations"].T)}
-        if self.discrete_action:
-            columns["action"] = arrays["actions"]
-        else:
-            columns |= {f"action_{i}": column for i, column in enumerate(arrays["actions"].T)}
-        names = ("rewards", "terminals", "timeouts", "log_probs")
-        columns |= {name.removesuffix("s"): arrays[name] for name in names if name in arrays}
-        return pandas.DataFrame(columns | {"episode": self.table.episode[1:]})
+        return frame_of(self.table, self.discrete_action, reward_convention)
 
     # Files
 
@@ -327,29 +315,3 @@ class DatasetSources(ABC):
     def to_columns(self) -> tuple[Columns, list[Indices]]:
         """What `ReplayBuffer.from_dataset` asks for; actions become single precision, as policies' are."""
         return self.table.to_columns(), episodes_of(self.table)
-
-
-def _check_columns(frame: Any, **named: Sequence[str]) -> None:
-    """Refuse what is no frame, columns that it lacks, and values that these lack."""
-    if not hasattr(frame, "columns"):
-        raise TypeError(f"frame is a {type(frame).__name__}, expected a pandas DataFrame")
-    for argument, names in named.items():
-        if isinstance(names, str):
-            raise TypeError(f"{argument} is {names!r}, expected a list of columns")
-        if not len(names):
-            raise ValueError(f"{argument}: got {names!r}, expected at least one column")
-        if lacking := [name for name in names if name not in frame.columns]:
-            raise KeyError(f"{argument}: there is no column {lacking[0]!r}, the frame has {[*frame.columns]}")
-        for name in names:
-            missing = frame[name].isna().to_numpy()
-            if missing.any():
-                row = int(np.argmax(missing))
-                raise NonFiniteError(name, f"{argument}: column {name!r} has no value in row {row}, expected one")
-
-
-def _indices_in(frame: Any, column: str) -> NDArray[Any]:
-    """The discrete actions in a column."""
-    try:
-        return actions_of(frame[column].to_numpy(), len(frame), True)
-    except ValueError as error:
-        raise ValueError(f"{error}; a list of columns, actions=[{column!r}], makes them continuous") from error

@@ -135,7 +135,7 @@ def through_minari(dataset: MDPDataset, folder: Path) -> MDPDataset:
 
 def through_frame(dataset: MDPDataset, folder: Path) -> MDPDataset:
     columns = ["observation_0"], ["action_0"]
-    return MDPDataset.from_dataframe(dataset.to_dataframe(), *columns, timeout="timeout", reward_convention="next_row")
+    return MDPDataset.from_dataframe(dataset.to_dataframe(), *columns, timeout="timeout")
 
 
 def through_arrays(dataset: MDPDataset, folder: Path) -> MDPDataset:

@@ -281,20 +281,6 @@ def test_damaged_minari_folders_are_refused(tmp_path) -> None:
         MDPDataset.load_minari(tmp_path / "nowhere")
 
 
-def test_pandas_frames_come_back(tmp_path) -> None:
-    pytest.importorskip("pandas")
-    table = numbered().to_dataframe()
-    assert table["episode"].tolist() == [0, 0, 0, 1, 1] and table["reward"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
-    again = MDPDataset.from_dataframe(
-        table, ["observation_0", "observation_1"], ["action_0"], timeout="timeout", reward_convention="next_row"
-    )
-    assert np.array_equal(again.rewards, numbered().rewards) and len(again) == 2
-    by_episode = MDPDataset.from_dataframe(
-        table.drop(columns="timeout"), ["observation_0"], ["action_0"], episode="episode"
-    )
-    assert len(by_episode) == 2
-
-
 def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
     one = MDPDataset(np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32), [0.0], [1])
     one.dump(tmp_path / "data.npz")
@@ -324,51 +310,6 @@ def test_a_text_is_no_file_of_a_dataset(name: str, tmp_path) -> None:
     (tmp_path / name).write_text("observation,action,reward")
     with pytest.raises(CheckpointError, match="is neither HDF5 nor an archive of arrays"):
         MDPDataset.load(tmp_path / name)
-
-
-COLUMNS = ["observation_0", "observation_1"]
-
-
-@pytest.mark.parametrize(
-    "columns, error, message",
-    [
-        ({"actions": "act"}, KeyError, "actions: there is no column 'act', the frame has .*'action_0'"),
-        ({"observations": ["x", *COLUMNS]}, KeyError, "observations: there is no column 'x'"),
-        ({"observations": "observation_0"}, TypeError, "observations is 'observation_0', expected a list of columns"),
-        ({"timeout": "cut"}, KeyError, "timeout: there is no column 'cut'"),
-        ({"log_prob": "logp"}, KeyError, "log_prob: there is no column 'logp'"),
-        ({"frame": np.zeros((2, 4))}, TypeError, "frame is a ndarray, expected a pandas DataFrame"),
-    ],
-)
-def test_columns_that_a_frame_lacks_are_named(columns, error, message) -> None:
-    pytest.importorskip("pandas")
-    given = {"frame": numbered().to_dataframe(), "observations": COLUMNS, "actions": ["action_0"]} | columns
-    with pytest.raises(error, match=message):
-        MDPDataset.from_dataframe(**given)
-
-
-@pytest.mark.parametrize("column", ["observation_1", "action_0", "reward", "terminal", "timeout", "episode"])
-def test_values_that_a_frame_lacks_are_named(column) -> None:
-    pandas = pytest.importorskip("pandas")
-    table = numbered().to_dataframe().astype({column: "object"})
-    table.loc[3:, column] = pandas.NA
-    with pytest.raises(ValueError, match=f"column '{column}' has no value in row 3"):
-        MDPDataset.from_dataframe(table, COLUMNS, ["action_0"], timeout="timeout", episode="episode")
-
-
-@pytest.mark.parametrize(
-    "columns, message",
-    [
-        ({"observations": []}, r"observations: got \[\], expected at least one column"),
-        ({"actions": []}, r"actions: got \[\], expected at least one column"),
-        ({"actions": "reward"}, r"got 0.5 in row 0, .*; a list .*, actions=\['reward'\], makes them continuous"),
-    ],
-)
-def test_what_columns_cannot_be_is_refused(columns, message) -> None:
-    pytest.importorskip("pandas")
-    given = {"observations": COLUMNS, "actions": ["action_0"]} | columns
-    with pytest.raises(ValueError, match=message):
-        MDPDataset.from_dataframe(numbered().to_dataframe(), **given)
 
 
 @pytest.mark.parametrize("name", NAMES)

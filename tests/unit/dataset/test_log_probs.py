@@ -90,7 +90,7 @@ def test_frames_hold_them() -> None:
     pytest.importorskip("pandas")
     frame = numbered().to_dataframe()
     columns = {"observations": ["observation_0"], "actions": "action", "timeout": "timeout", "log_prob": "log_prob"}
-    again = MDPDataset.from_dataframe(frame, **columns, reward_convention="next_row")
+    again = MDPDataset.from_dataframe(frame, **columns)
     assert of_steps(again) == OF_STEPS
 
 

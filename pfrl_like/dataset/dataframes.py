@@ -1,0 +1,141 @@
+"""Datasets as pandas frames, with a row for each time step."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.columns import as_array
+from pfrl_like.dataset.conventions import SAME_ROW, actions_of, flags_of, table_from_arrays
+from pfrl_like.dataset.flat import agreed, flat_of
+from pfrl_like.dataset.table import Table
+from pfrl_like.errors import MissingDependencyError, NonFiniteError
+
+_CONVENTION = "reward_convention"  # in `DataFrame.attrs`
+
+
+def table_from_frame(
+    frame: Any,
+    observations: Sequence[str],
+    actions: str | Sequence[str],
+    reward: str,
+    terminal: str,
+    timeout: str | None,
+    episode: str | None,
+    *,
+    reward_convention: str | None,
+    next_observations: Sequence[str] | None,
+    log_prob: str | None,
+) -> tuple[Table, bool]:
+    """The table of a frame, and whether its actions are discrete; the arguments are those of `from_dataframe`.
+
+    Raises:
+        ValueError: If the data cannot be right, a value is missing or no number, or no column is named.
+        KeyError: If the frame lacks a column.
+        TypeError: If it is no frame, or a name is given where a list is expected.
+    """
+    columns = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
+    columns |= {} if next_observations is None else {"next_observations": next_observations}
+    single = {"reward": reward, "terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
+    _check_columns(frame, **columns, **{name: [column] for name, column in single.items() if column is not None})
+    convention = agreed(_CONVENTION, frame.attrs.get(_CONVENTION), reward_convention)
+    action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
+    obs, following = _observed(frame, observations, next_observations)
+    ended, cut = _flags(frame, "terminal", terminal), _flags(frame, "timeout", timeout)
+    if episode is not None:
+        number = frame[episode].to_numpy()
+        cut |= np.append(number[1:] != number[:-1], True) & ~ended
+    table = table_from_arrays(
+        obs, action, _numbers(frame, "reward", reward), ended, cut,
+        discrete_action=isinstance(actions, str), reward_convention=SAME_ROW if convention is None else convention,
+        next_observations=following,
+        log_probs=None if log_prob is None else _numbers(frame, "log_prob", log_prob),
+    )  # fmt: skip
+    return table, isinstance(actions, str)
+
+
+def frame_of(table: Table, discrete: bool, convention: str) -> Any:
+    """A frame of a table, which says its convention in `attrs`; as of `to_dataframe`.
+
+    Raises:
+        MissingDependencyError: If pandas is not installed.
+        ValueError: If observations are no vectors, on another convention, or one in which nothing is left.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingDependencyError("pandas", "MDPDataset.to_dataframe") from error
+    arrays = flat_of(table, discrete, convention).arrays
+    if not table.is_array or arrays["observations"].ndim != 2:
+        raise ValueError(f"observations: got shape {table.obs_shape}, expected vectors")
+    columns = {f"observation_{i}": column for i, column in enumerate(arrays["observations"].T)}
+    actions = arrays["actions"]
+    columns |= {"action": actions} if discrete else {f"action_{i}": column for i, column in enumerate(actions.T)}
+    names = ("rewards", "terminals", "timeouts", "log_probs")
+    columns |= {name.removesuffix("s"): arrays[name] for name in names if name in arrays}
+    ends = arrays["episode_terminals"]
+    frame = pandas.DataFrame(columns | {"episode": np.cumsum(ends) - ends})
+    frame.attrs[_CONVENTION] = convention
+    return frame
+
+
+def _check_columns(frame: Any, **named: Sequence[str]) -> None:
+    """Refuse what is no frame, columns that it lacks, and values that these lack."""
+    if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
+        raise TypeError(f"frame is a {type(frame).__name__}, expected a pandas DataFrame")
+    for argument, names in named.items():
+        if isinstance(names, str):
+            raise TypeError(f"{argument} is {names!r}, expected a list of columns")
+        if not len(names):
+            raise ValueError(f"{argument}: got {names!r}, expected at least one column")
+        if lacking := [name for name in names if name not in frame.columns]:
+            raise KeyError(f"{argument}: there is no column {lacking[0]!r}, the frame has {[*frame.columns]}")
+        for name in names:
+            missing = frame[name].isna().to_numpy()
+            if missing.any():
+                row = int(np.argmax(missing))
+                raise NonFiniteError(name, f"{argument}: column {name!r} has no value in row {row}, expected one")
+
+
+def _numbers(frame: Any, argument: str, column: str) -> NDArray[Any]:
+    """The numbers in a column."""
+    values = frame[column].to_numpy()
+    numbers = as_array(values.tolist() if values.dtype == object else values)
+    if numbers is None or numbers.ndim != 1:
+        row = next((i for i, value in enumerate(values) if as_array(value) is None or np.ndim(value)), 0)
+        raise ValueError(f"{argument}: column {column!r} holds {values[row]!r:.80} in row {row}, expected numbers")
+    return numbers
+
+
+def _vectors(frame: Any, argument: str, columns: Sequence[str]) -> NDArray[Any]:
+    """The numbers in some columns, side by side."""
+    return np.stack([_numbers(frame, argument, column) for column in columns], axis=1)
+
+
+def _observed(frame: Any, before: Sequence[str], after: Sequence[str] | None) -> tuple[NDArray[Any], Any]:
+    """The observations before steps and those after them, of one dtype; None for the latter if no columns have them."""
+    obs = _vectors(frame, "observations", before)
+    if after is None:
+        return obs, None
+    if len(after) != len(before):
+        raise ValueError(f"next_observations: got {len(after)} columns, expected {len(before)} as of observations")
+    following = _vectors(frame, "next_observations", after)
+    dtype = np.result_type(obs, following)
+    return obs.astype(dtype, copy=False), following.astype(dtype, copy=False)
+
+
+def _flags(frame: Any, argument: str, column: str | None) -> NDArray[np.bool_]:
+    """The flags in a column; without one none is set."""
+    n = len(frame)
+    if column is None:
+        return np.zeros(n, np.bool_)
+    return flags_of(f"{argument}: column {column!r}", _numbers(frame, argument, column), n)
+
+
+def _indices(frame: Any, column: str) -> NDArray[Any]:
+    """The discrete actions in a column."""
+    try:
+        return actions_of(_numbers(frame, "actions", column), len(frame), True)
+    except ValueError as error:
+        raise ValueError(f"{error}; a list of columns, actions=[{column!r}], makes them continuous") from error
