@@ -23,13 +23,18 @@ class Finding(NamedTuple):
         kind: "nan", "outside", "constant", "duplicate" or "empty".
         where: "observations", of nested ones a part such as "observations['image'][0]"; "actions" or "episodes".
         message: What it is, with the first few places.
-        places: All of them: rows of the arrays, dimensions of a column, or numbers of episodes.
+        places: All of them, shape [k]. For "nan" and "outside" rows of the dataset's arrays, `dataset.actions[place]`,
+            which are not those of arrays given to `from_arrays`; for "constant" dimensions of a column; for
+            "duplicate" and "empty" numbers of episodes.
+        steps: Of places that are rows, the numbers of their episodes and of the steps in these, from 0 on, shape
+            [k, 2], as in `dataset[episode].actions[step]`; None for other places.
     """
 
     kind: str
     where: str
     message: str
     places: NDArray[np.int64]
+    steps: NDArray[np.int64] | None = None
 
 
 def findings(table: Table, observation_space: Any, action_space: Any) -> list[Finding]:
@@ -41,7 +46,7 @@ def findings(table: Table, observation_space: Any, action_space: Any) -> list[Fi
     own = table.action[actions - 1]
     if action_space is not None:
         outside = ~inside_of(action_space, own, "action_space")
-        found += [_where(actions, outside, "outside", "actions", "lie outside the space in rows")]
+        found += [_rows("outside", "actions", "lie outside the space", table, actions[outside])]
     found += [_constant(moments(lambda: iter([own])), "actions")]
     found += [_listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))]
     found += [_listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))]
@@ -78,11 +83,11 @@ def _of_observations(table: Table, place: str, space: Any) -> list[Finding | Non
             return []
         raise ValueError(f"{name}: got {space}, but {where} are objects, which have no space that is known")
     rows = told_rows(table, NO_OBS)
-    found = [_where(rows, _non_finite(table, rows), "nan", where, "hold NaN or infinity in rows")]
+    found = [_rows("nan", where, "hold NaN or infinity", table, rows[_non_finite(table, rows)])]
     found += [_constant(moments(lambda: chunks(table, rows)), where)]
     if space is not None:
-        inside = [inside_of(space, part, name) for part in chunks(table, rows)]
-        found += [_where(rows, ~np.concatenate(inside), "outside", where, "lie outside the space in rows")]
+        outside = ~np.concatenate([inside_of(space, part, name) for part in chunks(table, rows)])
+        found += [_rows("outside", where, "lie outside the space", table, rows[outside])]
     return found
 
 
@@ -110,8 +115,13 @@ def _non_finite(table: Table, rows: Indices) -> NDArray[np.bool_]:
     return np.concatenate([~np.isfinite(part).reshape(len(part), -1).all(1) for part in chunks(table, rows)])
 
 
-def _where(rows: Indices, bad: NDArray[np.bool_], kind: str, where: str, what: str) -> Finding | None:
-    return _listed(kind, where, what, rows[bad] - 1)
+def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> Finding | None:
+    steps = np.stack([table.episode[rows], table.position[rows]], axis=1)
+    named = [
+        f"{row - 1} (episode {i}, step {t})" for row, (i, t) in zip(rows[:_NAMED], steps[:_NAMED].tolist(), strict=True)
+    ]
+    found = _listed(kind, where, f"{what} in these rows of dataset.{where}", rows - 1, named)
+    return found and found._replace(steps=steps)
 
 
 def _constant(found: dict[str, Any], where: str) -> Finding | None:
@@ -139,9 +149,10 @@ def _duplicates(table: Table) -> Indices:
     return np.array(again, np.int64)
 
 
-def _listed(kind: str, where: str, what: str, places: Indices) -> Finding | None:
+def _listed(kind: str, where: str, what: str, places: Indices, named: list[str] | None = None) -> Finding | None:
+    """A finding whose message names the first few places, by themselves or as they are called; None without places."""
     if not len(places):
         return None
-    shown = ", ".join(map(str, places[:_NAMED].tolist()))
+    shown = ", ".join(named or map(str, places[:_NAMED].tolist()))
     more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
     return Finding(kind, where, f"{where} {what}: {shown}{more}", places)

@@ -281,6 +281,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """What looks wrong: NaN, constant columns, duplicate or empty episodes, values outside the spaces if given.
 
         Reads everything once, files that are mapped included. Of nested observations each part is looked at by itself.
+        Rows are those of `observations` and `actions` here, told with episode and step, as in `self[9].actions[5]`;
+        arrays given to `from_arrays` have other ones, since these lack the rows of what episodes ended with.
 
         Args:
             observation_space: Box or Discrete, or a Dict or Tuple of such; None if not known.

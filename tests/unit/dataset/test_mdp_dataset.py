@@ -272,6 +272,9 @@ def test_check_names_what_looks_wrong() -> None:
     }
     observations[3, 0] = np.nan
     assert ("nan", [3]) in [(finding.kind, finding.places.tolist()) for finding in dataset.check()]
+    assert "observations hold NaN or infinity in these rows of dataset.observations: 3 (episode 1, step 1)" in [
+        finding.message for finding in dataset.check()
+    ]
     with pytest.raises(ValueError, match=r"action_space: got Discrete\(2\), which is discrete"):
         dataset.check(action_space=gymnasium.spaces.Discrete(2))
     with pytest.raises(ValueError, match=r"observation_space: got Box.*, expected a Box of shape \(2,\), or Discrete"):
@@ -309,7 +312,23 @@ def test_rows_outside_a_space_are_told_from_actions() -> None:
 
     dataset = MDPDataset(np.arange(4.0)[:, None], [0, 1, 5, 0], np.ones(4), [0, 0, 0, 1], discrete_action=True)
     (finding,) = dataset.check(action_space=gymnasium.spaces.Discrete(2))
-    assert finding.message == "actions lie outside the space in rows: 2"
+    assert finding.message == "actions lie outside the space in these rows of dataset.actions: 2 (episode 0, step 2)"
+
+
+def test_rows_that_look_wrong_are_found_by_episode_and_step() -> None:
+    import gymnasium
+
+    actions = np.zeros((100, 1))
+    actions[[20, 95, 96, 97, 98, 99]] = (
+        9  # of ten episodes of ten steps, whose last observations make rows of their own
+    )
+    dataset = MDPDataset.from_arrays(np.arange(100.0)[:, None], actions, np.ones(100), np.arange(100) % 10 == 9)
+    (finding,) = dataset.check(action_space=gymnasium.spaces.Box(-1, 1, (1,)))
+    assert finding.steps is not None and finding.steps.tolist() == [[2, 0], *([9, t] for t in range(5, 10))]
+    assert [dataset[i].actions[t].item() for i, t in finding.steps] == [9] * 6
+    assert dataset.actions[finding.places].tolist() == [[9]] * 6
+    assert "dataset.actions: 22 (episode 2, step 0), 104 (episode 9, step 5), 105" in finding.message
+    assert finding.message.endswith("107 (episode 9, step 8) and 1 more")
 
 
 def test_a_dataset_and_its_episodes_tell_what_they_are() -> None:
