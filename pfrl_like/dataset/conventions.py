@@ -76,7 +76,7 @@ def table_from_arrays(
         return assembled(field, action, paid, terminal[ends], ends, none, lead=lead, log_prob=log_prob)
     if next_observations is None:
         return assembled(field, action, reward, terminal[ends], ends, terminal[ends], log_prob=log_prob)
-    following, n_following = field_of(next_observations)
+    following, n_following = field_of(next_observations, "next_observations")
     if following.spec() != field.spec() or n_following != n:
         raise ValueError("next_observations: expected the same length, shape and dtype as observations")
     check_finite("next_observations", following, n)
@@ -254,7 +254,7 @@ def _flat(name: str, values: Any, n: int) -> NDArray[Any]:
 def _array(name: str, values: Any) -> NDArray[Any]:
     array = as_array(values)
     if array is None or not array.ndim or array.dtype.kind not in "biuf" or not len(array):
-        raise ValueError(f"{name}: got {describe(values)}, expected an array with a number for each row")
+        raise ValueError(f"{name}: got {describe(values)}, expected an array with real numbers for each row")
     return array
 
 
@@ -280,7 +280,7 @@ def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
 
 def first_non_finite(array: NDArray[Any]) -> int | None:
     """The first row that holds NaN or infinity, None if there is none."""
-    if array.dtype.kind not in "fc":
+    if array.dtype.kind != "f":
         return None
     for start in range(0, len(array), step := _chunk(array)):
         finite = np.isfinite(array[start : start + step])

@@ -195,7 +195,7 @@ class DatasetSources(ABC):
             MissingDependencyError: If HDF5 is asked for, and h5py is not installed.
         """
         path = os.fspath(fname)
-        ending = os.path.splitext(path)[1].lower()
+        ending = _ending(path)
         if ending in _OTHER_FORMATS:
             raise ValueError(
                 f"fname is {path!r}, but datasets are not written as {ending}: let it end in .h5 (HDF5) or .npz; "
@@ -216,6 +216,8 @@ class DatasetSources(ABC):
     ) -> Self:
         """Read a dataset from a file: what `dump` wrote, HDF5 files of d3rlpy, or arrays of the same names.
 
+        `load_minari` reads the folders of Minari, `from_directory` those of runs, `from_dataframe` tables.
+
         Args:
             fname: The file.
             reward_convention: For files that do not say: "next_row" (`rewards[t + 1]` pays `actions[t]`; d3rlpy before
@@ -233,7 +235,7 @@ class DatasetSources(ABC):
         """
         check_counts(optional=True, max_bytes=max_bytes)
         path = os.fspath(fname)
-        flat: Flat = read_hdf5(path, memory_map, max_bytes) if is_hdf5(path) else read_npz(path, max_bytes)
+        flat = _read(path, memory_map, max_bytes)
         try:
             return cls.of_table(*table_of(flat, reward_convention, discrete_action))
         except ValueError as error:
@@ -315,3 +317,24 @@ class DatasetSources(ABC):
     def to_columns(self) -> tuple[Columns, list[Indices]]:
         """What `ReplayBuffer.from_dataset` asks for; actions become single precision, as policies' are."""
         return self.table.to_columns(), episodes_of(self.table)
+
+
+def _ending(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def _read(path: str, memory_map: bool | None, max_bytes: int | None) -> Flat:
+    """What a file holds; errors of what is none of a dataset say who reads it."""
+    if os.path.isdir(path):
+        raise CheckpointError(
+            path, "is a folder, expected a file: load_minari reads Minari's folders, from_directory those of runs"
+        )
+    if is_hdf5(path):
+        return read_hdf5(path, memory_map, max_bytes)
+    try:
+        return read_npz(path, max_bytes)
+    except CheckpointError as error:
+        if _ending(path) not in _OTHER_FORMATS:
+            raise
+        hint = "from_dataframe takes a table that pandas has read, from_arrays arrays"
+        raise CheckpointError(path, f"{error.reason}; {hint}") from error

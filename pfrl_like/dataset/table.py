@@ -288,21 +288,23 @@ def fields_joined(fields: Sequence[Field], rows: Sequence[Indices]) -> Field:
     return whole
 
 
-def field_of(values: Any) -> tuple[Field, int]:
+def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
     """A field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
 
+    Errors call them by `name`.
+
     Raises:
-        ValueError: If something is no array of numbers, or the arrays of a nest differ in length.
+        ValueError: If something is no array of real numbers, or the arrays of a nest differ in length.
     """
     structure, leaves = structure_of(values)
     arrays = [as_array(leaf) for leaf in leaves]
-    if not arrays or any(array is None or not array.ndim for array in arrays):
-        raise ValueError(f"observations: got {describe(values)}, expected arrays of numbers, shape [n, ...]")
-    plain = [array for array in arrays if array is not None]
+    plain = [array for array in arrays if array is not None and array.ndim and array.dtype.kind != "c"]
+    if not arrays or len(plain) < len(arrays):
+        raise ValueError(f"{name}: got {describe(values)}, expected arrays of real numbers, shape [n, ...]")
     if structure == 0:
         return shared_field(plain[0]), len(plain[0])
     if len({len(array) for array in plain}) != 1:
-        raise ValueError(f"observations: got arrays of lengths {[len(array) for array in plain]}, expected one length")
+        raise ValueError(f"{name}: got arrays of lengths {[len(array) for array in plain]}, expected one length")
     rows = Rows()
     field = Field(rows, structure, [ArrayLeaf(rows, array.shape[1:], array.dtype, strict=True) for array in plain])
     rows.reserve(len(plain[0]) - 1)

@@ -6,9 +6,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Indices
+from pfrl_like.columns import Indices, as_array
+from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.table import Table
 from pfrl_like.utils.checks import check_counts
+
+#: Numbers of an observation or action that are shown as they are.
+_SHOWN = 8
 
 
 class Transition:
@@ -53,6 +57,11 @@ class Transition:
             prev_transition._next = self
         if next_transition is not None and next_transition.prev_transition is None:
             next_transition._prev = self
+
+    def __repr__(self) -> str:
+        values = {name: getattr(self, name) for name in ("observation", "action", "next_reward", "next_observation")}
+        shown = ", ".join(f"{name} {_short(value)}" for name, value in values.items())
+        return f"Transition({shown}, terminal {self.terminal})"
 
     def get_observation_shape(self) -> tuple[int, ...]:
         """Shape of an observation."""
@@ -109,7 +118,7 @@ class Transition:
 
 
 class StoredTransition(Transition):
-    """A transition of a table, made when it is looked at."""
+    """A transition of a table, made when it is looked at; those made of one row are equal, not one object."""
 
     def __init__(self, table: Table, row: int, action_size: int) -> None:
         self.table, self.row, self._action_size = table, row, action_size
@@ -323,6 +332,18 @@ def _first(stacked: Any) -> Any:
     if isinstance(stacked, dict):
         return {key: _first(part) for key, part in stacked.items()}
     return tuple(_first(part) for part in stacked) if isinstance(stacked, tuple) else stacked[0]
+
+
+def _short(value: Any) -> str:
+    """A number or a short vector as it is, of any other array its shape and dtype, of something else its type."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {_short(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(_short, value)) + ")"
+    array = as_array(value)
+    if array is None or array.ndim > 1 or array.size > _SHOWN:
+        return describe(value)
+    return np.array2string(array, precision=4, separator=", ")
 
 
 def _plain(action: Any) -> Any:

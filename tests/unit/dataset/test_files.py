@@ -243,6 +243,11 @@ def test_minari_folders_have_the_form_that_minari_reads(tmp_path) -> None:
         numbered().dump_minari(tmp_path, "../elsewhere-v0")
 
 
+def test_a_folder_is_told_from_a_file(tmp_path) -> None:
+    with pytest.raises(CheckpointError, match="is a folder, expected a file: load_minari reads Minari's folders"):
+        MDPDataset.load(minari(tmp_path))
+
+
 def test_images_that_minari_has_compressed_are_read(tmp_path) -> None:
     import io
 
@@ -330,6 +335,10 @@ def test_files_are_not_called_what_they_are_not(tmp_path) -> None:
     for name in ("c.csv", "c.PARQUET", "c.npy"):
         with pytest.raises(ValueError, match=r"\.h5 \(HDF5\) or \.npz"):
             numbered().dump(tmp_path / name)
+        (tmp_path / name).write_text("observation,action,reward")
+        with pytest.raises(CheckpointError, match=r"is neither HDF5 .*; from_dataframe takes a table that pandas"):
+            MDPDataset.load(tmp_path / name)
+        (tmp_path / name).unlink()
     numbered().dump(tmp_path / "mine.set")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.set"]
     assert len(MDPDataset.load(tmp_path / "mine.set")) == len(numbered())

@@ -40,6 +40,21 @@ def test_transitions_are_linked_within_their_episode() -> None:
     assert last.get_observation_shape() == (1,) and last.get_action_size() == 1
 
 
+def test_transitions_show_what_they_hold() -> None:
+    assert repr(numbered([3])[0][1]) == (
+        "Transition(observation [1.], action [-1.], next_reward 4., next_observation [2.], terminal 1)"
+    )
+    observations = {"at": (np.arange(2), np.arange(4).reshape(2, 2)), "image": np.zeros((2, 3, 8, 8), np.uint8)}
+    dataset = MDPDataset(observations, np.arange(2), np.array([0, 0.5]), np.zeros(2), discrete_action=True)
+    image = "'image': ndarray of shape (3, 8, 8), uint8"
+    assert repr(dataset[0][0]) == (
+        f"Transition(observation {{'at': (0, [0, 1]), {image}}}, action 0, next_reward 0.5, "
+        f"next_observation {{'at': (1, [2, 3]), {image}}}, terminal 0)"
+    )
+    own = Transition((1,), 1, np.array([0.25]), np.array([1]), 0, np.array([0.5]), np.array([2]), -1, 0)
+    assert "observation [0.25], action [1], next_reward -1.," in repr(own)
+
+
 def test_arrays_are_not_copied() -> None:
     observations = np.zeros((4, 2), np.float32)
     dataset = MDPDataset(observations, np.zeros((4, 1)), np.zeros(4), np.array([0, 1, 0, 1]))
@@ -210,14 +225,23 @@ BAD = [
     (0, np.array([[0], [np.nan], [0]]), NonFiniteError, "observations: got .* in row 1"),
     (0, np.zeros((0, 1)), ValueError, "observations: got an empty array"),
     (0, "text", ValueError, "observations"),
-    (0, np.array([[0], [None], [0]]), ValueError, "observations: got ndarray of object, expected arrays of numbers"),
+    (
+        0,
+        np.array([[0], [None], [0]]),
+        ValueError,
+        "observations: got ndarray of object, expected arrays of real numbers",
+    ),
+    (0, np.zeros((3, 1), complex), ValueError, r"observations: got .* complex128, expected arrays of real numbers"),
+    (0, {"a": np.zeros((3, 1), complex)}, ValueError, "observations: .* expected arrays of real numbers"),
     (1, np.zeros((2, 1)), ValueError, "actions: got 2 rows, expected 3"),
     (1, np.zeros(3), ValueError, "discrete_action=True"),
+    (1, np.zeros((3, 1), complex), ValueError, "actions: got .* complex128, expected an array with real numbers"),
+    (2, np.zeros(3, complex), ValueError, "rewards: got .* complex128, expected an array with real numbers"),
     (2, np.array([0, 0, np.inf]), NonFiniteError, "rewards: got inf in row 2"),
     (2, np.zeros(4), ValueError, "rewards: got shape"),
     (3, np.array([0, 2, 1]), ValueError, "terminals: got 2 in row 1"),
     (3, np.zeros((3, 2)), ValueError, "terminals: got shape"),
-    (3, np.array(["n", "n", "y"]), ValueError, "terminals: got ndarray of <U1, expected an array with a number"),
+    (3, np.array(["n", "n", "y"]), ValueError, "terminals: got ndarray of <U1, expected an array with real numbers"),
 ]
 
 
@@ -244,6 +268,11 @@ def test_next_observations_have_to_go_on() -> None:
         MDPDataset.from_arrays(
             np.array([[0.0], [1.0]]), ROWS[1][:2], np.zeros(2), np.zeros(2), None, np.array([[5.0], [6.0]])
         )
+
+
+def test_next_observations_are_real_numbers() -> None:
+    with pytest.raises(ValueError, match="next_observations: got .* complex128, expected arrays of real numbers"):
+        MDPDataset.from_arrays(*ROWS, None, np.zeros((3, 1), complex))
 
 
 def test_nested_observations_are_gathered() -> None:
