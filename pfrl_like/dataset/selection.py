@@ -24,6 +24,10 @@ class Selection:
         told_next: Whether to leave out transitions into terminal states that nobody told, for which others stand in:
             what next observations are learnt from.
 
+    Attributes:
+        dataset: The dataset that they are in.
+        index: Their numbers there, shape [n].
+
     Raises:
         ValueError: If there is no transition, or the episodes are not all of one kind.
         TypeError: If something is no episode.
@@ -37,19 +41,19 @@ class Selection:
         self.observation_shape: tuple[int, ...] = table.obs_shape
         self.action_size = max(episode.get_action_size() for episode in chosen)
         begin = np.cumsum(table.lengths) - table.lengths
-        self._index = np.concatenate([begin[number] + np.arange(table.lengths[number]) for number in numbers])
+        self.index = np.concatenate([begin[number] + np.arange(table.lengths[number]) for number in numbers])
         if told_next:
-            self._index = self._index[np.isin(table.steps[self._index], table.told_steps)]
-            if not len(self._index):
+            self.index = self.index[np.isin(table.steps[self.index], table.told_steps)]
+            if not len(self.index):
                 raise ValueError("of no transition the next observation was told: every one ends in a terminal state")
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.index)
 
     @property
     def rows(self) -> Indices:
         """The rows of the transitions in the table of `dataset`, [n]."""
-        rows: Indices = self.dataset.table.steps[self._index]
+        rows: Indices = self.dataset.table.steps[self.index]
         return rows
 
     def transitions(self) -> Sequence[Transition]:
@@ -58,7 +62,7 @@ class Selection:
 
     def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
         """The transitions of these numbers; the rest as of `MDPDataset.batch`."""
-        return self.dataset.batch(self._index[index], *arguments, **options)
+        return self.dataset.batch(self.index[index], *arguments, **options)
 
     def sample_batch(self, n: int, *arguments: Any, rng: RandomSource = None, **options: Any) -> Batch:
         """Draw distinct transitions, as `MDPDataset.sample_batch` does.

@@ -1,7 +1,6 @@
 """Transitions that are imagined with a model, and minibatches in which they stand beside recorded ones."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,13 @@ from pfrl_like.agents.combo import IMAGINED
 from pfrl_like.agents.policy_acting import samples_its_policy
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
+from pfrl_like.experiments.checksums import checksums_of
+from pfrl_like.experiments.recorded_data import restore_data, state_of_data, unknown
+from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_numbers
+from pfrl_like.utils.checksums import checksum
 from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.random import RandomSource
 
 #: Tells of observations, actions and next observations, [B, ...], which of the latter are terminal, [B], bool.
 Terminated = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -96,7 +100,9 @@ class ModelRollouts:
     """Minibatches of recorded transitions and of ones that are imagined with an agent's policy.
 
     It stands in the place of a dataset where an agent is trained (`train_agent_offline`). Imagined rows are marked in
-    `Batch.extra`, which `pfrl_like.agents.COMBO` looks at; with a `lam` others learn from them as in MOPO.
+    `Batch.extra`, which `pfrl_like.agents.COMBO` looks at; with a `lam` others learn from them as in MOPO. Checkpoints
+    of a run hold what was imagined, but neither the dataset, unless it is a replay buffer, nor the model: who goes on
+    gives both again.
 
     Args:
         dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer that draws
@@ -107,10 +113,15 @@ class ModelRollouts:
         n_transitions: How many recorded observations are gone on from; at most as many as there are.
         horizon: For how many steps.
         interval: Minibatches after which that is done anew.
-        kept: How many times' transitions are kept.
+        kept: How many times' transitions are kept, the newest; those of more times if some end in terminal states.
         lam: By how many variances of the prediction the rewards are less.
         terminated: Tells of observations, actions and next observations, tensors [B, ...], which of the latter are
             terminal, bool [B]; None for none.
+        rng: Source of randomness by which imagined rows are drawn; None is the global NumPy stream. The policy and the
+            model draw from torch's.
+
+    Attributes:
+        imagined: The transitions that are kept.
 
     Raises:
         ValueError: On numbers out of range.
@@ -130,6 +141,7 @@ class ModelRollouts:
         kept: int = 5,
         lam: float = 0.0,
         terminated: Terminated | None = None,
+        rng: RandomSource = None,
     ) -> None:
         check_rollouts(n_transitions, horizon, lam)
         check_counts(interval=interval, kept=kept)
@@ -138,12 +150,11 @@ class ModelRollouts:
         self.dataset, self.model, self.agent = dataset, model, agent
         self.real_ratio, self.n_transitions, self.horizon, self.interval = real_ratio, n_transitions, horizon, interval
         self.lam, self.terminated = lam, terminated
-        self._rollouts: deque[Batch] = deque(maxlen=kept)
-        self._imagined: Batch | None = None
+        self.imagined = ReplayBuffer(kept * n_transitions * horizon, rng=rng)
         self._count = 0
 
     def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", **options: Any) -> Batch:
-        """Draw recorded transitions, and with replacement imagined ones, which come last.
+        """Draw distinct recorded transitions, and distinct imagined ones, which come last.
 
         Args:
             n: How many; at least 2.
@@ -153,27 +164,71 @@ class ModelRollouts:
                 are left out.
 
         Raises:
-            ValueError: If there are not as many recorded transitions, or `n` is less than 2.
+            ValueError: If there are not as many of either, or `n` is less than 2.
         """
         check_counts(least=2, n=n)
         if self._count % self.interval == 0:
-            self.roll_out()
+            self.roll_out(**options)
         self._count += 1
-        assert self._imagined is not None
         n_recorded = min(max(round(n * self.real_ratio), 1), n - 1)
         recorded = self.dataset.sample_batch(n_recorded, gamma, device, **options)
-        rows = torch.from_numpy(np.random.randint(len(self._imagined), size=n - n_recorded))
-        imagined = self._imagined[rows.to(self.model.device)].to(device)
-        imagined = imagined.replace(discount=gamma * imagined.discount)
+        imagined = self.imagined.sample_batch(n - n_recorded, gamma, device)
         marks = torch.arange(n, device=device) >= n_recorded
-        return concatenate_batches([_steps_of(recorded), imagined]).replace(extra={IMAGINED: marks})
+        return concatenate_batches([_steps_of(recorded), _steps_of(imagined)]).replace(extra={IMAGINED: marks})
 
-    def roll_out(self) -> None:
-        """Imagine transitions now, from recorded observations on, by the policy as it is."""
-        begin = self.dataset.sample_batch(self.n_transitions, 1.0, self.model.device).obs
-        steps = imagine(self.model, begin, self._choose, self.horizon, self.lam, self.terminated)
-        self._rollouts.append(concatenate_batches([*steps]))
-        self._imagined = concatenate_batches([*self._rollouts])
+    def roll_out(self, **options: Any) -> None:
+        """Imagine transitions now, from recorded observations on, by the policy as it is.
+
+        Args:
+            options: As of `sample_batch`.
+        """
+        begin = self.dataset.sample_batch(self.n_transitions, 1.0, self.model.device, **options).obs
+        ids = np.arange(len(begin))
+        for t, step in enumerate(imagine(self.model, begin, self._choose, self.horizon, self.lam, self.terminated), 1):
+            columns = step.obs.float(), step.action, step.reward, step.next_obs.float(), step.discount == 0
+            obs, action, reward, next_obs, ends = (column.cpu().numpy() for column in columns)
+            cut = np.full(len(ids), t == self.horizon)
+            self.imagined.append_batch(obs, action, reward, next_obs, ends, cut, ids.tolist())
+            ids = ids[~ends]
+
+    def saved_state(self) -> dict[str, Any]:
+        """How many minibatches there were, and what tells dataset, model and numbers from others.
+
+        What was imagined is saved by the run, as every replay buffer.
+        """
+        return {"count": self._count, "data": state_of_data(self.dataset), "made": self._made()}
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Go on counting where `saved_state` was asked for, and compare the rest.
+
+        Returns:
+            What is another one than it was; nothing if all is the same.
+
+        Raises:
+            KeyError, TypeError, ValueError: If it is the state of something else, or nothing is imagined, though
+                minibatches were drawn.
+        """
+        count, before, now = state["count"], dict(state["made"]), self._made()
+        if type(count) is not int or count < 0 or (count and not len(self.imagined)):
+            raise ValueError(
+                f"there were {count!r:.100} minibatches, and {len(self.imagined)} transitions are imagined"
+            )
+        reasons = [*restore_data(self.dataset, state["data"])]
+        reasons += [
+            f"{name} of the rollouts was {value!r:.100} and is {now.get(name)!r:.100}"
+            for name, value in before.items()
+            if now.get(name) != value
+        ]
+        self._count = count
+        return reasons
+
+    def _made(self) -> dict[str, Any]:
+        """What this is made of, beside the data."""
+        model: Any = checksum(checksums_of(self.model))
+        if not hasattr(self.model, "state_dict"):
+            model = unknown(f"the model is a {type(self.model).__name__} without state_dict, which may be another one")
+        numbers = {name: getattr(self, name) for name in ("real_ratio", "n_transitions", "horizon", "interval", "lam")}
+        return numbers | {"model": model}
 
     @torch.no_grad()
     def _choose(self, obs: Tensor) -> Tensor:

@@ -160,7 +160,7 @@ def _put_back(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _of_unknown_ways(told: Any) -> Iterator[str]:
-    """Why there are environments, in what a source tells, that nobody can bring to where they are."""
+    """Why there are environments or data, in what a source tells, that nobody can bring to where they are."""
     if isinstance(told, Mapping) and "way" in told:
         if told["way"] == "unknown":
             yield str(told["reason"])

@@ -6,14 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-
 from pfrl_like.batch import described
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode
 from pfrl_like.experiments.ownership import owned
+from pfrl_like.experiments.recorded_data import restore_data, state_of_data
 from pfrl_like.experiments.run_checks import check_resume, check_run
 from pfrl_like.experiments.run_directory import check_directory
 from pfrl_like.experiments.runner_arguments import check_arguments, check_has
@@ -22,11 +21,8 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.checksums import checksum
 
 _LOGGER = logging.getLogger(__name__)
-#: Rows, evenly spread, by which a dataset is told from another; one in a mapped file need not be read whole.
-_LOOKED_AT = 1024
 
 _OF_ESTIMATOR = "; the agent of an estimator is its `impl`, which `fit` trains"
 _OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes"
@@ -111,11 +107,11 @@ class DatasetSource:
         return self.dataset, self.options
 
     def saved_state(self) -> dict[str, Any]:
-        """What tells the dataset from others; replay buffers are saved whole, by the run."""
-        return {"data": _told_of(self.dataset)}
+        """What the dataset says, or what tells it from others; replay buffers are saved whole, by the run."""
+        return {"data": state_of_data(self.dataset)}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Compare the dataset with that of which `saved_state` told.
+        """Let the dataset take up what `saved_state` told of it, or compare it with that.
 
         Returns:
             How it differs; nothing if it does not.
@@ -124,18 +120,7 @@ class DatasetSource:
             ValueError: If it comes from something else.
         """
         with told_by_source():
-            before, now = state["data"], _told_of(self.dataset)
-        return [] if before == now else [f"the dataset is another one: {now}, expected {before}"]
-
-
-def _told_of(dataset: Any) -> dict[str, int] | None:
-    """What tells recorded data from others: how many steps there are, and a checksum of some; None of other data."""
-    if not isinstance(dataset, MDPDataset):
-        return None
-    table = dataset.table
-    rows = np.unique(np.linspace(1, table.n_rows, _LOOKED_AT).astype(np.int64))
-    seen = table.lengths, table.terminated, table.observations(rows), table.action[rows - 1], table.reward[rows - 1]
-    return {"episodes": len(dataset), "steps": dataset.n_steps, "crc32": checksum(seen)}
+            return restore_data(self.dataset, state["data"])
 
 
 class UpdateLog:

@@ -1,3 +1,5 @@
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,10 +11,12 @@ from torch import Tensor, nn
 from pfrl_like.agents import BCQ, COMBO, DQN, CalQL, DecisionTransformer, ReBRAC
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.selection import Selection
 from pfrl_like.dynamics import MOPO, DynamicsModel, ModelRollouts, ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import imagine
+from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent_offline
-from pfrl_like.replay_buffers import PrioritizedReplayBuffer
+from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.utils import set_random_seed
 
 
@@ -80,7 +84,7 @@ def test_imagined_transitions_are_renewed_and_some_are_kept() -> None:
     sizes = []
     for _ in range(10):
         source.sample_batch(8)
-        sizes.append(len(source._imagined))
+        sizes.append(len(source.imagined))
     assert calls == [0, 3, 6, 9]
     assert sizes == [15] * 3 + [30] * 7
 
@@ -106,6 +110,28 @@ def test_terminal_states_end_what_is_imagined() -> None:
     assert [len(step) for step in steps] == [2, 1]
     batch = rollouts(terminated=lambda obs, action, next_obs: next_obs[:, 0] > -1).sample_batch(8, gamma=0.9)
     assert (batch.discount[4:] == 0).all()
+    source = rollouts(terminated=lambda obs, action, next_obs: next_obs[:, 0] > 1_001.5, n_transitions=30)
+    source.roll_out()
+    episodes = MDPDataset.from_buffer(source.imagined).episodes
+    lengths = {(int(episode.observations[0, 0]), len(episode)) for episode in episodes}
+    assert lengths == {(100 * i, 3 if i < 10 else 2 if i == 10 else 1) for i in range(30)}
+
+
+def test_observations_of_integers_are_gone_on_from() -> None:
+    obs = np.repeat(100 * np.arange(30), 4).reshape(30, 4)
+    whole = MDPDataset.from_arrays(obs, np.zeros((30, 2), np.float32), np.zeros(30), np.zeros(30))
+    learner = agent(phi=np.float32)
+    batch = ModelRollouts(whole, counter(), learner, n_transitions=5, horizon=3).sample_batch(16)
+    assert {round(step) for step in (batch.obs[8:, 0] % 100).tolist()} == {0, 1, 2}
+
+
+def test_the_same_generators_give_the_same_minibatches() -> None:
+    def drawn(seed: int, other: int) -> list[float]:
+        source = rollouts(rng=np.random.default_rng(seed))
+        np.random.seed(other)
+        return source.sample_batch(16, rng=np.random.default_rng(seed)).obs[:, 0].tolist()
+
+    assert drawn(1, 0) == drawn(1, 1) != drawn(2, 1)
 
 
 def test_an_agent_without_a_policy_acts_greedily() -> None:
@@ -186,3 +212,90 @@ def test_an_agent_that_chooses_in_a_way_of_its_own_is_asked() -> None:
     chooser = agent(BCQ)
     batch = ModelRollouts(data(), counter(), chooser, n_transitions=5, horizon=3).sample_batch(16)
     assert batch.action.shape == (16, 2) and batch.action.abs().max() <= 1.0
+
+
+# Going on in another process
+
+
+def of_selection(n: int = 30) -> Selection:
+    return Selection(data(n=n).episodes[1:])
+
+
+def run(outdir: Path, steps: int, dataset: Any = None, model: Any = None, resume: bool = True, **options: Any) -> Any:
+    """What a process does that is started again; what was imagined at step 0 and 3 is known at step 5."""
+    learner = agent()
+    given = {"n_transitions": 5, "horizon": 3, "interval": 3, "kept": 2} | options
+    source = ModelRollouts(data() if dataset is None else dataset, model or counter(), learner, **given)
+    train_agent_offline(learner, source, steps, outdir, 5, minibatch_size=8, resume=resume)
+    told = json.loads((outdir / "run.json").read_text()).get("resumed")
+    return {**learner.state_dict()["attributes"]["policy"]}, told
+
+
+@pytest.mark.parametrize(
+    "make", [data, of_selection, lambda: ReplayBuffer.from_dataset(data())], ids=["dataset", "selection", "buffer"]
+)
+def test_a_run_goes_on_as_if_it_had_not_been_stopped(make: Any, tmp_path: Path) -> None:
+    whole, _ = run(tmp_path / "whole", 12, make(), resume=False)
+    run(tmp_path / "stopped", 5, make(), resume=False)
+    torch.manual_seed(9)
+    np.random.seed(9)
+    resumed, told = run(tmp_path / "stopped", 12, make())
+    assert told == {"checkpoint": "5_finish", "t": 5, "resume": "exact", "reasons": []}
+    assert all(torch.equal(resumed[name], value) for name, value in whole.items())
+
+
+class Untold:
+    """A model, or a dataset, of somebody else's."""
+
+    device = torch.device("cpu")
+
+    def sample_batch(self, *args: Any) -> Batch:
+        return data().sample_batch(*args)
+
+    def sample(self, obs: Tensor, action: Tensor) -> Any:
+        return counter().sample(obs, action)
+
+
+def fitted() -> DynamicsModel:
+    model = counter()
+    model.network.heads[0].bias.data[0] = 2.0
+    return model
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reason"),
+    [
+        ({}, {"dataset": data(n=20)}, "the dataset is another one: {'episodes': 2, 'steps': 20"),
+        ({"dataset": of_selection()}, {"dataset": Selection(data().episodes[:-1])}, "the dataset is another one"),
+        ({}, {"model": fitted()}, "model of the rollouts was "),
+        ({}, {"lam": 1.0}, "lam of the rollouts was 0.0 and is 1.0"),
+        ({}, {"kept": 3}, "dataset.imagined.capacity was 30 and is 45"),
+        ({"dataset": Untold()}, {"dataset": Untold()}, "the dataset is a Untold without saved_state"),
+        ({"model": Untold()}, {"model": Untold()}, "the model is a Untold without state_dict"),
+    ],
+    ids=["data", "selection", "model", "number", "kept", "unknown data", "unknown model"],
+)
+def test_a_run_that_goes_on_with_something_else_says_so(before: Any, now: Any, reason: str, tmp_path: Path) -> None:
+    run(tmp_path, 5, resume=False, **before)
+    _, told = run(tmp_path, 8, **now)
+    assert told["resume"] == "approximate"
+    assert [came[: len(reason)] for came in told["reasons"]] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [({"count": -1}, ValueError), ({"count": 5}, ValueError), ({"count": "5"}, ValueError), ({"made": 3}, TypeError)],
+)
+def test_a_state_of_something_else_is_refused(changes: dict[str, Any], error: type[Exception]) -> None:
+    source = rollouts()
+    with pytest.raises(error):
+        source.restore_state(source.saved_state() | changes)
+    with pytest.raises(KeyError):
+        source.restore_state({"episodes": 3})
+    assert source.saved_state()["count"] == 0
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, 5, resume=False)
+    with pytest.raises(CheckpointError, match="it has the buffers .*dataset.imagined"):
+        train_agent_offline(agent(), data(), 12, tmp_path, 5, minibatch_size=8, resume=True)

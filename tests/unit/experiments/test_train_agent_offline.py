@@ -13,6 +13,7 @@ from torch import nn
 from pfrl_like.agents import DQN, TD3
 from pfrl_like.algos import DiscreteCQL
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments import train_agent, train_agent_offline
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
@@ -247,6 +248,59 @@ def test_a_run_that_goes_on_with_other_data_or_streams_says_so(
     resumed = json.loads((tmp_path / "run.json").read_text())["resumed"]
     assert resumed["resume"] == ("approximate" if reasons else "exact") and len(resumed["reasons"]) == len(reasons)
     assert all(came.startswith(told) for came, told in zip(resumed["reasons"], reasons, strict=True))
+
+
+def test_a_run_that_goes_on_with_another_choice_of_episodes_says_so(tmp_path: Path) -> None:
+    for first, last, reasons in (
+        (0, 3, []),
+        (3, 6, ["the dataset is another one"]),
+        (0, 2, ["the dataset is another one"]),
+    ):
+        outdir = tmp_path / f"{first} to {last}"
+        train_agent_offline(agent(), Selection(recorded()[:3]), 10, outdir, checkpoint_freq=5)
+        train_agent_offline(agent(), Selection(recorded()[first:last]), 15, outdir, resume=True)
+        resumed = json.loads((outdir / "run.json").read_text())["resumed"]
+        assert [reason.partition(":")[0] for reason in resumed["reasons"]] == reasons
+
+
+class Drawing:
+    """Data of a kind of the user's own."""
+
+    def sample_batch(self, *args: Any) -> Any:
+        return recorded().sample_batch(*args)
+
+
+class Telling(Drawing):
+    def __init__(self, mark: Any) -> None:
+        self.mark = mark
+
+    def saved_state(self) -> dict[str, Any]:
+        return {"mark": self.mark}
+
+    def restore_state(self, state: Any) -> list[str]:
+        return ["the mark is another one"] * (state["mark"] != self.mark)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reasons"),
+    [
+        (Drawing(), Drawing(), ["the dataset is a Drawing without saved_state"]),
+        (Telling(1), Telling(1), []),
+        (Telling(1), Telling(2), ["the mark is another one"]),
+        (
+            Telling({3}),
+            Telling({3}),
+            ["the state of DatasetSource cannot be saved: CheckpointError('Telling', \"saved_state['mark'] is a set"],
+        ),
+    ],
+    ids=["silent", "same", "other", "no JSON"],
+)
+def test_data_of_the_users_own_tell_of_themselves(before: Any, now: Any, reasons: list[str], tmp_path: Path) -> None:
+    train_agent_offline(agent(), before, 10, tmp_path, checkpoint_freq=5)
+    train_agent_offline(agent(), now, 15, tmp_path, resume=True)
+    resumed = json.loads((tmp_path / "run.json").read_text())["resumed"]
+    assert resumed["resume"] == ("approximate" if reasons else "exact")
+    assert [came[: len(told)] for came, told in zip(resumed["reasons"], reasons, strict=True)] == reasons
 
 
 def test_a_state_of_something_else_is_refused() -> None:
