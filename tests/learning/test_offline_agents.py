@@ -109,6 +109,17 @@ def with_imitator(kind: Any, policy: nn.Module, **options: Any) -> Any:
     return actor_critic(kind, policy, imitator=imitator, imitator_optimizer=adam(imitator.parameters()), **options)
 
 
+def conservative(kind: Any) -> Any:
+    options = {"initial_temperature": 0.01, "alpha_threshold": None, "initial_alpha": 0.5, "n_action_samples": 4}
+    return actor_critic(kind, mlp(1, 2, SquashedGaussianHead()), **options)
+
+
+def edac() -> Any:
+    further = [mlp(2, 1, pair=True) for _ in range(2)]
+    ensemble = {"further_q_funcs": further, "further_q_func_optimizers": [adam(part.parameters()) for part in further]}
+    return actor_critic(agents.EDAC, mlp(1, 2, SquashedGaussianHead()), initial_temperature=0.01, **ensemble)
+
+
 def awr(kind: Any, policy: nn.Module) -> Any:
     v_func = mlp(1, 1)
     steps = {"n_critic_updates": 2, "n_actor_updates": 4, "batch_size_per_update": 64, "minibatch_size": 256}
@@ -139,15 +150,15 @@ AGENTS: dict[str, tuple[Callable[[], Any], bool, int, float]] = {
         agents.BCQ, mlp(2, 1, nn.Tanh(), pair=True), n_action_samples=10), False, 1000, 0.8),
     "BEAR": (lambda: with_imitator(
         agents.BEAR, mlp(1, 2, SquashedGaussianHead()), initial_temperature=0.01), False, 1000, 0.8),
-    "CalQL": (lambda: actor_critic(
-        agents.CalQL, mlp(1, 2, SquashedGaussianHead()), initial_temperature=0.01, alpha_threshold=None,
-        initial_alpha=0.5, n_action_samples=4), False, 1000, 0.8),
+    "CQL": (lambda: conservative(agents.CQL), False, 500, 0.9),
+    "CalQL": (lambda: conservative(agents.CalQL), False, 1000, 0.8),
     "DecisionTransformer": (lambda: transformer(
         agents.DecisionTransformer, 1, nn.Tanh(), DeterministicHead()), False, 1000, 0.6),
     "DiscreteAWR": (lambda: awr(agents.DiscreteAWR, mlp(1, 3, SoftmaxCategoricalHead())), True, 300, 0.8),
     "DiscreteBCQ": (discrete_bcq, True, 1000, 0.8),
     "DiscreteDecisionTransformer": (lambda: transformer(
         agents.DiscreteDecisionTransformer, 3, SoftmaxCategoricalHead()), True, 1000, 0.5),
+    "EDAC": (edac, False, 500, 0.9),
 }  # fmt: skip
 
 
