@@ -5,8 +5,9 @@ For Hopper-v5 and HalfCheetah-v5, in `benchmarks/data`, with a `.json` beside ea
 - `<task>-medium-replay.h5`: all that TD3 had met when its score first reached the level "medium";
 - `<task>-medium.h5`: 100,000 steps (`--steps`) of the agent of that moment, with Gaussian noise of 0.1.
 
-TD3 has the settings of `score_tasks`. A run that was stopped goes on as if it had not been: training from its last
-checkpoint, and recording after the last part that was written. See `benchmarks/README.md` for the time it takes.
+TD3 has the settings of `score_tasks`. A run that was stopped goes on: training from its last checkpoint, where the
+compiled agent makes one update uncompiled, so that later steps are others than they would have been; and recording
+after the last part that was written. See `benchmarks/README.md` for the time it takes.
 """
 
 import argparse

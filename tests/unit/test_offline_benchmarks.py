@@ -139,7 +139,7 @@ def test_the_sets_of_mujoco_are_made_and_are_not_made_again(
     maker.make("hopper", 0, 100, maker.Level(1e9, 120), tmp_path)
 
 
-def test_a_set_is_the_same_if_its_making_was_stopped(
+def test_a_set_is_the_same_if_its_making_was_stopped_before_the_first_update(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mujoco")
