@@ -22,15 +22,14 @@ from pfrl_like.algos.saving import Saving
 from pfrl_like.algos.shapes import (
     actions_for,
     check_as_many,
-    check_built_for,
     observations_for,
     shape_of_one,
     shape_of_several,
 )
+from pfrl_like.algos.spaces import Spaces
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
-from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
@@ -44,7 +43,7 @@ from pfrl_like.utils.device import resolve_device
 Array = NDArray[Any]
 
 
-class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparameters):
+class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyperparameters):
     """Base of estimators.
 
     The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with
@@ -73,8 +72,6 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         action_size_: Numbers of an action, or how many discrete actions there are.
     """
 
-    #: Whether actions are indices.
-    discrete_action: ClassVar[bool] = False
     #: Metrics of an update and the agent's statistics that they are.
     loss_names: ClassVar[Mapping[str, str]] = {}
     #: Whether it learns what comes next, for which nothing can stand in, and not values alone.
@@ -95,8 +92,6 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
 
     scaler_: Any = None
     eval_results_: dict[str, list[float]] = {}
-    observation_shape_: tuple[int, ...] | None = None
-    action_size_: int | None = None
 
     def __init__(self, **hyperparameters: Any) -> None:
         self._given_impl: Any = None
@@ -176,26 +171,11 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Hyperparamete
         pipeline = AugmentationPipeline(self.augmentation)
         return BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
 
-    @property
-    def _stacked_shape(self) -> tuple[int, ...]:
-        """Shape of what the networks take."""
-        if self.observation_shape_ is None:
-            raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
-        return stacked_shape(self.observation_shape_, self.n_frames)
-
     def fit_scaler(self, episodes: Any) -> None:
         """Make the scaler, and fit it to episodes if it is not; `fit` does it before it builds the agent."""
         self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
         if self.scaler_ is not None and not self.scaler_.fitted:
             self.scaler_.fit(episodes)
-
-    def check_shapes(self, observation_shape: Any, action_size: int) -> None:
-        """Refuse data of other shapes than those that the agent was built for.
-
-        Raises:
-            ValueError: If they differ; fewer discrete actions may occur than there are.
-        """
-        check_built_for(self, self.observation_shape_, self.action_size_, observation_shape, action_size)
 
     def _encoder(self, observation_shape: tuple[int, ...], action_size: int = 0) -> Encoder:
         return make_encoder(

@@ -1,14 +1,19 @@
 """What estimators take over from others, and forget."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
 
-from pfrl_like.utils.copy_param import copy_param
+from pfrl_like.optimizers.states_of_others import take_states
+from pfrl_like.utils.copy_param import check_same_form, copy_param
 
 
 class Copying:
-    """Parameters of another estimator's networks, and optimisers that begin anew."""
+    """Parameters of another estimator's networks, with their optimisers' states, and optimisers that begin anew.
+
+    What is taken is looked at as a whole before anything is copied.
+    """
 
     @property
     def _agent(self) -> Any:
@@ -20,34 +25,88 @@ class Copying:
 
         A target takes those of the other one's target, or of its network where there is none.
 
+        Args:
+            algo: The other estimator.
+
         Raises:
             NotFittedError: If one of the two is not built yet.
-            ValueError: If one has none, or the networks differ.
+            TypeError: If `algo` is no estimator.
+            ValueError: If one has none, or the networks differ; nothing is copied.
         """
         self._copy(algo, "policy")
 
+    def copy_policy_optim_from(self, algo: Any) -> None:
+        """Take what the optimiser of another estimator's policy keeps of earlier steps, such as means of gradients.
+
+        Learning rates and the like, which are hyperparameters, stay. Arguments and errors as of `copy_policy_from`; a
+        ValueError also if the optimisers are of different kinds.
+        """
+        self._copy_states(algo, "policy")
+
     def copy_q_function_from(self, algo: Any) -> None:
         """Take the parameters of another estimator's Q-functions; otherwise as `copy_policy_from`."""
-        self._copy(algo, *self._q_function_names())
+        self._copy(algo, "Q-function")
 
-    def _q_function_names(self) -> tuple[str, ...]:
-        return tuple(getattr(self._agent, "critic_arguments", ("model",)))
+    def copy_q_function_optim_from(self, algo: Any) -> None:
+        """Take the state of the optimiser of another estimator's Q-functions; otherwise as `copy_policy_optim_from`."""
+        self._copy_states(algo, "Q-function")
 
-    def _copy(self, algo: Any, *names: str) -> None:
+    def _copy(self, algo: Any, what: str) -> None:
+        names = self._shared(algo, what)
+        pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
+        for own, other in pairs:
+            _check_form(own, other, what)
+        for own, other in pairs:
+            copy_param(own, other)
+
+    def _copy_states(self, algo: Any, what: str) -> None:
+        names = self._shared(algo, what)
         ours, theirs = self._agent, algo._agent
-        for name in names:
-            own, other = getattr(ours, name, None), getattr(theirs, name, None)
-            if own is None or other is None:
-                kinds = f"{type(algo).__name__} to {type(self).__name__}"
-                raise ValueError(f"{kinds}: expected two estimators that have a {name.replace('_', ' ')}")
-            take_from(own, other, name)
-            target, other_target = getattr(ours, f"target_{name}", None), getattr(theirs, f"target_{name}", None)
-            if target is not None:
-                take_from(target, other if other_target is None else other_target, name)
+        pairs = [(getattr(ours, own), getattr(theirs, other)) for own, other in names]
+        for own, other in pairs:
+            _check_form(own, other, what)
+        params = [param for own, _ in pairs for param in own.parameters()]
+        others = [param for _, other in pairs for param in other.parameters()]
+        take_states(params, _optimizers(ours), others, _optimizers(theirs))
+
+    def _shared(self, algo: Any, what: str) -> list[tuple[str, str]]:
+        """The names of the networks of a kind here, and there."""
+        if not isinstance(algo, Copying):
+            raise TypeError(f"algo is a {type(algo).__name__}, expected an estimator")
+        ours, theirs = _names(self._agent, what), _names(algo._agent, what)
+        if not ours or len(ours) != len(theirs):
+            kinds = f"{type(algo).__name__} to {type(self).__name__}"
+            raise ValueError(f"{kinds}: expected two estimators that have a {what}")
+        return [*zip(ours, theirs, strict=True)]
 
     def reset_optimizer_states(self) -> None:
         """Let all optimisers forget what they keep of earlier steps."""
         reset_optimizers(self._agent)
+
+
+def _names(agent: Any, what: str) -> list[str]:
+    """The attributes of an agent that are networks of a kind, "policy" or "Q-function"."""
+    names = ("policy",) if what == "policy" else getattr(agent, "critic_arguments", ("model",))
+    return [name for name in names if isinstance(getattr(agent, name, None), nn.Module)]
+
+
+def _with_targets(ours: Any, theirs: Any, name: str, other_name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
+    """The network to copy to and the one to copy from, and then the same of targets."""
+    other = getattr(theirs, other_name)
+    yield getattr(ours, name), other
+    if (target := getattr(ours, f"target_{name}", None)) is not None:
+        yield target, getattr(theirs, f"target_{other_name}", other)
+
+
+def _optimizers(agent: Any) -> list[Any]:
+    return [step.optimizer for step in agent.gradient_steps.values()]
+
+
+def _check_form(own: nn.Module, other: nn.Module, what: str) -> None:
+    try:
+        check_same_form(own, other)
+    except ValueError as error:
+        raise ValueError(f"algo has a {what} of another form: {error}") from error
 
 
 def take_from(own: nn.Module, other: nn.Module, what: str) -> None:
@@ -56,13 +115,11 @@ def take_from(own: nn.Module, other: nn.Module, what: str) -> None:
     Raises:
         ValueError: If it is of another form, naming what it is.
     """
-    try:
-        copy_param(own, other)
-    except (RuntimeError, ValueError) as error:
-        raise ValueError(f"algo has a {what.replace('_', ' ')} of another form: {error}") from error
+    _check_form(own, other, what)
+    copy_param(own, other)
 
 
 def reset_optimizers(agent: Any) -> None:
     """Let all optimisers of an agent forget what they keep of earlier steps."""
-    for step in agent.gradient_steps.values():
-        step.optimizer.state.clear()
+    for optimizer in _optimizers(agent):
+        optimizer.state.clear()

@@ -74,7 +74,7 @@ class Hyperparameters:
             nearest = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
             text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored"
             text += "".join(f"; the nearest is {name!r}" for name in nearest)
-            warnings.warn(text, UserWarning, stacklevel=_levels_to_the_caller())
+            warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
         return self
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ class Hyperparameters:
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
 
-def _levels_to_the_caller() -> int:
+def levels_to_the_caller() -> int:
     """How many calls above the function that asks is code that does not belong to this package."""
     frame, levels = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):

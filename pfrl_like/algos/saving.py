@@ -3,11 +3,13 @@
 import contextlib
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Self, cast
 
 import numpy as np
 
+from pfrl_like.algos.hyperparameters import levels_to_the_caller
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS
@@ -35,17 +37,16 @@ _BUILT = ("impl", "scaler_", "observation_shape_", "action_size_", "_built_with"
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyperparameters as values that JSON has: descriptions of scalers and augmentations, numbers of GPUs.
+    """Hyperparameters as values that JSON has: descriptions of scalers, augmentations and dynamics, numbers of GPUs.
 
-    Models have files of their own: `dynamics` is None here, and `impl` left out. A function of the user's own stands
-    here by its name, from which it cannot be made again.
+    `impl` is left out. A function of the user's own stands here by its name, from which it cannot be made again.
     """
     return {name: _plain(name, value) for name, value in params.items() if name != "impl"}
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name == "dynamics":
-        return None
+    if name == "dynamics" and value is not None:  # whose networks have a file of their own
+        return value._json_params() if isinstance(value, Saving) else f"{value!r:.200}"
     if name == "augmentation":
         return [each.describe() if isinstance(each, Described) else repr(each) for each in AugmentationPipeline(value)]
     if hasattr(value, "get_id"):
@@ -129,8 +130,21 @@ def export_greedy(
 
 
 def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
-    """The estimator of what its `params.json` holds, built if it was."""
-    made = kind(**{name: value for name, value in params.items() if name not in {"algorithm", *_TOLD}})
+    """The estimator of what its `params.json` holds, built if it was; it warns of `dynamics`, which it has not."""
+    given = {name: value for name, value in params.items() if name not in {"algorithm", *_TOLD}}
+    if (dynamics := given.pop("dynamics", None)) is not None:
+        told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
+        warnings.warn(
+            f"this {kind.__name__} learnt with a {told} as dynamics, whose networks are in a file of their own: give "
+            "it again by set_params(dynamics=...), or it learns without",
+            UserWarning,
+            stacklevel=levels_to_the_caller(),
+        )
+    if given.get("scaler") is not None:
+        given["scaler"] = make_scaler(given["scaler"])
+    if given.get("augmentation"):
+        given["augmentation"] = AugmentationPipeline(given["augmentation"])
+    made = kind(**given)
     if params["observation_shape"] is not None:
         made.create_impl(params["observation_shape"], params["action_size"])
     return made
@@ -171,17 +185,23 @@ class Saving:
             CheckpointError: If the file is damaged, or the model of another algorithm or of other networks; the
                 estimator stays as it was.
         """
-        algo: Any = self
         state, params = read_model(fname)
         if params.get("algorithm") != type(self).__name__:
             raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
+        self._take(fname, state, params)
+
+    def _take(self, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+        algo: Any = self
         before = {name: getattr(self, name) for name in _BUILT}
         try:
             if self.impl is None or params.get("scaler") != self._json_params()["scaler"]:
                 with told_by(fname):
                     self.scaler_ = make_scaler(params.get("scaler"))
                     algo.create_impl(params["observation_shape"], params["action_size"])
-            self.impl.load_state_dict(state)
+            try:
+                self.impl.load_state_dict(state)
+            except CheckpointError as error:  # which names the part
+                raise CheckpointError(fname, f"does not fit: {error}") from error
         except BaseException:
             vars(self).update(before)
             raise
@@ -226,11 +246,31 @@ class Saving:
         Raises:
             CheckpointError: If the file is damaged, or of another algorithm.
         """
-        params = params_from_json(fname)
+        return cls._of_params(fname, params_from_json(fname), use_gpu)
+
+    @classmethod
+    def _of_params(cls, fname: Any, params: dict[str, Any], use_gpu: Any) -> Self:
         name = params.get("algorithm")
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
-            raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {cls.__name__}")
-        params["use_gpu"] = Device.of(use_gpu)
+            unknown = f"{cls.__name__}{' or of a class that is imported' if kind is None else ''}"
+            raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {unknown}")
         with told_by(fname):
-            return cast(Self, made_of(kind, params))
+            return cast(Self, made_of(kind, {**params, "use_gpu": Device.of(use_gpu)}))
+
+
+def loaded_estimator(fname: Any, state: Mapping[str, Any], params: dict[str, Any], use_gpu: Any) -> Any:
+    """An estimator of whatever class, as `read_model` found it: with its hyperparameters, and what it had learnt.
+
+    Args:
+        fname: The file, for errors.
+        state: The agent's state.
+        params: The hyperparameters.
+        use_gpu: As of the constructor.
+
+    Raises:
+        CheckpointError: If they do not fit together, or the agent was handed in, which no hyperparameters make again.
+    """
+    made = ESTIMATORS["Estimator"]._of_params(fname, params, use_gpu)
+    made._take(fname, state, params)
+    return made

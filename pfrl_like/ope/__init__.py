@@ -7,13 +7,13 @@ from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarnin
 from pfrl_like.ope.evaluate import evaluate_offline
 from pfrl_like.ope.fqe import FQE, ActionSpace, DiscreteFQE
 from pfrl_like.ope.fqe_config import FQEConfig
-from pfrl_like.ope.fqe_saving import load_learnable
 from pfrl_like.ope.importance_sampling import (
     importance_sampling,
     per_decision_importance_sampling,
     weighted_importance_sampling,
     weighted_per_decision_importance_sampling,
 )
+from pfrl_like.ope.learnable import load_learnable
 from pfrl_like.ope.policies import GreedyPolicy
 from pfrl_like.ope.probabilities import log_probs
 

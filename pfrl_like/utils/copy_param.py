@@ -53,6 +53,19 @@ def copy_param(target_link: nn.Module, source_link: nn.Module) -> None:
         torch._foreach_copy_([*pairs.dst, *pairs.discrete_dst], [*pairs.src, *pairs.discrete_src])
 
 
+def check_same_form(target_link: nn.Module, source_link: nn.Module) -> None:
+    """Refuse two modules of which one cannot take the parameters and buffers of the other.
+
+    Raises:
+        ValueError: If they differ in names, shapes or dtypes.
+    """
+    source, target = (
+        {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+        for module in (source_link, target_link)
+    )
+    _check_alike(source, target)
+
+
 def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, unless: Tensor | None = None) -> None:
     """Move `target_link` by `tau` of the way towards `source_link` (Lillicrap et al. 2015, arXiv:1509.02971).
 

@@ -8,6 +8,8 @@ import pytest
 import torch
 from estimator_parts import QUIET, make, predicted, vectors
 
+from pfrl_like import ope
+from pfrl_like.errors import NotFittedError
 from pfrl_like.testing.requirement import difference
 
 OBS = np.random.default_rng(1).normal(size=(7, 4))
@@ -44,8 +46,82 @@ def test_networks_of_another_form_are_not_copied() -> None:
     before = copy.deepcopy(taking.impl.state_dict())
     with pytest.raises(ValueError, match="algo has a policy of another form"):
         taking.copy_policy_from(fitted("TD3", encoder_params={"hidden_units": [16, 16]}))
-    with pytest.raises(ValueError, match="algo has a q func1 of another form"):
+    with pytest.raises(ValueError, match="algo has a Q-function of another form"):
         taking.copy_q_function_from(fitted("TD3", n_critics=3))
+    assert not difference(taking.impl.state_dict(), before)
+
+
+def test_the_shapes_that_another_one_was_built_for_build_this_one() -> None:
+    pretrained, made = fitted("CQL"), make("SAC")
+    assert made.observation_shape is None and made.action_size is None
+    made.create_impl(pretrained.observation_shape, pretrained.action_size)
+    assert made.observation_shape == (4,) and made.action_size == 2
+    assert made.get_action_type() is ope.ActionSpace.CONTINUOUS
+    assert make("DQN").get_action_type() is ope.ActionSpace.DISCRETE
+
+
+@pytest.mark.parametrize("what", ["policy", "q_function"])
+def test_what_optimisers_keep_is_copied_and_rates_are_not(what: str) -> None:
+    given, taking = fitted("CQL"), make("SAC", actor_learning_rate=0.1, critic_learning_rate=0.2)
+    taking.create_impl(given.observation_shape, given.action_size)
+    other = {"policy": "q_func1_optimizer", "q_function": "policy_optimizer"}[what]
+    name, rate = {"policy": ("policy_optimizer", 0.1), "q_function": ("q_func1_optimizer", 0.2)}[what]
+    getattr(taking, f"copy_{what}_optim_from")(given)
+    ours, theirs = getattr(taking.impl, name).state_dict(), getattr(given.impl, name).state_dict()
+    assert ours["state"] and not difference(ours["state"], theirs["state"])
+    assert ours["param_groups"][0]["lr"] == rate and not getattr(taking.impl, other).state
+    kept = copy.deepcopy(theirs["state"])
+    taking.fit(vectors(False), n_epochs=1, **QUIET)
+    assert not difference(getattr(given.impl, name).state_dict()["state"], kept)
+
+
+def test_the_optimiser_of_several_networks_takes_the_state_of_one() -> None:
+    given, taking = fitted("DiscreteBCQ"), make("DiscreteBCQ")
+    taking.create_impl((4,), 3)
+    taking.copy_q_function_optim_from(given)
+    learnt = {id(param) for param in taking.impl.model.parameters()}
+    assert {id(param) for param in taking.impl.optimizer.state} == learnt
+
+
+@pytest.mark.parametrize("what", ["policy", "q_function"])
+def test_states_of_other_forms_are_not_taken(what: str) -> None:
+    taking = fitted("SAC")
+    before = copy.deepcopy(taking.impl.state_dict())
+    take = getattr(taking, f"copy_{what}_optim_from")
+    with pytest.raises(ValueError, match="of another form"):
+        take(fitted("SAC", encoder_params={"hidden_units": [8]}))
+    wrong = fitted("SAC")
+    name = {"policy": "policy_optimizer", "q_function": "q_func1_optimizer"}[what]
+    [*getattr(wrong.impl, name).state.values()][-1]["exp_avg"] = torch.zeros(3, 3)
+    with pytest.raises(ValueError, match=r"whose exp_avg has shape \(3, 3\)"):
+        take(wrong)
+    wrong = fitted("SAC")
+    params = getattr(wrong.impl, name).param_groups[0]["params"]
+    wrong.impl.gradient_steps[name].optimizer = torch.optim.SGD(params, lr=0.1)
+    with pytest.raises(ValueError, match="learns by SGD, expected Adam"):
+        take(wrong)
+    assert not difference(taking.impl.state_dict(), before)
+
+
+@pytest.mark.parametrize("what", ["policy", "policy_optim", "q_function", "q_function_optim"])
+def test_what_lacks_such_a_part_is_refused(what: str) -> None:
+    part = "policy" if what.startswith("policy") else "Q-function"
+    without = fitted("DQN" if part == "policy" else "BC")
+    for taking, given in ((fitted("SAC"), without), (without, fitted("SAC")), (without, without)):
+        with pytest.raises(ValueError, match=f"expected two estimators that have a {part}"):
+            getattr(taking, f"copy_{what}_from")(given)
+    with pytest.raises(TypeError, match="algo is a int, expected an estimator"):
+        getattr(without, f"copy_{what}_from")(5)
+    with pytest.raises(NotFittedError):
+        getattr(fitted("SAC"), f"copy_{what}_from")(make("SAC"))
+
+
+def test_nothing_is_copied_if_a_part_does_not_fit() -> None:
+    taking, wrong = fitted("TD3"), fitted("TD3")
+    wrong.impl.target_policy = fitted("TD3", encoder_params={"hidden_units": [8]}).impl.policy
+    before = copy.deepcopy(taking.impl.state_dict())
+    with pytest.raises(ValueError, match="algo has a policy of another form"):
+        taking.copy_policy_from(wrong)
     assert not difference(taking.impl.state_dict(), before)
 
 

@@ -11,10 +11,13 @@ from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, predicted, 
 
 from pfrl_like import algos
 from pfrl_like.agents.awr import td_lambda_returns
+from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.batch import Future, concatenate_batches
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import batch_of
+from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
+from pfrl_like.preprocessing import StandardScaler
 
 VALUED = [name for name in ALL if issubclass(algos.base.ESTIMATORS[name], algos.q_learning.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
@@ -84,6 +87,9 @@ def test_params_json_makes_the_same_estimator(name: str) -> None:
         again.load_model(next(folder.glob("model_*.pt")))
         assert np.array_equal(predicted(again, OBS), predicted(made, OBS))
         assert again.n_augmentations == 2 and len(again.impl.augment.augment) == 1
+        assert isinstance(again.scaler, StandardScaler) and isinstance(again.augmentation, AugmentationPipeline)
+        copied = again.__sklearn_clone__()
+        assert repr(copied.get_params()) == repr(again.get_params()) and copied.impl is None
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -344,6 +350,20 @@ def test_scores_leave_training_as_it_is() -> None:
         np.random.seed(0)
         runs.append(make("SAC").fit(vectors(False), n_epochs=2, scorers=scorers, **QUIET).predict(OBS))
     assert np.array_equal(*runs)
+
+
+def test_dynamics_are_told_of_and_have_to_be_given_again(capsys: Any) -> None:
+    data = vectors(False)
+    dynamics = MOPO(n_ensembles=1, n_transitions=5, horizon=1, encoder_params={"hidden_units": [8]}, lam=0.25)
+    made = make("SAC", dynamics=dynamics.fit(data, 1, **QUIET))
+    made.fit(data, n_epochs=1, logdir="logs", show_progress=False, tensorboard=False)
+    assert "dynamics={'algorithm': 'MOPO'" in capsys.readouterr().out
+    (path,) = Path("logs").glob("*/params.json")
+    assert json.loads(path.read_text())["dynamics"]["lam"] == 0.25
+    with pytest.warns(UserWarning, match=r"learnt with a MOPO as dynamics.*set_params\(dynamics=") as warned:
+        again = algos.SAC.from_json(path)
+    assert again.dynamics is None and warned[0].filename == __file__
+    assert again.set_params(dynamics=dynamics).fit(data, n_epochs=1, **QUIET).dynamics is dynamics
 
 
 def test_a_function_of_the_users_own_is_named_in_params_json() -> None:

@@ -1,0 +1,63 @@
+"""Estimators in files from which they are made again as a whole."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from estimator_parts import ALL, QUIET, make, predicted, vectors
+
+import pfrl_like
+from pfrl_like import algos
+from pfrl_like.errors import CheckpointError
+from pfrl_like.testing.requirement import difference
+
+OBS = np.random.default_rng(1).normal(size=(7, 4))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_saved_estimator_is_made_again_with_what_it_had_learnt(name: str, tmp_path: Path) -> None:
+    made = make(name, scaler="standard")
+    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    made.save(tmp_path / "model.d3")
+    again = pfrl_like.load_learnable(tmp_path / "model.d3", device="cpu")
+    assert type(again) is type(made) and again.observation_shape == (4,) and again.action_size == made.action_size
+    assert repr(again.get_params()) == repr({**made.get_params(), "scaler": made.scaler_})
+    assert not difference(again.impl.state_dict(), made.impl.state_dict())
+    np.testing.assert_array_equal(predicted(again, OBS), predicted(made, OBS))
+
+
+def test_a_process_that_has_imported_nothing_else_loads_it(tmp_path: Path) -> None:
+    made = make("DQN")
+    made.create_impl((4,), 3)
+    made.save(tmp_path / "model.d3")
+    code = "import sys, pfrl_like; print(type(pfrl_like.load_learnable(sys.argv[1])).__name__)"
+    command = [sys.executable, "-c", code, str(tmp_path / "model.d3")]
+    environment = {**os.environ, "PYTHONPATH": str(Path(pfrl_like.__file__).parents[1])}
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert printed.stdout.strip() == "DQN"
+
+
+def test_what_fits_no_estimator_is_refused(tmp_path: Path) -> None:
+    made = make("BC")
+    made.create_impl((4,), 2)
+    made.save(tmp_path / "model.d3")
+    with pytest.raises(TypeError, match="algo is a BC, but .*model.d3 holds a BC, expected None"):
+        pfrl_like.load_learnable(tmp_path / "model.d3", algo=made)
+    with pytest.raises(ValueError, match="expected 'cpu' or 'cuda:<number>'"):
+        pfrl_like.load_learnable(tmp_path / "model.d3", device="meta")
+    own = algos.BC(impl=made.impl)
+    own.save(tmp_path / "own.d3")
+    with pytest.raises(CheckpointError, match="own.d3"):
+        pfrl_like.load_learnable(tmp_path / "own.d3")
+
+
+def test_a_model_of_other_layers_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+    wide, narrow = make("BC", encoder_params={"hidden_units": [9]}), make("BC")
+    for each in (wide, narrow):
+        each.create_impl((4,), 2)
+    wide.save_model(tmp_path / "wide.pt")
+    with pytest.raises(CheckpointError, match="wide.pt: does not fit"):
+        narrow.load_model(tmp_path / "wide.pt")
