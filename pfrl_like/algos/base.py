@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.algos.copying import Copying
-from pfrl_like.algos.data import batch_for
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
+from pfrl_like.algos.minibatches import fitting_batch
 from pfrl_like.algos.online import OnlineFitting
 from pfrl_like.algos.ranges import check_ranges
 from pfrl_like.algos.retuning import Retuning
@@ -24,7 +24,6 @@ from pfrl_like.algos.shapes import (
     check_as_many,
     observations_for,
     shape_of_one,
-    shape_of_several,
 )
 from pfrl_like.algos.spaces import Spaces
 from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
@@ -314,16 +313,13 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
 
         Raises:
             NotFittedError: Before the agent is built.
-            ValueError: If observations have another shape, such as another number of frames.
-            NonFiniteError: If a loss is NaN or infinite.
+            TypeError: If it is no minibatch, or has actions of the other kind.
+            ValueError: If observations or actions have another shape, such as another number of frames, or there is no
+                such discrete action.
+            NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
-        obs = batch.observations if isinstance(batch, TransitionMiniBatch) else batch.obs
-        if self.observation_shape_ is not None and tuple(obs.shape[1:]) != self._stacked_shape:
-            expected = shape_of_several(self._stacked_shape, self.n_frames)
-            raise ValueError(f"batch has observations {tuple(obs.shape)}, expected {expected}")
-        if isinstance(batch, TransitionMiniBatch):
-            batch = batch_for(self._agent, batch, self.discrete_action)
-        return [float(loss) for loss in self._learn(epoch, total_step, batch)[1].values()]
+        fitting = fitting_batch(self, batch)
+        return [float(loss) for loss in self._learn(epoch, total_step, fitting)[1].values()]
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update`, which gives how wrong each row was, [N], and the losses by name, where they are."""

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar, cast
 
 from pfrl_like.algos.data import TrainingData
 from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
+from pfrl_like.algos.minibatches import check_eval_episodes
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.shapes import check_action_kind
 from pfrl_like.algos.together import is_first, together
@@ -100,7 +101,8 @@ class Fitting:
 
         Raises:
             ValueError: If there is no transition, or the data or a number cannot be.
-            TypeError: On discrete actions for an algorithm of continuous ones, and the reverse.
+            TypeError: On discrete actions for an algorithm of continuous ones, and the reverse, those of
+                `eval_episodes` included.
             RuntimeError: With `enable_ddp`, if there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -151,6 +153,8 @@ class Fitting:
         if algo.dynamics is None:
             warn_of_few_transitions(len(data.selection), self.batch_size)
         scorers = named_scorers(scorers)
+        if scorers:
+            check_eval_episodes(algo, eval_episodes)
         algo.eval_results_ = {name: [] for name in scorers}
         if enable_ddp and not is_first():
             log_options |= {"save_metrics": False, "verbose": False}

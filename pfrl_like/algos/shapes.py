@@ -33,8 +33,13 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
     return tuple(adapted.observation_space.shape), action_size_of(adapted.action_space)
 
 
-def check_action_kind(algo: Any, discrete_action: bool) -> None:
+def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episodes have") -> None:
     """Refuse data of another kind of actions than an algorithm's.
+
+    Args:
+        algo: The algorithm.
+        discrete_action: Whether actions of the data are indices.
+        came: What came, for the message.
 
     Raises:
         TypeError: If it is another one.
@@ -42,7 +47,7 @@ def check_action_kind(algo: Any, discrete_action: bool) -> None:
     if discrete_action != algo.discrete_action:
         kinds = {True: "discrete", False: "continuous"}
         raise TypeError(
-            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but the episodes have "
+            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {came} "
             f"{kinds[discrete_action]} ones{_way_out(algo)}"
         )
 
@@ -52,7 +57,12 @@ def _way_out(algo: Any) -> str:
 
 
 def check_built_for(
-    algo: Any, built: tuple[int, ...] | None, size: int | None, observation_shape: Any, action_size: int
+    algo: Any,
+    built: tuple[int, ...] | None,
+    size: int | None,
+    observation_shape: Any,
+    action_size: int,
+    came: str = "",
 ) -> None:
     """Refuse observations and actions of other shapes than those that an algorithm was built for.
 
@@ -62,6 +72,7 @@ def check_built_for(
         size: Numbers of its actions, or how many there are.
         observation_shape: Shape of an observation that came.
         action_size: The same of the actions that came; fewer discrete ones may occur than there are.
+        came: What the message begins with.
 
     Raises:
         ValueError: If they differ.
@@ -70,7 +81,7 @@ def check_built_for(
         return
     if tuple(observation_shape) != built or action_size > size or (action_size < size and not algo.discrete_action):
         raise ValueError(
-            f"observations {tuple(observation_shape)} and actions of size {action_size} came, but "
+            f"{came}observations {tuple(observation_shape)} and actions of size {action_size} came, but "
             f"{type(algo).__name__} was built for {built} and {size}"
         )
 
@@ -130,6 +141,8 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
         if not actions.ndim or (size is not None and width != size):
             raise ValueError(f"action has shape {actions.shape}, expected (n, {size})")
         return actions.reshape(len(actions), width).astype(np.float32)
+    if not actions.ndim or math.prod(actions.shape[1:]) != 1:
+        raise ValueError(f"action has shape {actions.shape}, expected (n,) or (n, 1)")
     numbers = actions.reshape(-1).astype(np.int64)
     wrong = (numbers != actions.reshape(-1)) | (numbers < 0) | (numbers >= (math.inf if size is None else size))
     if wrong.any():

@@ -1,0 +1,68 @@
+"""Minibatches and episodes that users hand to estimators: what does not fit is refused before anything is learnt."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.algos.data import batch_for
+from pfrl_like.algos.shapes import actions_for, check_action_kind, check_as_many, check_built_for, shape_of_several
+from pfrl_like.batch import Batch
+from pfrl_like.dataset import Episode, TransitionMiniBatch
+
+
+def fitting_batch(algo: Any, batch: Any) -> Batch:
+    """A minibatch as an estimator's agent learns from it.
+
+    Args:
+        algo: The estimator.
+        batch: A `TransitionMiniBatch`, or a `Batch`.
+
+    Raises:
+        TypeError: If it is neither, or its actions are of the other kind.
+        ValueError: If observations or actions have another shape, or there is no such discrete action.
+        NotFittedError: Before the agent is built.
+        NonFiniteError: If there are NaN or infinite numbers among the actions.
+    """
+    agent = algo._agent
+    if isinstance(batch, TransitionMiniBatch):
+        observations, actions = (batch.observations, batch.next_observations), batch.actions
+        vectors = np.ndim(batch.transitions[0].action) > 0
+    elif isinstance(batch, Batch):
+        observations, actions = (batch.obs, batch.next_obs), np.asarray(torch.as_tensor(batch.action).detach().cpu())
+        vectors = actions.ndim > 1
+    else:
+        raise TypeError(f"batch is a {type(batch).__name__}, expected a TransitionMiniBatch or a Batch")
+    for obs in observations:
+        if algo.observation_shape_ is not None and tuple(obs.shape[1:]) != algo._stacked_shape:
+            expected = shape_of_several(algo._stacked_shape, algo.n_frames)
+            raise ValueError(f"batch has observations {tuple(obs.shape)}, expected {expected}")
+    integers = actions.dtype.kind in "iu"
+    check_action_kind(algo, integers and (algo.discrete_action or not vectors), "the batch has")
+    actions = actions_for(actions, algo.action_size_, algo.discrete_action)
+    check_as_many(batch, actions)
+    if isinstance(batch, TransitionMiniBatch):
+        return batch_for(agent, batch, algo.discrete_action)
+    return batch.replace(action=torch.as_tensor(actions, device=torch.as_tensor(batch.action).device))
+
+
+def check_eval_episodes(algo: Any, episodes: Any) -> None:
+    """Refuse episodes that scorers cannot ask an estimator about; what is none is the scorers' own matter.
+
+    Args:
+        algo: The estimator, built.
+        episodes: The `eval_episodes` of `fit`.
+
+    Raises:
+        TypeError: If actions are of the other kind.
+        ValueError: If observations or actions have other shapes.
+    """
+    found = getattr(episodes, "episodes", episodes)
+    chosen = [each for each in found if isinstance(each, Episode)] if isinstance(found, Sequence) else []
+    for episode in {(id(each.table), each.get_action_size()): each for each in chosen}.values():
+        check_action_kind(algo, episode.table.action.ndim == 1, "eval_episodes have")
+        shape = episode.get_observation_shape()
+        check_built_for(
+            algo, algo.observation_shape_, algo.action_size_, shape, episode.get_action_size(), "eval_episodes: "
+        )

@@ -1,0 +1,101 @@
+"""Minibatches and episodes that do not fit an estimator are refused before anything is learnt."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from estimator_parts import QUIET, make, vectors
+
+import pfrl_like.dynamics  # noqa: F401 - MOPO is an estimator, too
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.testing.requirement import difference
+
+DISCRETE = ["DQN", "DiscreteBC", "DiscreteAWR", "discrete MOPO"]
+CONTINUOUS = ["CQL", "BC", "AWR", "MOPO"]
+
+
+def data(discrete: bool, size: int, width: int = 4, n: int = 60) -> MDPDataset:
+    rng = np.random.default_rng(0)
+    obs = rng.normal(size=(n, width)).astype(np.float32)
+    actions = np.full(n, size - 1) if discrete else rng.uniform(-1, 1, (n, size)).astype(np.float32)
+    terminals = np.arange(n) % 10 == 9
+    return MDPDataset.from_arrays(obs, actions, rng.normal(size=n), terminals, discrete_action=discrete)
+
+
+def built(name: str, size: int) -> Any:
+    options = {"discrete_action": name in DISCRETE} if name.endswith("MOPO") else {}
+    made = make(name.removeprefix("discrete "), **options)
+    made.create_impl((4,), size)
+    return made
+
+
+def minibatches(made: Any, source: MDPDataset) -> list[Any]:
+    return [source.sample(16), source.sample_batch(16, 0.9, **getattr(made.impl, "sampling", {}))]
+
+
+@pytest.mark.parametrize("name", [*DISCRETE, *CONTINUOUS])
+def test_minibatches_that_fit_are_learnt_from(name: str) -> None:
+    made = built(name, 2)
+    for batch in minibatches(made, data(name in DISCRETE, 2)):
+        assert np.isfinite(made.update(0, 0, batch)).all()
+
+
+@pytest.mark.parametrize("name", [*DISCRETE, *CONTINUOUS])
+def test_actions_of_the_other_kind_or_out_of_range_are_not_learnt_from(name: str) -> None:
+    discrete = name in DISCRETE
+    made = built(name, 2 if discrete else 1)
+    before = copy.deepcopy(made.impl.state_dict())
+    got = {True: "discrete", False: "continuous"}[not discrete]
+    text = "action has 4, expected integers from 0 to below 2" if discrete else r"action has shape \(16, 5\), expected"
+    for batch in minibatches(made, data(not discrete, 1)):
+        with pytest.raises(TypeError, match=f"but the batch has {got} ones"):
+            made.update(0, 0, batch)
+    for batch in minibatches(made, data(discrete, 5)):
+        with pytest.raises(ValueError, match=text):
+            made.update(0, 0, batch)
+    assert not difference(made.impl.state_dict(), before)
+
+
+def test_what_is_no_minibatch_is_refused() -> None:
+    made = built("CQL", 2)
+    source = data(False, 2)
+    for wrong, name in (([*source.sample(4)], "list"), (None, "NoneType"), (source, "MDPDataset")):
+        with pytest.raises(TypeError, match=f"batch is a {name}, expected a TransitionMiniBatch or a Batch"):
+            made.update(0, 0, wrong)
+    batch = source.sample_batch(16, 0.9)
+    with pytest.raises(ValueError, match="16 observations in x and 8 actions"):
+        made.update(0, 0, batch.replace(action=batch.action[:8]))
+    with pytest.raises(ValueError, match=r"batch has observations \(16, 3\)"):
+        made.update(0, 0, batch.replace(next_obs=batch.next_obs[:, :3]))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_of_actions_that_are_no_numbers_are_refused(bad: float) -> None:
+    with pytest.raises(NonFiniteError, match="action has NaN or infinite numbers"):
+        built("CQL", 2).predict_value(np.zeros((2, 4)), np.array([[0.0, bad], [0.0, 0.0]]))
+    with pytest.raises(NonFiniteError, match="action has NaN or infinite numbers"):
+        built("DQN", 2).predict_value(np.zeros((2, 4)), np.array([0.0, bad]))
+
+
+def test_discrete_actions_have_no_width() -> None:
+    with pytest.raises(ValueError, match=r"action has shape \(2, 2\), expected \(n,\) or \(n, 1\)"):
+        built("DQN", 2).predict_value(np.zeros((4, 4)), np.zeros((2, 2), int))
+
+
+def test_episodes_that_scorers_cannot_ask_about_are_refused_before_training() -> None:
+    def score(algo: Any, episodes: Any) -> float:
+        return 0.0
+
+    for wrong, text in (
+        (data(True, 3), "but eval_episodes have discrete ones"),
+        (data(False, 3).episodes, "eval_episodes: .* actions of size 3 came"),
+        ([*vectors(False).episodes, *data(False, 2, width=5).episodes], r"eval_episodes: observations \(5,\)"),
+    ):
+        made = make("CQL")
+        with pytest.raises((TypeError, ValueError), match=text):
+            made.fit(vectors(False), 1, eval_episodes=wrong, scorers={"score": score}, **QUIET)
+        assert made.impl.optim_t == 0
+    for fine in (vectors(False), None, "the scorer's own matter"):
+        make("CQL").fit(vectors(False), n_steps=1, eval_episodes=fine, scorers={"score": score}, **QUIET)
