@@ -5,9 +5,11 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfrl_like import replay_buffers
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
+from pfrl_like.dataset.chosen import listed
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
 from pfrl_like.utils.random import RandomSource, not_held
 from pfrl_like.utils.spaces import action_size_of, space_kind
@@ -24,7 +26,8 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
     Raises:
         ValueError: If `maxlen` is less than 1, or the environment has actions of another kind than discrete or
-            continuous ones.
+            continuous ones; as `append_episode`.
+        TypeError: If there is something else than episodes among them.
 
     Attributes:
         observation_space: Where observations of `env` lie.
@@ -44,9 +47,10 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self, maxlen: int, env: Any, episodes: Iterable[Episode] | None = None, *, rng: RandomSource = None
     ) -> None:
         super().__init__(maxlen, rng=rng)
+        self._first_rewards: dict[int, float] = {}  # by the number of an item that begins an episode
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.observation_shape, self.action_size = tuple(env.observation_space.shape), action_size_of(env.action_space)
-        for episode in episodes or ():
+        for episode in listed(episodes) if episodes else ():
             self.append_episode(episode)
 
     # How agents store and sample; what follows does not change it.
@@ -62,40 +66,73 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         Args:
             observation: The observation.
             action: The action chosen there; of no meaning in a terminal state.
-            reward: The reward that came with the observation; of an episode's first row it is not looked at.
+            reward: The reward that came with the observation; nothing learns from that of an episode's first row.
             terminal: Whether the observation's state is terminal.
 
         Raises:
             ValueError: If the observation has another shape than those of `env`, or the action, unless the state is
                 terminal, lies outside the action space; nothing is stored.
+            TypeError: If the reward is no number; likewise.
             NonFiniteError: On NaN or infinity; likewise.
         """
         ended = bool(terminal)
         self._check_row(observation, None if ended else action, reward)
         if self.prev_observation is not None:
-            obs, next_obs = [self.prev_observation], [np.asarray(observation)]
-            self.append_batch(obs, [self.prev_action], [float(reward)], next_obs, [ended], [False])
+            step = (self.prev_observation, self.prev_action, float(reward), np.asarray(observation), ended)
+            self._append_step(*step, float(self.prev_reward or 0.0))
         if not ended:
             self.prev_observation, self.prev_action = np.array(observation), copy(action)
             self.prev_reward = float(reward)
 
-    def _check_row(self, observation: Any, action: Any, reward: float) -> None:
+    def append_episode(self, episode: Episode) -> None:
+        """Add the transitions of an episode, cut off if it did not end in a terminal state.
+
+        Raises:
+            TypeError: If it is none.
+            ValueError: As `append`, of any of its rows; nothing is stored.
+            NonFiniteError: Likewise.
+        """
+        steps = [*listed([episode])[0]]
+        for step in steps:
+            self._check_row(step.observation, step.action, step.reward)
+        self._check_row(steps[-1].next_observation, None, steps[-1].next_reward)
+        self.stop_current_episode()
+        for step in steps:
+            pair = (step.observation, step.action, step.next_reward, step.next_observation)
+            self._append_step(*pair, bool(step.terminal), step.reward)
+        self.stop_current_episode()
+
+    def _check_row(self, observation: Any, action: Any, reward: Any) -> None:
         check_observation(self.observation_space, observation, "observation")
         check_finite("observation", observation)
-        if self.prev_observation is not None:
-            check_reward(reward)
+        check_reward(reward)
         if action is not None:
             space = self.action_space
             of_box = space_kind(space) == "box"  # whose bounds are numbers of its own precision
             check_action(space, np.asarray(action, space.dtype) if of_box else action)
 
-    def append_episode(self, episode: Episode) -> None:
-        """Add the transitions of an episode, cut off if it did not end in a terminal state."""
-        self.stop_current_episode()
-        for step in episode:
-            obs, next_obs = [step.observation], [step.next_observation]
-            self.append_batch(obs, [step.action], [step.next_reward], next_obs, [bool(step.terminal)], [False])
-        self.stop_current_episode()
+    def _append_step(
+        self, obs: Any, action: Any, reward: float, next_obs: Any, ended: bool, reward_before: float
+    ) -> None:
+        """Store a transition, and of an episode's first one the reward before, which is no other one's."""
+        if 0 not in self._columns.running:
+            while self._first_rewards and (oldest := next(iter(self._first_rewards))) < self._first:
+                del self._first_rewards[oldest]
+            self._first_rewards[self._next] = reward_before
+        self.append_batch([obs], [action], [reward], [next_obs], [ended], [False])
+
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        held = {item: reward for item, reward in self._first_rewards.items() if item >= self._first}
+        items, rewards = np.array([*held], np.int64), np.array([*held.values()], np.float64)
+        return {}, {"first_items": items, "first_rewards": rewards}
+
+    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+        items, rewards = (arrays.get(name, np.zeros(0)) for name in ("first_items", "first_rewards"))
+        if items.ndim != 1 or items.shape != rewards.shape:
+            raise ValueError(
+                f"the saved first rewards have shape {rewards.shape}, expected that of {items.shape} items"
+            )
+        self._first_rewards = dict(zip(items.astype(int).tolist(), rewards.astype(float).tolist(), strict=True))
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
         """Say that the running episode of `env_id` was cut off, so that the next row starts a new one."""
@@ -150,7 +187,7 @@ class HeldTransition(Transition):
         super().__init__(
             buffer.observation_shape, buffer.action_size,
             observation=step["state"], action=action,
-            reward=steps[item - 1]["reward"] if item - 1 in steps else 0.0,
+            reward=steps[item - 1]["reward"] if item - 1 in steps else buffer._first_rewards.get(item, 0.0),
             next_observation=step["next_state"],
             next_action=steps[item + 1]["action"] if item + 1 in steps else np.zeros_like(action),
             next_reward=step["reward"], terminal=step["is_state_terminal"],

@@ -3,6 +3,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
+from pfrl_like import replay_buffers
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.online.buffers import ReplayBuffer
 
@@ -43,7 +44,7 @@ def test_transitions_are_linked_within_their_episode() -> None:
     assert second.prev_transition.observation == 0 and second.next_transition is None
     assert third.prev_transition is None and third.next_transition is None
     assert (first.next_action, second.next_action) == (2, 0)
-    assert (first.reward, second.reward, third.reward) == (0, 10, 0)
+    assert (first.reward, second.reward, third.reward) == (7, 10, 8)
 
 
 def test_links_to_what_has_left_are_none() -> None:
@@ -161,10 +162,63 @@ def test_actions_outside_the_space_are_refused(space: object, fits: object, does
     assert len(buffer) == 1
 
 
+def test_the_first_rewards_of_episodes_are_shown_as_long_as_these_are_held(tmp_path) -> None:
+    def shown(buffer: ReplayBuffer) -> list[float]:
+        return [t.reward for t in buffer.transitions]
+
+    buffer = filled()
+    assert shown(buffer) == [7, 10, 8]
+    assert sorted(buffer.sample(3).rewards[:, 0]) == [7, 8, 10]
+    buffer.save(tmp_path / "buffer")
+    loaded, plain = ReplayBuffer(10, Env()), replay_buffers.ReplayBuffer(10)
+    loaded.load(tmp_path / "buffer")
+    plain.load(tmp_path / "buffer")
+    assert shown(loaded) == [7, 10, 8] and len(plain) == 3
+    plain.save(tmp_path / "plain")
+    loaded.load(tmp_path / "plain")
+    assert shown(loaded) == [0, 10, 0]
+    assert shown(ReplayBuffer(10, Env(), episodes())) == [9, 1, 8]
+    assert shown(filled(maxlen=2)) == [0, 8]  # the transition before, with whose reward it began, has left
+    short = ReplayBuffer(2, Env())
+    for _ in range(9):
+        rows(short, (0, 0, 5, False), (1, 0, 6, True))
+    assert shown(short) == [5, 5] and len(short._first_rewards) <= 3
+
+
+def dataset(width: int, actions: list, n: int = 3) -> list:
+    obs = np.zeros((n, width), np.float32)
+    discrete = np.ndim(actions) == 1
+    return MDPDataset(obs, np.array(actions), np.zeros(n), [0] * (n - 1) + [1], discrete_action=discrete).episodes
+
+
+MISFITS = [
+    (dataset(7, [0, 1, 2]), "observation has shape"),
+    (dataset(1, [[0.1], [0.2], [0.3]]), "action"),
+    (dataset(1, [0, 3, 0]), "action is 3, expected an integer from 0 to 2"),
+]
+
+
+@pytest.mark.parametrize(("misfits", "text"), MISFITS, ids=["width", "kind", "range"])
+def test_episodes_that_do_not_fit_are_refused_as_a_whole(misfits: list, text: str) -> None:
+    buffer = filled()
+    with pytest.raises(ValueError, match=text):
+        buffer.append_episode(misfits[0])
+    assert len(buffer) == 3 and buffer.prev_observation.item() == 6  # the episode that ran goes on
+    with pytest.raises(ValueError, match=text):
+        ReplayBuffer(10, Env(), misfits)
+    for wrong in (5, [5]):
+        with pytest.raises(TypeError, match="episodes"):
+            ReplayBuffer(10, Env(), wrong)
+    with pytest.raises(TypeError, match="expected an Episode"):
+        buffer.append_episode(misfits)
+
+
 @pytest.mark.parametrize(("obs", "reward"), [([np.nan], 0.0), ([1.0], np.inf), ([1.0, 2.0], 0.0)])
 def test_rows_that_cannot_be_learnt_from_are_refused(obs: list[float], reward: float) -> None:
     buffer = ReplayBuffer(10, Env())
-    rows(buffer, (0, 1, np.nan, False))  # the reward of an episode's first row is not looked at
+    with pytest.raises(ValueError, match="reward"):
+        rows(buffer, (0, 1, np.nan, False))
+    rows(buffer, (0, 1, 0, False))
     with pytest.raises(ValueError, match="observation|reward"):
         buffer.append(np.array(obs, np.float32), 0, reward, False)
     assert len(buffer) == 0
