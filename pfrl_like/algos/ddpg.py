@@ -31,6 +31,10 @@ class DDPG(ActorCritic):
         """`regularizing_rate`, as the documents spell it, too."""
         return self.regularizing_rate
 
+    @reguralizing_rate.setter
+    def reguralizing_rate(self, rate: float) -> None:
+        self.regularizing_rate = rate
+
     def _policy(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         return deterministic_policy(self._encoder(observation_shape), action_size, self.regularizing_rate)
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar, cast
 from pfrl_like.algos.data import TrainingData
 from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
 from pfrl_like.algos.minibatches import check_eval_episodes
+from pfrl_like.algos.ranges import check_folder
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.shapes import check_action_kind
 from pfrl_like.algos.together import is_first, together
@@ -148,6 +149,9 @@ class Fitting:
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         algo: Any = self
         check_dynamics(algo)
+        if log_options["save_metrics"] and logger_adapter is None:
+            fixed = () if log_options["with_timestamp"] else (experiment_name or type(self).__name__,)
+            check_folder(log_options["logdir"], *fixed)
         data = TrainingData(episodes, self.batch_size, self.n_frames, algo.learns_next_observations)
         self._build_for(data)
         if algo.dynamics is None:

@@ -5,7 +5,7 @@ import difflib
 import inspect
 import typing
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 
@@ -71,9 +71,7 @@ class Hyperparameters:
             if name in known and hasattr(getattr(self, name), "set_params"):
                 getattr(self, name).set_params(**{inner: value})
                 continue
-            nearest = difflib.get_close_matches(given, known, n=1, cutoff=0.0)
-            text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored"
-            text += "".join(f"; the nearest is {name!r}" for name in nearest)
+            text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored{_hint(given, known)}"
             warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
         return self
 
@@ -87,6 +85,13 @@ class Hyperparameters:
         from sklearn.utils import Tags, TargetTags
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
+
+
+def _hint(given: str, known: Iterable[str]) -> str:
+    """What an unknown name may have meant: every one that it is the end of, as of `learning_rate`, or the nearest."""
+    if longer := sorted(name for name in known if name.endswith(f"_{given}")):
+        return f": there {'is' if len(longer) == 1 else 'are'} {', '.join(map(repr, longer))}"
+    return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, known, n=1, cutoff=0.0))
 
 
 def levels_to_the_caller() -> int:

@@ -1,11 +1,14 @@
 """What hyperparameters may be, by their names, so that errors name them and not what an agent makes of them."""
 
+import os
 from typing import Any
 
 from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
 
 #: Those that count something.
 COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"})
+#: Those of them that are rows of a minibatch.
+ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Those that are True or False.
 FLAGS = frozenset({"bootstrap", "share_encoder", "use_batch_norm"})
 #: Finite numbers of at least 0, and what further ones end in.
@@ -20,7 +23,7 @@ def check_ranges(algo: Any) -> None:
 
     Raises:
         TypeError: If one is no number, no integer where something is counted, or no flag.
-        ValueError: If one is out of range.
+        ValueError: If one is out of range, or minibatches of one row are to be normalised.
     """
     names = algo.defaults().keys()
     check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
@@ -29,3 +32,24 @@ def check_ranges(algo: Any) -> None:
     numbered = sorted(name for name in names if name in AT_LEAST_0 | BOUNDS.keys() or name.endswith(ENDINGS))
     for name in numbered:
         check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})
+    rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
+    if algo.use_batch_norm and 1 in rows.values():
+        given = " and ".join(f"{name} {value}" for name, value in rows.items())
+        raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, as one row has no variance")
+
+
+def check_folder(logdir: Any, *names: str) -> None:
+    """Refuse a folder that cannot be made, since a file is in its place.
+
+    Args:
+        logdir: The argument `logdir`.
+        names: The folder's name in there, if it is known.
+
+    Raises:
+        ValueError: If it, or a part of the path to it, is a file.
+    """
+    path = os.path.join(os.path.abspath(logdir), *names)
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        raise ValueError(f"logdir is {os.fspath(logdir)!r}, but {path!r} is a file, expected a folder")

@@ -117,3 +117,43 @@ def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_p
                     assert str(path) in str(error)
                     refused.add(param)
     assert params.keys() - refused <= {"use_gpu", "dynamics"}
+
+
+def test_a_rate_that_there_are_several_of_is_told_with_all_their_names() -> None:
+    rates = "'actor_learning_rate', 'alpha_learning_rate', 'critic_learning_rate', 'temp_learning_rate'"
+    with pytest.warns(UserWarning, match=f"has no hyperparameter 'learning_rate', which is ignored: there are {rates}"):
+        algos.CQL(learning_rate=1e-3)
+    with pytest.warns(UserWarning, match="the nearest is 'gamma'"):
+        algos.CQL(gama=0.9)
+
+
+@pytest.mark.parametrize("name", [*ALL, MOPO.__name__])
+def test_one_row_cannot_be_normalised(name: str) -> None:
+    with pytest.raises(ValueError, match="use_batch_norm is True, but batch_size 1"):
+        build(name, use_batch_norm=True, batch_size=1)
+    made = build(name, use_batch_norm=True)
+    with pytest.raises(ValueError, match="use_batch_norm is True, but batch_size 1"):
+        made.set_params(batch_size=1)
+    assert made.batch_size == 16
+    if name.endswith("AWR"):
+        with pytest.raises(ValueError, match="batch_size 16 and batch_size_per_update 1"):
+            build(name, use_batch_norm=True, batch_size_per_update=1)
+
+
+@pytest.mark.parametrize("inner", ["", "inner"])
+def test_a_file_in_the_place_of_the_log_is_refused_before_training(inner: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    made, options = make("DQN"), {"verbose": False, "show_progress": False}
+    with pytest.raises(ValueError, match="logdir is '.*file.*', but '.*file' is a file, expected a folder"):
+        made.fit(vectors(True), 1, logdir=tmp_path / "file" / inner, **options)
+    with pytest.raises(ValueError, match="logdir is '.*', but '.*file' is a file, expected a folder"):
+        made.fit(vectors(True), 1, logdir=tmp_path, experiment_name="file", with_timestamp=False, **options)
+    assert made.impl is None
+    made.fit(vectors(True), n_steps=1, logdir=tmp_path / "file", save_metrics=False, **options)
+
+
+def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:
+    with pytest.raises(AttributeError, match=r"'TD3PlusBC': it is an agent .* pfrl_like.agents.TD3PlusBC"):
+        algos.TD3PlusBC  # noqa: B018
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'$"):
+        algos.Nothing  # noqa: B018

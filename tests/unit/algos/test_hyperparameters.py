@@ -300,6 +300,9 @@ def test_regularising_keeps_what_tanh_is_applied_to_small(name: str) -> None:
     made = built(name, reguralizing_rate=0.5)
     assert made.regularizing_rate == made.reguralizing_rate == 0.5
     assert [part.rate for part in made.impl.policy if isinstance(part, ActivityPenalty)] == [0.5]
+    unbuilt = make(name)
+    unbuilt.reguralizing_rate = 0.25
+    assert unbuilt.regularizing_rate == 0.25 and unbuilt.get_params()["regularizing_rate"] == 0.25
 
 
 def test_latent_vectors_have_their_size() -> None:
