@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from pfrl_like import agents
 from pfrl_like.algos.awr import AWR, DiscreteAWR
 from pfrl_like.algos.base import Estimator
 from pfrl_like.algos.bc import BC, DiscreteBC
@@ -39,5 +38,7 @@ if not TYPE_CHECKING:  # for which every name would be there
 
     def __getattr__(name: str) -> Any:
         """Say of an algorithm that has no estimator where it is."""
+        from pfrl_like import agents  # no name of this package
+
         where = f": it is an agent without an estimator, pfrl_like.agents.{name}" if name in agents.__all__ else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}", name=name)

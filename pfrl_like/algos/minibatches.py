@@ -44,7 +44,8 @@ def fitting_batch(algo: Any, batch: Any) -> Batch:
     check_as_many(batch, actions)
     if isinstance(batch, TransitionMiniBatch):
         return batch_for(agent, batch, algo.discrete_action)
-    return batch.replace(action=torch.as_tensor(actions, device=torch.as_tensor(batch.action).device))
+    fitting: Batch = batch.replace(action=torch.as_tensor(actions, device=torch.as_tensor(batch.action).device))
+    return fitting
 
 
 def check_eval_episodes(algo: Any, episodes: Any) -> None:
