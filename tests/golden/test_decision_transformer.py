@@ -81,7 +81,7 @@ def test_a_dataset_gives_sequences_that_begin_at_each_step_and_end_with_the_epis
         rows = [step + t for step, length in zip(first, batch.lengths.tolist(), strict=True) if length > t]
         start = sum(int((batch.lengths > earlier).sum()) for earlier in range(t))
         assert batch.obs[start : start + len(rows)].flatten().int().tolist() == rows
-    with pytest.raises(ValueError, match="max_len: got 0"):
+    with pytest.raises(ValueError, match="max_len is 0, expected"):
         recorded().sample_sequences(2, 0)
 
 
