@@ -73,9 +73,9 @@ def test_what_is_no_minibatch_is_refused() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_values_of_actions_that_are_no_numbers_are_refused(bad: float) -> None:
-    with pytest.raises(NonFiniteError, match="action has NaN or infinite numbers"):
+    with pytest.raises(NonFiniteError, match="action has .*, expected finite numbers"):
         built("CQL", 2).predict_value(np.zeros((2, 4)), np.array([[0.0, bad], [0.0, 0.0]]))
-    with pytest.raises(NonFiniteError, match="action has NaN or infinite numbers"):
+    with pytest.raises(NonFiniteError, match="action has .*, expected finite numbers"):
         built("DQN", 2).predict_value(np.zeros((2, 4)), np.array([0.0, bad]))
 
 
