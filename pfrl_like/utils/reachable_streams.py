@@ -19,7 +19,7 @@ import torch
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random, torch.Generator)
 #: Nothing can be reached from these.
 _LEAVES = (
-    bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), type, types.ModuleType, np.ndarray,
+    bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), types.ModuleType, np.ndarray,
     np.generic, np.dtype, torch.Tensor, torch.dtype, torch.device, logging.Logger, logging.Handler, io.IOBase,
     re.Pattern, range, slice, weakref.ref, types.UnionType, types.GenericAlias,
 )  # fmt: skip
@@ -46,9 +46,10 @@ _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-
 class Reachable:
     """The streams that can be reached from some objects, by attributes, parts and what functions hold.
 
-    Attributes are also those in slots, those of modules and their parts beside tensors, and generators of classes.
-    Environments are followed layer by layer, and vector environments into those that they are made of. Of functions
-    come what they are bound to, closures, defaults, and the globals that they name. Spaces and environments that have
+    Attributes are also those in slots, those of modules and their parts beside tensors, those of classes, and the
+    spaces of an environment's actions, whatever gives them. Environments are followed layer by layer, and vector
+    environments into those that they are made of. Of functions come what they are bound to, closures, defaults, and
+    the globals that they name. Spaces and environments that have
     yet to make their generator make it. Nobody looks into worker processes' parts (`is_elsewhere` of a class is True).
 
     Args:
@@ -75,10 +76,15 @@ class Reachable:
             self.unknown += [name] * (depth > _DEPTH or not self._is_full)
             self._is_full = len(self._seen) > _MOST
             return
+        if isinstance(value, type):
+            self._visit_class(value, name, depth)
+            return
         self._seen[id(value)] = value
         if isinstance(value, random.SystemRandom):
             self.unknown.append(name)
         elif self._is_wanted(value):
+            while name in self.found:  # two classes of one name, of which one comes of the other
+                name += "'"
             self.found[name] = value
         else:
             self._visit_parts(value, name, depth, in_function)
@@ -95,21 +101,21 @@ class Reachable:
                 return
             if type(part) not in _LEAF_TYPES:
                 self.visit(part, part_name, depth + (attribute not in _LAYERS), held)
-        if not (is_container or id(type(value)) in self._seen):
-            self._visit_class(type(value), name)
+        if not is_container:
+            self._visit_class(type(value), name, depth)
 
     @property
     def _told(self) -> int:
         return len(self.found) + len(self.unknown)
 
-    def _visit_class(self, kind: type, name: str) -> None:
-        """Look for generators among the attributes of a class, and of those that it comes of."""
-        for each in kind.__mro__:
+    def _visit_class(self, kind: type, name: str, depth: int) -> None:
+        """Look at the attributes of a class, and of those that it comes of, which are no functions."""
+        for each in kind.__mro__ if id(kind) not in self._seen else ():
             if id(each) not in self._seen:
                 self._seen[id(each)] = each
                 for key, part in vars(each).items():
-                    if isinstance(part, GENERATORS):
-                        self.visit(part, f"{name}.{key}")
+                    if not (key.startswith("__") or hasattr(type(part), "__get__")):
+                        self.visit(part, f"{name}.{each.__qualname__}.{key}", depth + 1)
 
 
 def _is_elsewhere(value: Any) -> bool:
@@ -141,7 +147,7 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
     if attributes is None and not slots:
         return None
     own = _attributes(value, name, _OF_OPTIMIZERS if isinstance(value, torch.optim.Optimizer) else frozenset())
-    return chain(own, ((key, f"{name}.{key}", part) for key, part in slots))
+    return chain(own, ((key, f"{name}.{key}", part) for key, part in [*slots, *_spaces_of(value)]))
 
 
 def _attributes(value: Any, name: str, but: Set[str]) -> Iterator[tuple[str, str, Any]]:
@@ -158,6 +164,14 @@ def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
     for key, slot in _slots(kind):
         with contextlib.suppress(AttributeError):  # nothing was put into it
             yield key, slot.__get__(value)
+
+
+def _spaces_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Those of an environment's actions, which may come from a property."""
+    if hasattr(type(value), "step") and hasattr(type(value), "reset"):
+        for key in ("action_space", "single_action_space"):
+            with contextlib.suppress(Exception):  # of code of the user's
+                yield key, getattr(value, key)
 
 
 @lru_cache(1024)

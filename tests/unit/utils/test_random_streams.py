@@ -187,6 +187,35 @@ class InClass:
     rng = random.Random(7)
 
 
+SPACE = gymnasium.spaces.Discrete(5)
+
+
+class SpaceOfClass:
+    """With a space that all environments share."""
+
+    action_space = gymnasium.spaces.Discrete(3)
+
+
+class SpaceOfModule:
+    """An environment with a space that a property gives."""
+
+    reset = step = None
+
+    @property
+    def action_space(self) -> Any:
+        return SPACE
+
+
+class DeeperInClass:
+    """With what leads to a generator, which all objects share."""
+
+    __holders__ = Holder(random.Random(8))  # what Python itself keeps has names like this
+    holders = [Holder(random.Random(9))]
+
+    def method(self) -> None:
+        """A function, which is passed over."""
+
+
 class InOptimizer(torch.optim.SGD):
     """With noise."""
 
@@ -201,10 +230,25 @@ class InOptimizer(torch.optim.SGD):
     [
         (torch.nn.Sequential(torch.nn.Sequential(InModule(torch.Generator()))), "Sequential.0.0.generator"),
         (Holder(InSlots(random.Random(1))), "Holder.rng.__rng"),
-        (Holder(InClass()), "Holder.rng.rng"),
+        (Holder(InClass()), "Holder.rng.InClass.rng"),
         (InOptimizer(), "InOptimizer.rng"),
+        (SpaceOfClass(), "SpaceOfClass.SpaceOfClass.action_space._np_random"),
+        (SpaceOfModule(), "SpaceOfModule.action_space._np_random"),
+        (lambda: SpaceOfClass.action_space.sample(), "<lambda>.SpaceOfClass.SpaceOfClass.action_space._np_random"),
+        (DeeperInClass(), "DeeperInClass.DeeperInClass.holders[0].rng"),
     ],
 )
 def test_streams_in_modules_optimizers_slots_and_classes_are_found(owner: Any, name: str) -> None:
     streams = Streams.of(owner, with_global=False)
     assert [each.replace("_InSlots", "") for each in streams.names] == [name] and streams.unknown == []
+
+
+def test_what_an_object_has_in_the_place_of_that_of_its_classes_is_told_apart() -> None:
+    class Same:
+        rng = random.Random(1)
+
+    first, second = Same, type("Same", (Same,), {"rng": random.Random(2), "__qualname__": Same.__qualname__})
+    owner = second()
+    owner.rng = random.Random(3)
+    streams = Streams.of(owner, with_global=False)
+    assert [*streams._found.values()] == [owner.rng, second.rng, first.rng]
