@@ -1,5 +1,6 @@
 """What a run is made of: told in every checkpoint, so that one made otherwise is noticed when it goes on."""
 
+import inspect
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -106,11 +107,22 @@ def _form(space: Any) -> str | None:
 
 
 def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
-    """Plain attributes of an object that are not saved with it."""
-    saved = {"t", *getattr(type(owner), "saved_attributes", ())}
+    """Plain attributes of an object that are not saved with it, and tell how it was made.
+
+    Those that begin as its class says, and are no argument, tell what it has been through: `training` of an agent.
+    """
+    kind, arguments = type(owner), _arguments_of(type(owner))
+    saved = {"t", *getattr(kind, "saved_attributes", ())}
     for name, value in getattr(owner, "__dict__", {}).items():
-        if not name.startswith("_") and name not in saved and isinstance(value, bool | int | float):
+        was_given = name in arguments or not hasattr(kind, name)
+        if was_given and not name.startswith("_") and name not in saved and isinstance(value, bool | int | float):
             yield name, value
+
+
+def _arguments_of(kind: type) -> set[str]:
+    """The names of what the constructors of a class, and of those that it comes of, take."""
+    constructors = filter(inspect.isfunction, (vars(each).get("__init__") for each in kind.__mro__))
+    return {name for constructor in constructors for name in inspect.signature(constructor).parameters}
 
 
 def _optimizers_of(agent: Any) -> dict[str, Optimizer]:

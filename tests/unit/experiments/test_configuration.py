@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from pfrl_like.agents import DQN, REINFORCE, DoubleDQN
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments import train_agent
+from pfrl_like.experiments import train_agent, train_agent_offline
+from pfrl_like.experiments.configuration import Configuration
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -122,3 +124,54 @@ def test_what_was_made_otherwise_is_told(change: Any, reason: str | None, tmp_pa
         assert (resumed["resume"], resumed["reasons"]) == ("exact", [])
     else:
         assert resumed["resume"] == "approximate" and reason in resumed["reasons"]
+
+
+def offline_then_online(outdir: Path, hooks: Any = ()) -> dict[str, Any]:
+    set_random_seed(0)
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    q_function = nn.Sequential(nn.Linear(4, 2), DiscreteActionValueHead())
+    agent = DQN(
+        q_function, torch.optim.Adam(q_function.parameters()), ReplayBuffer(50), 0.9,
+        ConstantEpsilonGreedy(0.5, env.action_space.sample), replay_start_size=10, minibatch_size=4,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    data = MDPDataset(
+        rng.normal(size=(40, 4)).astype(np.float32), rng.integers(2, size=40), rng.normal(size=40),
+        np.arange(40) % 10 == 9, discrete_action=True,
+    )  # fmt: skip
+    train_agent_offline(
+        agent, data, 30, outdir / "offline", resume=True, rng=rng, eval_env=gymnasium.make("CartPole-v1"),
+        eval_n_episodes=1, eval_interval=10,
+    )  # fmt: skip
+    train_agent(agent, env, 60, outdir / "online", checkpoint_freq=20, resume=True, hooks=hooks)
+    told: dict[str, Any] = json.loads((outdir / "online" / "run.json").read_text())
+    return told | {"parameters": [each.tolist() for each in q_function.parameters()]}
+
+
+def test_what_an_agent_went_through_before_is_not_how_it_was_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = offline_then_online(tmp_path / "whole")["parameters"]
+    with pytest.raises(KeyboardInterrupt):
+        offline_then_online(tmp_path / "parts", [stop])
+    told = offline_then_online(tmp_path / "parts")
+    assert (told["resumed"]["resume"], told["resumed"]["reasons"]) == ("exact", [])
+    assert told["parameters"] == wanted and "go on exactly" not in caplog.text
+
+
+class Chosen(DQN):
+    """With arguments of which one has a default in the class."""
+
+    act_deterministically = True
+    training_shown = False
+
+    def __init__(self, act_deterministically: bool) -> None:
+        self.act_deterministically = act_deterministically
+        self.training_shown, self.width = True, 3
+
+
+def test_arguments_count_also_where_the_class_has_a_default() -> None:
+    told = Configuration(Chosen(False), None, None).saved_state()["told"]
+    assert told["act_deterministically"] is False and told["width"] == 3 and "training_shown" not in told
