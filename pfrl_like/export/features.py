@@ -85,9 +85,10 @@ def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
     what = "batch_states, or phi" if features.batch_states is not _DEFAULT.batch_states else f"phi ({name})"
     raise ExportError(
         f"{what} cannot be put into the file: it is neither a torch module or function, to be applied to a batch of "
-        "tensors [B, ...], nor a rewrite that is known (cast, scale and shift, reorder axes, reshape, pick or join the "
-        f"parts of an observation); it makes {_shapes(targets)} of {_shapes(first)}. Write it with torch operations "
-        "that work on a batch, or move it into the network or into a wrapper of the environment"
+        "tensors [B, ...], nor a rewrite that is known (cast, scale and shift, also of each number by its own, reorder "
+        f"axes, reshape, pick or join the parts of an observation); it makes {_shapes(targets)} of {_shapes(first)}. "
+        "Write it with torch operations that work on a batch, or move it into the network or into a wrapper of the "
+        "environment"
     )
 
 
@@ -144,8 +145,14 @@ def _same(found: Any, target: Any) -> bool:
     if not isinstance(found, Tensor) or (found.shape, found.dtype) != (target.shape, target.dtype):
         return False
     found, target = found.double(), target.double()
-    largest = float(target[target.isfinite()].abs().max()) if target.isfinite().any() else 0.0
-    return torch.allclose(found, target, rtol=1e-6, atol=1e-7 * largest, equal_nan=True)
+    finite = target[target.isfinite()]
+    return _is_close(found, target, finite.abs().max() if len(finite) else torch.zeros(()))
+
+
+def _is_close(found: Tensor, target: Tensor, largest: Tensor) -> bool:
+    """Whether numbers agree, relative to their own size and to the largest of those beside them."""
+    unit = torch.where(largest > 0, largest, 1.0)
+    return torch.allclose(found / unit, target / unit, rtol=1e-6, atol=1e-7, equal_nan=True)
 
 
 def _shapes(nested: Any) -> Any:
@@ -181,6 +188,8 @@ def _picks(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
             numbers = torch.cat([arranged(leaves).flatten() for leaves in inputs])
             features = torch.cat([target.flatten() for target in targets])
             yield _compose(arranged, *_scale(numbers.double(), features.double(), dtype), dtype)
+            if dtype.is_floating_point and (own := _line_of_each(arranged, inputs, targets)) is not None:
+                yield own
 
 
 def _arrange(i: int, order: tuple[int, ...], shape: torch.Size) -> Part:
@@ -211,6 +220,31 @@ def _compose(arranged: Part, divisor: float, offset: float, dtype: torch.dtype) 
         return x if offset == 0.0 else x + offset
 
     return composed
+
+
+def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tensor]) -> Part | None:
+    """Each number scaled and shifted by its own; None if one is not, or too few of its values say so.
+
+    It is computed in double precision, from the feature next to zero, so that nothing is lost where numbers are much
+    larger than what they differ by.
+    """
+    numbers, features = torch.cat([arranged(leaves) for leaves in inputs]).double(), torch.cat(targets).double()
+    low, high, anchor = numbers.argmin(0)[None], numbers.argmax(0)[None], features.abs().argmin(0)[None]
+    least, origin, value = numbers.gather(0, low), numbers.gather(0, anchor), features.gather(0, anchor)
+    slope = (features.gather(0, high) - features.gather(0, low)) / (numbers.gather(0, high) - least)
+    between = (numbers > least) & (numbers < numbers.gather(0, high))
+    if not (slope.isfinite() & between.any(0)).all():
+        return None
+    dtype = targets[0].dtype
+
+    def line(leaves: Sequence[Tensor]) -> Tensor:
+        return ((arranged(leaves).double() - origin) * slope + value).to(dtype)
+
+    for leaves, target in zip(inputs, targets, strict=True):
+        wanted = target.double()
+        if not _is_close(line(leaves).double(), wanted, wanted.abs().amax(0)):  # a large feature hides no small one
+            return None
+    return line
 
 
 def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:

@@ -80,3 +80,20 @@ def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, e
                 wanted = acting.batch_act(list(obs))
             assert actions.dtype == wanted.dtype
             np.testing.assert_allclose(actions, wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("ending", EXEMPLARS)
+def test_features_that_numpy_standardises_one_by_one_are_in_every_format(ending: str, tmp_path: Path) -> None:
+    if ending == ".onnx":
+        pytest.importorskip("onnxscript")
+    rng, size = np.random.default_rng(0), obs_size(agents.TD3)
+    data = (rng.normal(size=(40, size)) * np.geomspace(1e-2, 1e2, size) + np.linspace(100, 0, size)).astype(np.float32)
+    mean, std = data.mean(0), data.std(0)
+    agent = agents.TD3(**arguments_of(agents.TD3, False) | {"phi": lambda obs: (np.asarray(obs) - mean) / std})
+    agent.act_deterministically = True  # its policy gives samples
+    path = tmp_path / f"policy{ending}"
+    signature = agent.export(path, example_obs=data[:20])
+    with agent.eval_mode():
+        wanted = agent.batch_act([*data])
+    found = opened(path, [port.name for port in signature.inputs])(data)[0]
+    np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)

@@ -23,6 +23,9 @@ IMAGES = RNG.integers(0, 256, (20, 6, 5, 3), dtype=np.uint8)
 VECTORS = RNG.normal(size=(20, 4))
 GOALS = {"observation": RNG.normal(size=(20, 3)), "achieved_goal": RNG.normal(size=(20, 2)),
          "desired_goal": RNG.normal(size=(20, 2))}  # fmt: skip
+#: Of very different sizes, one of which differs little.
+SPREAD = (VECTORS * [1e-3, 1.0, 50.0, 1.0] + [0.0, 1.0, -10.0, 1000.0]).astype(np.float32)
+MEANS, DEVIATIONS = SPREAD.mean(0), SPREAD.std(0)
 SCALER = StandardScaler(VECTORS)
 NETWORK = nn.Linear(4, 2, dtype=torch.float64).requires_grad_(False)
 
@@ -33,6 +36,17 @@ KNOWN: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "cast": (lambda x: x.astype(np.float32), VECTORS),
     "scale": (lambda x: np.asarray(x, np.float32) / 255, IMAGES),
     "scale and shift": (lambda x: (x / 127.5 - 1).astype(np.float32), IMAGES),
+    "scale of each": (lambda x: np.asarray(x) * np.array([1.0, 2.0, -8.0, 0.0]), VECTORS),
+    "shift of each": (lambda x: np.asarray(x) + np.array([1.0, -2.0, 0.0, 30.0]), VECTORS),
+    "standardisation": (lambda x: (x - MEANS) / DEVIATIONS, SPREAD),
+    "standardisation of float64": (
+        lambda x: ((x - MEANS.astype(float)) / DEVIATIONS).astype(np.float32),
+        SPREAD.astype(float),
+    ),
+    "standardisation of channels": (
+        lambda x: ((x / 255 - np.array([0.4, 0.5, 0.6])) / [0.1, 0.2, 0.3]).astype(np.float32).transpose(2, 0, 1),
+        IMAGES,
+    ),
     "axes": (lambda x: np.ascontiguousarray(x.transpose(2, 0, 1)), IMAGES),
     "axes and scale": (lambda x: x.transpose(2, 0, 1).astype(np.float32) / 255, IMAGES),
     "flat": (lambda x: x.ravel().astype(np.float32), IMAGES),
@@ -45,6 +59,9 @@ KNOWN: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 UNKNOWN: dict[str, Callable[[Any], Any]] = {
     "clip": lambda x: np.clip(x, -2.5, 2.5),  # beyond all of the observations
+    "clip of what was standardised": lambda x: np.clip((x - MEANS) / DEVIATIONS, -10, 10),
+    "one feature that is on no line": lambda x: np.concatenate([x[:3] * [1.0, 2.0, 3.0], np.tanh(x[3:])]),
+    "a small one beside a large one": lambda x: np.concatenate([x[:1] * 1e9, np.tanh(x[1:])]),
     "a table": lambda x: np.eye(4, dtype=np.float32)[int(x[0] > 0)],
     "a network of NumPy": lambda x: np.tanh(x),
 }
@@ -89,3 +106,15 @@ def test_batch_states_of_the_users_own_is_compared_too() -> None:
     torch.testing.assert_close(found([torch.from_numpy(VECTORS)]), torch.from_numpy(VECTORS) / 2)
     with pytest.raises(ExportError, match="batch_states, or phi"):
         find_preprocessing(FeatureExtractor(lambda x: np.sin(x), halved), torch.from_numpy(VECTORS))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_line_through_two_points_proves_nothing(n: int) -> None:
+    known = [*map(bytes, VECTORS[:n])]
+
+    def only_known(x: Any) -> Any:
+        assert bytes(x) in known  # and no others
+        return np.sin(x)
+
+    with pytest.raises(ExportError, match="scale and shift, also of each number by its own"):
+        find_preprocessing(FeatureExtractor(only_known), torch.from_numpy(VECTORS[:n]))
