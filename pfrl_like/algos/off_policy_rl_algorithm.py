@@ -101,6 +101,11 @@ class OffPolicyRLAlgorithm(ABC):
         self._returns: list[float] = []
         self._successes: list[float] = []
         self.init_opt()
+        if not hasattr(agent := getattr(self, "agent", None), "check_spaces"):
+            raise TypeError(
+                f"init_opt of {type(self).__name__} left {agent!r:.80} as self.agent, expected one of agents, which "
+                "learns from the replay buffer"
+            )
         self.agent.check_spaces(env_spec.observation_space, env_spec.action_space)
 
     @abstractmethod
@@ -110,7 +115,11 @@ class OffPolicyRLAlgorithm(ABC):
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """What snapshots hold of it beside the agent, for subclasses to add to: text keys and what JSON has."""
+        """What snapshots hold of it beside the agent: text keys and what JSON has.
+
+        Numbers, text and arrays in attributes go on by themselves (see `EpochRunner`); for subclasses to add what else
+        they keep, such as the `state_dict` of a network that is no part of the agent.
+        """
         numbers = {"average_return": self.average_return, "success_rate": self.success_rate}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 
@@ -136,6 +145,7 @@ class OffPolicyRLAlgorithm(ABC):
         if truncated and not terminated:
             self.replay_buffer.stop_current_episode()
         self.agent.t += 1  # which explorers go by
+        self.agent._cumulative_steps += 1  # which its statistics tell
 
     # Learning
 

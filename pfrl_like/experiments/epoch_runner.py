@@ -15,6 +15,7 @@ from pfrl_like.experiments.configuration import Configuration
 from pfrl_like.experiments.evaluation_env import choose_eval_env
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Source
+from pfrl_like.experiments.own_attributes import OwnAttributes
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.paths import Actor, PathRecorder
 from pfrl_like.experiments.resume import Checkpoint, fitting, newest_checkpoint
@@ -57,7 +58,9 @@ class EpochRunner:
     """Runs an algorithm for epochs in an environment.
 
     The run directory is that of `train_agent`, with `epochs.csv`, a line for every epoch, and `<t>_checkpoint`, the
-    checkpoint that training can go on from, after every `snapshot_interval` epochs and the last one.
+    checkpoint that training can go on from, after every `snapshot_interval` epochs and the last one. Attributes of the
+    algorithm that training changes go on, too, if they are numbers, flags, text, arrays, tensors, or lists, tuples and
+    dicts of such; what else it keeps, it saves by `saved_state` and `restore_state`.
 
     Args:
         algorithm: The algorithm.
@@ -106,6 +109,7 @@ class EpochRunner:
         self.keep_snapshots, self.on_snapshot_failure = keep_snapshots, on_snapshot_failure
         self.logger, self.hooks, self.loggers = logger or _LOGGER, hooks, loggers
         self._check_spaces()
+        self._own = OwnAttributes(algorithm)
         self.epoch = self.step_itr = 0
         self.step_path: list[dict[str, Any]] = []
         self._restored: Checkpoint | None = None
@@ -217,7 +221,7 @@ class EpochRunner:
             self._table.flush()
 
     def _parts(self) -> list[Any]:
-        return [self, self.algorithm, *([self._recorder] if self._recorder else [])]
+        return [self, self._own, self.algorithm, *([self._recorder] if self._recorder else [])]
 
     def _check_spaces(self) -> None:
         if not hasattr(self.algorithm, "env_spec"):

@@ -93,6 +93,7 @@ def test_an_epoch_has_so_many_iterations_of_so_many_paths_and_gradient_steps(tmp
     assert len(batches) == 6 * 2 and {len(batch) for batch in batches} == {5}
     assert average == 4.0 and algorithm.success_rate == 1.0
     assert [row["itr"] for row in epochs_of(tmp_path)] == ["3", "6"]
+    assert [row["cumulative_steps"] for row in epochs_of(tmp_path)] == [row["step"] for row in epochs_of(tmp_path)]
     assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "finished"
 
 
@@ -251,6 +252,61 @@ def test_a_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     )
 
 
+class Keeping(EpochDQN):
+    """Keeps what training changes in attributes of its own."""
+
+    def __init__(self, env: Any, bonus: float = 1.0, **options: Any) -> None:
+        qf = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
+        small = {"steps_per_epoch": 3, "n_train_steps": 2, "buffer_batch_size": 5, "min_buffer_size": 8}
+        super().__init__(env, None, qf, ReplayBuffer(100), **(small | options))
+        self.bonus, self.iterations, self._bounds = bonus, 0, (0.0, np.zeros(2))
+        self.seen: dict[str, list[float]] = {"returns": []}
+
+    def train_once(self, itr: int, paths: Any) -> float:
+        average = super().train_once(itr, paths)
+        self.iterations += 1
+        self._bounds = average, self._bounds[1] + 1
+        self.seen["returns"].append(average)
+        self.last = average
+        return average
+
+
+class Marked(Keeping):
+    """Replaces an object that nobody can save, unless it does so itself."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.mark = object()
+
+    def train_once(self, itr: int, paths: Any) -> float:
+        self.mark = object()
+        return super().train_once(itr, paths)
+
+
+def kept_by(outdir: Path, *epochs: int, bonus: float = 1.0) -> dict[str, Any]:
+    for n in epochs:
+        algorithm = Keeping(Counting(), bonus)
+        EpochRunner(algorithm, Counting(), outdir, eval_n_episodes=0).train(n, resume=True)
+    assert json.loads((outdir / "run.json").read_text())["resumed"]["reasons"] == [] if len(epochs) > 1 else True
+    names = ("iterations", "_bounds", "seen", "last", "bonus")
+    return {name: str(getattr(algorithm, name)) for name in names}
+
+
+def test_what_an_algorithm_keeps_in_attributes_of_its_own_goes_on(tmp_path: Path) -> None:
+    whole = kept_by(tmp_path / "whole", 3)
+    assert kept_by(tmp_path / "parts", 1, 2, 3) == whole and whole["iterations"] == "9"
+    longer = kept_by(tmp_path / "parts", 4, bonus=2.0)
+    assert (longer["iterations"], longer["bonus"]) == ("12", "2.0")  # what the constructor was given stays
+
+
+def test_what_an_algorithm_replaces_and_cannot_be_saved_is_told(tmp_path: Path) -> None:
+    for n in (1, 2):
+        EpochRunner(Marked(Counting()), Counting(), tmp_path, eval_n_episodes=0).train(n, resume=True)
+    resumed = json.loads((tmp_path / "run.json").read_text())["resumed"]
+    reason = "mark of Marked changed and is not saved: saved_state may tell of it"
+    assert (resumed["resume"], resumed["reasons"]) == ("approximate", [reason])
+
+
 def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
     run(tmp_path, 5, snapshot_interval=2)
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{12 * epoch}_checkpoint" for epoch in (2, 4, 5)}
@@ -358,3 +414,16 @@ def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         EpochRunner(dqn(Counting()), Counting(actions=gymnasium.spaces.Discrete(3)), tmp_path)
     with pytest.raises(TypeError, match="abstract"):
         OffPolicyRLAlgorithm(Counting(), None, None, None)
+
+
+@pytest.mark.parametrize("agent", [None, "an agent"])
+def test_a_subclass_that_makes_no_agent_is_told_so(agent: Any) -> None:
+    class Without(OffPolicyRLAlgorithm):
+        def init_opt(self) -> None:
+            if agent is not None:
+                self.agent = agent
+
+    with pytest.raises(
+        TypeError, match="init_opt of Without left (None|'an agent') as self.agent, expected one of agents"
+    ):
+        Without(Counting(), None, None, ReplayBuffer(100), min_buffer_size=64)
