@@ -34,8 +34,10 @@ def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> No
     try:
         signature.bind(*given, **options)
     except TypeError as error:
-        names = ", ".join(signature.parameters)
-        raise TypeError(f"{sample} of {type(dataset).__name__}: {error}; it takes {names}") from error
+        names, own = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
+        raise TypeError(
+            f"{sample} of {type(dataset).__name__}: {error}; it takes {names}. train_agent_offline itself takes {own}"
+        ) from error
 
 
 class DatasetSource:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.metrics.minibatches import mean, measured, scored_episodes
+from pfrl_like.metrics.misuse import check_makes
 from pfrl_like.metrics.scorer import squared_distance
 
 
@@ -19,6 +20,7 @@ def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> C
     Returns:
         Function called as `scorer(algo, episodes)`.
     """
+    check_makes("compare_continuous_action_diff(base_algo)", window_size)
     return lambda algo, episodes: -_compared(base_algo, algo, episodes, window_size, squared_distance)
 
 
@@ -32,6 +34,7 @@ def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Ca
     Returns:
         Function called as `scorer(algo, episodes)`.
     """
+    check_makes("compare_discrete_action_match(base_algo)", window_size)
     return lambda algo, episodes: _compared(base_algo, algo, episodes, window_size, np.equal)
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
+from pfrl_like.metrics.misuse import check_makes, check_scored
 from pfrl_like.utils.action_masks import required_keyword, sample_allowed
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -36,11 +37,13 @@ def evaluate_on_environment(
         TypeError: If one is no number, or `env` is no environment, or one made of several; from the scorer, if `env`
             tells an action mask that `algo.predict` does not take.
     """
+    check_makes("evaluate_on_environment(env)", n_trials)
     check_counts(n_trials=n_trials)
     check_numbers(0, 1, epsilon=epsilon)
     adapted = as_gymnasium(env)
 
     def scorer(algo: Any, *args: Any) -> float:
+        check_scored(algo)
         with isolated_rng(env):
             return float(np.mean([_return_of_episode(adapted, algo, epsilon, render) for _ in range(n_trials)]))
 

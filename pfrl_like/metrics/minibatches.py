@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pfrl_like.dataset import Episode, TransitionMiniBatch
 from pfrl_like.dataset.chosen import listed
 from pfrl_like.dataset.transition import Transitions
+from pfrl_like.metrics.misuse import check_scored
 from pfrl_like.utils.checks import check_counts
 
 
@@ -78,8 +79,9 @@ def measured(
 
     Raises:
         ValueError: If the episodes have no transition, or `window_size` is less than 1.
-        TypeError: If something is no episode.
+        TypeError: If something is no episode, or `model` predicts nothing.
     """
+    check_scored(model)
     options = {"first_only": first_only, "told_next": told_next}
     windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
     found = [np.asarray(measure(window)) for window in windows]  # one at a time, which may be images

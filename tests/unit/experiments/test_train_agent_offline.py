@@ -312,6 +312,7 @@ def test_a_state_of_something_else_is_refused() -> None:
     ("options", "error", "message"),
     [
         ({"num_step": 3}, TypeError, "sample_batch of MDPDataset: .*'num_step'; it takes n, gamma, device, num_steps"),
+        ({"n_epochs": 5}, TypeError, "'n_epochs'; .*train_agent_offline itself takes agent, dataset, steps, outdir, "),
         ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset holds [0-9]+ transitions"),
     ],
 )

@@ -1,10 +1,12 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
 
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.metrics.comparer import compare_continuous_action_diff
+from pfrl_like.metrics.comparer import compare_continuous_action_diff, compare_discrete_action_match
 from pfrl_like.metrics.scorer import (
     average_value_estimation_scorer,
     continuous_action_diff_scorer,
@@ -201,3 +203,35 @@ def test_scorers_of_dynamics_refuse_what_is_none() -> None:
     for scorer in (dynamics_observation_prediction_error_scorer, dynamics_prediction_variance_scorer):
         with pytest.raises(TypeError, match="dynamics is a Greedy, expected a dynamics model"):
             scorer(Greedy(0.0), data)
+
+
+@pytest.mark.parametrize(
+    "scorer",
+    [
+        td_error_scorer, continuous_action_diff_scorer, soft_opc_scorer(0.0), dynamics_prediction_variance_scorer,
+        evaluate_on_environment(Steps()), compare_continuous_action_diff(Greedy([1.0])),
+        compare_discrete_action_match(Greedy(1)),
+    ],
+)  # fmt: skip
+def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callable[..., float]) -> None:
+    class Agent:
+        """Acts, and does not predict."""
+
+    episodes = MDPDataset(np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3)
+    with pytest.raises(TypeError, match=r"given a Agent, expected .* predict; .*eval_performance and ope.evaluate_off"):
+        scorer(Agent(), episodes)
+
+
+@pytest.mark.parametrize(
+    ("maker", "call"),
+    [
+        (evaluate_on_environment, "env"), (compare_continuous_action_diff, "base_algo"),
+        (compare_discrete_action_match, "base_algo"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("told", [True, False], ids=["episodes", "no episodes"])
+def test_what_makes_scorers_is_none(maker: Callable[..., object], call: str, told: bool) -> None:
+    episodes = MDPDataset(np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3) if told else None
+    name = maker.__name__
+    with pytest.raises(TypeError, match=rf"{name} was called as if .* makes one: give {name}\({call}\) in its place"):
+        maker(Greedy(1), episodes)
