@@ -50,6 +50,9 @@ class AbstractReplayBuffer(ABC):
     #: Whether `sample_batch` takes `future`, the number of steps after an item to tell of (`Batch.future`).
     tells_future: bool = False
 
+    #: Whether `sample_batch` takes `n_frames`, the number of images to stack.
+    stacks_frames: bool = False
+
     #: The `append_batch` that stores, where a class's own `append` may end up.
     _append_batch: Callable[..., None]
 

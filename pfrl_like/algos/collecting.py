@@ -1,4 +1,7 @@
-"""How steps are collected by an algorithm that does not learn from them on the way."""
+"""How steps are collected by an algorithm that does not learn from them on the way.
+
+It acts on stacked frames; single ones are stored, which are stacked when they are drawn.
+"""
 
 from typing import Any
 
@@ -41,7 +44,11 @@ class Collector:
 
     def _begin(self) -> None:
         self._frames = LastFrames(self.algo.n_frames)
-        self._obs: Any = None  # the last one, frames stacked, if an episode goes on
+        self._obs: Any = None  # the last one, as the environment gave it, if an episode goes on
+        self._stack: Any = None  # the same with the frames before it
+
+    def _push(self, obs: Any) -> None:
+        self._obs, self._stack = obs, self._frames.push(obs)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """The action of the algorithm, or of the explorer that is asked with it.
@@ -55,23 +62,24 @@ class Collector:
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """The action in the environment's newest observation."""
         if self._obs is None:
-            self._obs = self._frames.push(obs)
+            self._push(obs)
         if self.steps < self.random_steps:
             self._action = sample_allowed(self.action_space, action_mask)
         elif self.sampler is not None:
             told = required_keyword(self.sampler.sample, action_mask)
-            self._action = self.sampler.sample(self.algo, self._obs, self.steps, **told)
+            self._action = self.sampler.sample(self.algo, self._stack, self.steps, **told)
         else:
-            self._action = self.choose(self._obs, action_mask)
+            self._action = self.choose(self._stack, action_mask)
         self._mask = action_mask
         return self._action
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Store the step."""
         self.steps += 1
-        before, self._obs = self._obs, self._frames.push(obs)
+        before = self._obs
+        self._push(obs)
         masks = {name: [mask] for name, mask in mask_columns(self._mask, action_mask, obs).items()}
-        self.buffer.append_batch([before], [self._action], [reward], [self._obs], [done], [reset], **masks)
+        self.buffer.append_batch([before], [self._action], [reward], [obs], [done], [reset], **masks)
         if done or reset:
             self._begin()
 

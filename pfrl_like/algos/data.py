@@ -9,6 +9,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
+from pfrl_like.dataset.transition import stacked_shape
 
 
 class TrainingData:
@@ -62,6 +63,28 @@ def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: boo
     """Transitions as an agent learns from them, with what comes after them, by their links, if it looks at that."""
     future = getattr(agent, "sampling", {}).get("future", 0)
     return batch_of(transitions, agent.gamma, agent.device, discrete_action, future=future)
+
+
+def drawn_data(source: Any, batch_size: int, n_frames: int, shape: tuple[int, ...] | None) -> "DrawnData":
+    """Minibatches of single observations that are stacked when they are drawn, if they are images.
+
+    Args:
+        source: Has `sample_batch`.
+        batch_size: Transitions of a minibatch.
+        n_frames: Images that are stacked.
+        shape: Shape of a single observation; None if it is not known.
+
+    Raises:
+        TypeError: If the source is a replay buffer that cannot stack them.
+    """
+    if n_frames == 1 or (shape is not None and stacked_shape(shape, n_frames) == shape):
+        return DrawnData(source, batch_size)
+    if not getattr(source, "stacks_frames", True):
+        raise TypeError(
+            f"buffer is a {type(source).__name__}, whose sample_batch does not stack frames, but n_frames is "
+            f"{n_frames}: use another one of pfrl_like.replay_buffers, or n_frames=1 where the environment stacks"
+        )
+    return DrawnData(source, batch_size, n_frames=n_frames)
 
 
 class DrawnData:

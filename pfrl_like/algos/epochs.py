@@ -62,7 +62,7 @@ class OnlineUpdates:
 
     Args:
         algo: The estimator, or what is fitted like one.
-        buffer: The replay buffer.
+        data: The minibatches, drawn from a replay buffer.
         interval: Steps between updates.
         n: Updates at a time.
         start: Steps that are made before updates begin. There is none either while the buffer lacks a minibatch.
@@ -72,8 +72,8 @@ class OnlineUpdates:
         returns: Returns of the episodes that ended in it.
     """
 
-    def __init__(self, algo: Any, buffer: Any, interval: int, n: int, start: int) -> None:
-        self.algo, self.buffer, self.data = algo, buffer, DrawnData(buffer, algo.batch_size)
+    def __init__(self, algo: Any, data: DrawnData, interval: int, n: int, start: int) -> None:
+        self.algo, self.data = algo, data
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
 
     def begin_epoch(self, epoch: int) -> None:
@@ -85,7 +85,7 @@ class OnlineUpdates:
         """Make updates, if they are due."""
         if clock.between_episodes:  # and not cut off by the end of training
             self.returns += [episode.total_reward for episode in clock.ended]
-        if clock.t > self.start and clock.t % self.interval == 0 and len(self.buffer) >= self.algo.batch_size:
+        if clock.t > self.start and clock.t % self.interval == 0 and len(self.data.source) >= self.data.batch_size:
             inner = Clock(self.n_updates + self.n, self.n_updates)
             run(self.source, inner, [])
             self.n_updates = inner.t

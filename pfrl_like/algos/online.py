@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from pfrl_like.algos.collecting import Collector
+from pfrl_like.algos.data import drawn_data
 from pfrl_like.algos.epochs import OnlineUpdates, shown
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.shapes import shapes_of_env
@@ -22,18 +23,19 @@ CAPACITY = 1_000_000
 
 
 class AgentCollector(Collector):
-    """Acts by the agent of an estimator, in whose replay buffer it stores.
+    """Acts by the agent of an estimator.
 
     Args:
         algo: The estimator.
+        buffer: As of `Collector`.
         explorer: As of `Collector`; within the context the agent explores by it.
         action_space: As of `Collector`.
         random_steps: As of `Collector`.
     """
 
-    def __init__(self, algo: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
+    def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
         self.agent = algo.impl
-        super().__init__(algo, self.agent.replay_buffer, explorer, action_space, random_steps)
+        super().__init__(algo, buffer, explorer, action_space, random_steps)
         self._before = self.agent.explorer
 
     def __enter__(self) -> Self:
@@ -97,8 +99,8 @@ class OnlineFitting:
 
         Args:
             env: The environment; what `pfrl_like.env.as_gymnasium` takes.
-            buffer: Where transitions are stored: one of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`; None
-                makes one of a million.
+            buffer: Where transitions are stored, with observations as the environment gives them: one of
+                `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`; None makes one of a million.
             explorer: Chooses the actions: one of `pfrl_like.explorers` or `pfrl_like.online.explorers`; None leaves
                 them to the policy, which explores only if it is stochastic.
             n_epochs: Epochs; each collects steps, and then learns from them.
@@ -144,10 +146,13 @@ class OnlineFitting:
         check_apart(env, eval_env)
         algo: Any = self
         build_for_env(algo, env)
-        algo.impl.replay_buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        data = drawn_data(buffer, self.batch_size, algo.n_frames, algo.observation_shape_)
+        if algo._stacked_shape == algo.observation_shape_:  # of its own accord an agent stores what it sees
+            algo.impl.replay_buffer = buffer
         algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
         evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
-        collector = AgentCollector(algo, explorer, env.action_space, random_steps)
+        collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
         source = SerialSource(collector, env)
         clock = Clock(n_epochs * n_steps_per_epoch if n_steps is None else n_steps)
         name = experiment_name or f"{type(self).__name__}_online"
@@ -158,7 +163,7 @@ class OnlineFitting:
         with log, collector, shown(clock, show_progress) as bar:
             log.params(algo._json_params())
             schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
-            updates = OnlineUpdates(algo, algo.impl.replay_buffer, *schedule, update_start_step)
+            updates = OnlineUpdates(algo, data, *schedule, update_start_step)
             epochs = OnlineEpochs(
                 algo, log, n_steps_per_epoch, updates, evaluate, eval_interval, save_interval, callback
             )

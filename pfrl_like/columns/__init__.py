@@ -5,6 +5,7 @@ from pfrl_like.columns.field import Field
 from pfrl_like.columns.following import packed
 from pfrl_like.columns.leaves import as_array
 from pfrl_like.columns.places import dump_places, keep_places, restore_places, settle
+from pfrl_like.columns.preceding import joined_frames, stacks
 from pfrl_like.columns.recorded import RecordedColumns
 from pfrl_like.columns.segments import dump_segment, dump_table, join
 from pfrl_like.columns.shared import SharedRows, shared_field
@@ -26,6 +27,7 @@ __all__ = [
     "dump_segment",
     "dump_table",
     "join",
+    "joined_frames",
     "keep_places",
     "packed",
     "restore",
@@ -33,4 +35,5 @@ __all__ = [
     "rows_of",
     "settle",
     "shared_field",
+    "stacks",
 ]

@@ -18,8 +18,9 @@ from pfrl_like.columns import following
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import Job, as_array, describe
+from pfrl_like.columns.preceding import Stacks
 from pfrl_like.columns.rows import Rows
-from pfrl_like.columns.steps import RUNNING, Indices, Running, Steps
+from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 
 _CPU = torch.device("cpu")
 _RECURRENT = ("recurrent_state", "next_recurrent_state")
@@ -107,6 +108,8 @@ class Columns(Steps):
             self._put_extras(row, checked)
         if run.tail:
             self.successor[run.tail] = row
+        if len(self.predecessor):
+            self.predecessor[row] = run.tail
         run.tail = row
         if next_at == at:
             run.pending = 0
@@ -175,6 +178,8 @@ class Columns(Steps):
         elif next_at != at and self.obs_row.item(successor) != next_at:
             self.obs_rows.released.append(next_at) if plain else self._free_observation(next_at)
         self.obs_rows.released.append(at) if plain else self._free_observation(at)
+        if len(self.predecessor) and successor > ENDED:
+            self.predecessor[successor] = 0
         if self.plain_action is None and self.action is not None:
             self.action.drop(row)
         for extra in self.extras.values():
@@ -193,6 +198,7 @@ class Columns(Steps):
         *,
         next_actions: bool = False,
         future: float = 0,
+        stacked: Stacks | None = None,
     ) -> Batch:
         """The steps in these rows, each with up to `num_steps` - 1 successors summed up, as a batch of tensors.
 
@@ -206,6 +212,7 @@ class Columns(Steps):
             lengths: Lengths of the sequences.
             next_actions: Whether to fill `Batch.next_action`.
             future: How many steps after each item `Batch.future` is to hold, infinity for all; 0 for none.
+            stacked: Gives the observations in the place of the stored ones; None for these.
         """
         if gamma != self._gamma or num_steps >= len(self._discounts):
             self._set_gamma(gamma, num_steps)
@@ -221,12 +228,20 @@ class Columns(Steps):
             self.refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
         elsewhere = device != _CPU and device != "cpu"
-        if plain is None or action is None or self.extras or lengths is not None or elsewhere or next_actions or future:
+        further = self.extras or lengths is not None or elsewhere or next_actions or future or stacked
+        if plain is None or action is None or further:
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
             batch = self.gather(rows, last, numbers, index, device, lengths, next_actions=next_actions)
-            return batch.replace(future=following.future(self, last, future, gamma, device)) if future else batch
+            after = None
+            if stacked is not None:
+
+                def after(steps: Indices) -> torch.Tensor:
+                    return from_numpy(stacked(steps, following=True)).to(device)
+
+                batch = batch.replace(obs=from_numpy(stacked(rows)).to(device), next_obs=after(last))
+            return batch.replace(future=following.future(self, last, future, gamma, device, after)) if future else batch
         return Batch(
             from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),

@@ -55,6 +55,8 @@ class Steps:
             bootstraps, 0 if it does not because it ends in a terminal state.
         window_end: Likewise: last step of that item.
         window_steps: What `find_windows` was last called for, 1 before.
+        predecessor: A step column, once `link_back` was called: row of the step before in the episode, 0 if it is the
+            first one or the store does not hold that one any more.
         obs, action: Fields of nested values, None before the first step.
         extras: Further columns by name.
         names: Those that every step has to bring, None before the first step.
@@ -71,6 +73,7 @@ class Steps:
         self.successor: Indices = self.steps.array((), np.int64)
         self.lookahead = self.window_end = np.zeros(0, np.int64)
         self.window_steps = 1
+        self.predecessor: Indices = np.zeros(0, np.int64)
         self.running: dict[Any, Running] = {}
         self.extras: dict[str, Extra] = {}
         self.names: set[str] | None = None
@@ -198,6 +201,8 @@ class Steps:
         self.obs_row[rows] = at
         self.next_row[rows] = next_at
         self.successor[rows] = RUNNING
+        if len(self.predecessor):
+            self.predecessor[rows] = [run.tail for run in runs]
         for run, row, pending in zip(runs, rows.tolist(), next_at.tolist(), strict=True):
             if run.tail:
                 self.successor[run.tail] = row
@@ -220,6 +225,16 @@ class Steps:
             end = np.where(step > ENDED, step, end)
             length += step > ENDED
         self.set_windows(rows, end, length)
+
+    def link_back(self) -> None:
+        """Know the step before each one, from now on."""
+        if len(self.predecessor):
+            return
+        self.predecessor = self.steps.array((), np.int64)
+        held = np.ones(self.steps.size, np.bool_)
+        held[[0, *self.steps.free]] = False
+        rows = np.flatnonzero(held & (self.successor > ENDED))
+        self.predecessor[self.successor[rows]] = rows
 
     def refuse_missing_next(self, rows: Indices) -> None:
         """Refuse steps that cannot be learnt from, because they are not terminal and lead to nothing.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.columns import Indices, following, packed
+from pfrl_like.columns import Indices, packed
 from pfrl_like.dataset.check import Finding, findings
 from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
 from pfrl_like.dataset.episode import Episode
@@ -348,21 +349,12 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if num_steps not in (1, columns.window_steps):  # several views of the table share its store
             columns.find_windows(table.steps, num_steps)
         rows = table.steps[index]
-        batch = columns.batch(rows, index, None, num_steps, gamma, device, next_actions=next_actions)
-        last = rows if num_steps == 1 else columns.window_end[rows]
-        changed = {name: getattr(batch, name) for name in ("obs", "next_obs", "action", "next_action")}
-        observed = None
-        if n_frames > 1 and is_image(table):
-
-            def observed(steps: Indices) -> torch.Tensor:
-                return torch.from_numpy(table.frames(steps, n_frames, following=True)).to(device)
-
-            changed["obs"] = torch.from_numpy(table.frames(rows, n_frames)).to(device)
-            changed["next_obs"] = observed(last)
-        batch = batch.replace(**{name: _single(values) for name, values in changed.items()})
-        if not future:
-            return batch
-        return batch.replace(future=following.future(columns, last, future, gamma, device, observed).map(_single))
+        stacked = partial(table.frames, n_frames=n_frames) if n_frames > 1 and is_image(table) else None
+        return _all_single(
+            columns.batch(
+                rows, index, None, num_steps, gamma, device, next_actions=next_actions, future=future, stacked=stacked
+            )
+        )
 
     def sample_sequences(
         self,
@@ -398,12 +390,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         order = np.argsort(-lengths, kind="stable")
         time, sequence = packed(lengths[order])
         rows = first[order][sequence] + time
-        batch = table.columns.batch(
-            rows, index[order], None, 1, gamma, device, lengths[order], next_actions=next_actions, future=future
+        return _all_single(
+            table.columns.batch(
+                rows, index[order], None, 1, gamma, device, lengths[order], next_actions=next_actions, future=future
+            )
         )
-        names = ("obs", "next_obs", "action", "next_action")
-        batch = batch.replace(**{name: _single(getattr(batch, name)) for name in names})
-        return batch.replace(future=batch.future and batch.future.map(_single))
 
     def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
         """Draw distinct transitions as a minibatch of arrays.
@@ -436,6 +427,12 @@ def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
 
 def _is_no_bound(bound: Any, none: float) -> bool:
     return bound is None or (isinstance(bound, float) and bound == none)
+
+
+def _all_single(batch: Batch) -> Batch:
+    names = ("obs", "next_obs", "action", "next_action")
+    batch = batch.replace(**{name: _single(getattr(batch, name)) for name in names})
+    return batch.replace(future=batch.future and batch.future.map(_single))
 
 
 def _single(values: Any) -> Any:

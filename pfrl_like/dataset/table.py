@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Columns, Field, Indices, SharedRows, as_array, shared_field
+from pfrl_like.columns import Columns, Field, Indices, SharedRows, as_array, joined_frames, shared_field
 from pfrl_like.columns.leaves import ArrayLeaf, describe
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.structure import map_structure, structure_of
@@ -165,10 +165,7 @@ class Table:
         position = self.position[rows] + following
         there = position[:, None] >= back
         at = self.obs_row[np.where(there, (rows + following)[:, None] - back, rows[:, None]) - 1]
-        stacked: NDArray[Any] = self.obs.stacked(at.ravel())
-        stacked = stacked.reshape(len(rows), n_frames, *stacked.shape[1:])
-        stacked[~there] = 0
-        return stacked.reshape(len(rows), n_frames * stacked.shape[2], *stacked.shape[3:])
+        return joined_frames(self.obs, at, there)
 
     def like(self, other: "Table") -> "Table":
         """The same in the dtypes of another table.

@@ -49,8 +49,8 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
     once it is built. The algorithm is not changed. The learning itself is that of `agents.FittedQEvaluation`.
 
     Where the algorithm has `n_frames`, images of data and environments are stacked as it has them; `predict` and the
-    like take stacked ones, and replay buffers hold such, as `collect` stores them. A recurrent agent is refused: what
-    it does depends on more than an observation, so that minibatches have to be sequences, which
+    like take stacked ones, and replay buffers hold single ones, as `collect` stores them. A recurrent agent is refused:
+    what it does depends on more than an observation, so that minibatches have to be sequences, which
     `agents.FittedQEvaluation` learns from.
 
     Args:
@@ -221,7 +221,9 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
             return
         selection = _selection_of(dataset)
         check_action_kind(self, selection.discrete_action)
-        shape = self._shape_of_one(selection.observation_shape) if is_buffer(dataset) else selection.observation_shape
+        shape = selection.observation_shape
+        known = getattr(self._algo, "observation_shape_", None), getattr(self._algo, "action_size_", None)
+        check_built_for(self._algo, *known, shape, selection.action_size)
         if self._impl is None:
             for scaler in self.scalers.values():
                 if scaler is not None and not scaler.fitted:
@@ -245,15 +247,6 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         """How many actions there are, of which data may show fewer than the algorithm knows."""
         known = getattr(self._algo, "action_size_", None)
         return max(size, known or 0) if self.discrete_action else size
-
-    def _shape_of_one(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of one of the frames that a replay buffer's observations are stacks of."""
-        one = (shape[0] // self.n_frames, *shape[1:]) if len(shape) == 3 else shape
-        if stacked_shape(one, self.n_frames) != shape:
-            raise ValueError(
-                f"observations of the buffer: got shape {shape}, expected stacks of {self.n_frames} frames"
-            )
-        return one
 
     # Learning
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pfrl_like.algos.data import DrawnData
+from pfrl_like.algos.data import drawn_data
 from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
 from pfrl_like.algos.fitting import interval_of, logged_every
 from pfrl_like.algos.run_log import RunLog
@@ -108,8 +108,7 @@ class FittingFQE:
         fqe: Any = self
         data = data_of(dataset)
         fqe.build_with_dataset(data)
-        frames = {} if is_buffer(data) else {"n_frames": fqe.n_frames}
-        drawn = DrawnData(data, min(fqe.batch_size, size_of(data)), **frames)
+        drawn = drawn_data(data, min(fqe.batch_size, size_of(data)), fqe.n_frames, fqe.observation_shape)
         silent = enable_ddp and not is_first()
         name = experiment_name or type(self).__name__
         log = log_of(fqe, name, with_timestamp, logger_adapter, n_steps_per_epoch, silent)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from pfrl_like.algos.collecting import Collector
+from pfrl_like.algos.data import drawn_data
 from pfrl_like.algos.epochs import OnlineUpdates, evaluated, shown
 from pfrl_like.algos.fitting import interval_of
 from pfrl_like.algos.run_log import RunLog
@@ -173,6 +174,7 @@ class OnlineFQE:
         fqe: Any = self
         fqe.build_with_env(env)
         buffer = ReplayBuffer(_CAPACITY) if buffer is None else buffer
+        data = drawn_data(buffer, fqe.batch_size, fqe.n_frames, fqe.observation_shape)
         scorers = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
         collector = PolicyCollector(fqe, buffer, explorer, as_gymnasium(env).action_space, random_steps)
         source, clock = SerialSource(collector, env), Clock(n_steps)
@@ -180,7 +182,7 @@ class OnlineFQE:
         log = log_of(fqe, name, with_timestamp, logger_adapter, n_steps_per_epoch)
         with log, shown(clock, show_progress) as bar:
             log.params(fqe.params())
-            updates = OnlineUpdates(fqe, buffer, update_interval, n_updates, update_start_step)
+            updates = OnlineUpdates(fqe, data, update_interval, n_updates, update_start_step)
             epochs = Epochs(fqe, log, updates, n_steps_per_epoch, interval, save_interval, scorers, callback)
             run(source, clock, [updates, *bar, epochs])
 

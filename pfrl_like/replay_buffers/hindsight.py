@@ -63,6 +63,7 @@ class HindsightReplayBuffer(ReplayBuffer):
 
     _kind = "hindsight replay buffer"
     tells_future = False  # it would be another one for each new goal
+    stacks_frames = False  # observations with goals are dicts
 
     def __init__(
         self,
@@ -168,13 +169,16 @@ class HindsightReplayBuffer(ReplayBuffer):
         *,
         next_actions: bool = False,
         future: float = 0,
+        n_frames: int = 1,
     ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
             ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or a function gives something
-                unfit, or `future` is asked for.
+                unfit, or `future` or `n_frames` is asked for.
         """
+        if n_frames != 1:
+            raise ValueError(f"n_frames: got {n_frames!r}, expected 1, since observations with goals are no images")
         if future:
             raise ValueError(f"future: got {future}, expected 0, since items of different goals have none in common")
         if not 0 <= n <= len(self):

@@ -10,8 +10,9 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch
-from pfrl_like.columns import ENDED, Columns, Indices, rows_of
+from pfrl_like.columns import ENDED, Columns, Indices, rows_of, stacks
 from pfrl_like.replay_buffers.increments import IncrementalBuffer
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 Item = list[dict[str, Any]]
@@ -42,6 +43,7 @@ class ReplayBuffer(IncrementalBuffer):
     """
 
     tells_future = True
+    stacks_frames = True
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
         if capacity is not None:
@@ -307,12 +309,21 @@ class ReplayBuffer(IncrementalBuffer):
         *,
         next_actions: bool = False,
         future: float = 0,
+        n_frames: int = 1,
     ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
+        With `n_frames` images, arrays of three axes, are stacked along the first one, the latest last. Zeros stand for
+        those before an episode's beginning, and for those that the buffer does not hold any more.
+
         Raises:
-            ValueError: If `n` is larger than the buffer, or 0 before anything was stored.
+            ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or `n_frames` less than 1.
+            TypeError: If `n_frames` is no integer.
         """
+        stacked = None
+        if n_frames != 1:
+            check_counts(n_frames=n_frames)
+            stacked = stacks(self._columns, n_frames)
         size = self._next - self._first
         if not 0 <= n <= size:
             raise not_held("n", n, size, "items")
@@ -328,8 +339,9 @@ class ReplayBuffer(IncrementalBuffer):
         slot = index if self._first < 16 * length else index - self._first // length * length
         rows = self._ring.take(slot, None, None, "wrap")
         return self._columns.batch(
-            rows, index, weight, self.num_steps, gamma, device, next_actions=next_actions, future=future
-        )
+            rows, index, weight, self.num_steps, gamma, device,
+            next_actions=next_actions, future=future, stacked=stacked,
+        )  # fmt: skip
 
     def _rows(self, index: Indices) -> Indices:
         """Rows of items, by sequence number."""

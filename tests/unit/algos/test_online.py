@@ -12,10 +12,12 @@ from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, make
 
 from pfrl_like import algos, explorers
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.experiments import train_agent
 from pfrl_like.online.buffers import ReplayBuffer as OnlineBuffer
 from pfrl_like.online.explorers import LinearDecayEpsilonGreedy, NormalNoise
 from pfrl_like.online.iterators import train
-from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.replay_buffers import HindsightReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.wrappers.frame_stack import FrameStack
 
 
 class Counting(gymnasium.Env):
@@ -115,15 +117,95 @@ def test_priorities_are_written_back() -> None:
     assert made.impl.optim_t == 6  # a second draw without priorities would have been refused
 
 
-def test_frames_are_stacked() -> None:
-    made = make("DQN", n_frames=2, encoder_params=SMALL_FILTERS)
-    buffer = ReplayBuffer(100)
-    made.fit_online(Counting(True, (1, 16, 16)), buffer, n_epochs=1, n_steps_per_epoch=20, **QUIET)
-    batch = buffer.sample_batch(20)
-    assert batch.obs.shape == (20, 2, 16, 16)
-    assert torch.equal(batch.obs[:, 1], batch.next_obs[:, 0])
-    before = (batch.obs[:, 1, 0, 0] - 0.1).clamp(min=0)
-    assert torch.allclose(batch.obs[:, 0, 0, 0], before)
+class Remembering(explorers.ConstantEpsilonGreedy):
+    """Takes the greedy action, and notes its value."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0, lambda: 0)
+        self.values: list[float] = []
+
+    def select_action(self, t: int, greedy_action_func: Any, action_value: Any = None) -> Any:
+        self.values.append(float(action_value.max))
+        return greedy_action_func()
+
+
+def test_frames_are_stored_one_by_one_and_drawn_as_they_were_acted_on() -> None:
+    made, explorer = make("DQN", n_frames=3, encoder_params=SMALL_FILTERS), Remembering()
+    env, buffer = Counting(True, (1, 16, 16)), ReplayBuffer(100)
+    shared = {"n_epochs": 1, "n_steps_per_epoch": 20, "n_updates_per_epoch": 0}
+    for _ in range(2):  # the episode that runs at the end of the first time does not go on in the second
+        made.fit_online(env, buffer, explorer, **shared, **QUIET)
+    assert buffer.sample_batch(40).obs.shape == (40, 1, 16, 16)
+    batch = buffer.sample_batch(40, n_frames=3)
+    order = batch.index.argsort()
+    expected = made.impl.model(batch.obs[order]).max.tolist()
+    assert explorer.values == pytest.approx(expected, abs=1e-6)
+    np.testing.assert_allclose(batch.obs[order][:8, :, 0, 0], [
+        [0, 0, 0], [0, 0, 0.1], [0, 0.1, 0.2], [0.1, 0.2, 0.3], [0.2, 0.3, 0.4], [0.3, 0.4, 0.5], [0.4, 0.5, 0.6],
+        [0, 0, 0],
+    ], atol=1e-6)  # fmt: skip
+    assert not batch.obs[order[20], :, 0, 0].any()
+
+
+def images_of(n: int = 60) -> MDPDataset:
+    rng = np.random.default_rng(0)
+    obs = rng.integers(0, 255, (n, 1, 16, 16)).astype(np.float32)
+    return MDPDataset(obs, np.arange(n) % 3, rng.normal(size=n), np.arange(n) % 10 == 9, discrete_action=True)
+
+
+def from_episodes(data: MDPDataset, env: Any) -> OnlineBuffer:
+    return OnlineBuffer(1000, env, episodes=data.episodes)
+
+
+@pytest.mark.parametrize(
+    "start", [from_episodes, lambda data, _: ReplayBuffer.from_dataset(data)], ids=["own", "agent"]
+)
+@pytest.mark.parametrize("name", ["DQN", "DiscreteAWR"])
+def test_recorded_frames_are_gone_on_with_in_an_environment(name: str, start: Any) -> None:
+    data, env = images_of(), Counting(True, (1, 16, 16))
+    made = make(name, n_frames=3, encoder_params=SMALL_FILTERS).fit(data, 1, **QUIET)
+    buffer = start(data, env)
+    n = len(buffer)
+    made.fit_online(env, buffer, n_epochs=1, n_steps_per_epoch=30, n_updates_per_epoch=2, **QUIET)
+    assert len(buffer) == n + 30
+    made.fit(MDPDataset.from_buffer(buffer), 1, **QUIET)
+
+
+def test_the_buffer_of_frames_gives_stacks_of_arrays() -> None:
+    env = Counting(True, (1, 16, 16))
+    buffer = OnlineBuffer(100, env)
+    make("DQN", n_frames=3, encoder_params=SMALL_FILTERS).fit_online(
+        env, buffer, n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=1, **QUIET
+    )
+    assert buffer.transitions[0].observation.shape == buffer.observation_shape == (1, 16, 16)
+    assert buffer.sample(4, n_frames=3).observations.shape == (4, 3, 16, 16)
+
+
+def test_a_wrapper_of_ones_own_stacks_for_who_stacks_nothing() -> None:
+    made, buffer = make("DQN", encoder_params=SMALL_FILTERS), ReplayBuffer(100)
+    env = FrameStack(Counting(True, (1, 16, 16)), 3, channel_order="chw")
+    made.fit_online(env, buffer, n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=2, **QUIET)
+    assert buffer.sample_batch(20).obs.shape == (20, 3, 16, 16)
+    assert made.impl.replay_buffer is buffer
+
+
+def test_the_agent_is_trained_on_by_runners_in_an_environment_that_stacks(tmp_path: Path) -> None:
+    env = Counting(True, (1, 16, 16))
+    made = make("DQN", n_frames=3, encoder_params=SMALL_FILTERS).fit(images_of(), 1, **QUIET)
+    made.fit_online(env, n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=2, **QUIET)
+    before = made.impl.optim_t
+    train_agent(made.impl, FrameStack(env, 3, channel_order="chw"), 30, str(tmp_path))
+    assert made.impl.replay_buffer.sample_batch(1).obs.shape == (1, 3, 16, 16)
+    assert made.impl.optim_t > before
+
+
+def test_a_buffer_that_stacks_nothing_is_refused_where_frames_are_stacked() -> None:
+    env = Counting(True, (1, 16, 16))
+    buffer = HindsightReplayBuffer(100, lambda *_: np.zeros(1))
+    with pytest.raises(
+        TypeError, match="HindsightReplayBuffer, whose sample_batch does not stack frames, but n_frames"
+    ):
+        make("DQN", n_frames=3, encoder_params=SMALL_FILTERS).fit_online(env, buffer, **QUIET)
 
 
 def test_evaluations_and_models_come_at_their_intervals() -> None:

@@ -80,10 +80,11 @@ def test_what_is_learnt_are_the_values_of_stacks() -> None:
     assert np.abs(error).mean() < 0.15  # 0.5 without knowing the frame before
 
 
-def test_collected_observations_are_stacks_that_are_learnt_from() -> None:
+def test_collected_observations_are_frames_that_are_learnt_from_as_stacks() -> None:
     fqe = make()
     buffer = fqe.collect(Film(), n_steps=20, show_progress=False)
-    batch = buffer.sample_batch(20)
+    assert buffer.sample_batch(20).obs.shape == (20, 1, 16, 16)
+    batch = buffer.sample_batch(20, n_frames=N_FRAMES)
     assert batch.obs.shape == (20, N_FRAMES, 16, 16)
     last = batch.obs[:, -1, 0, 0].float()
     for back in range(N_FRAMES):
@@ -93,11 +94,24 @@ def test_collected_observations_are_stacks_that_are_learnt_from() -> None:
     again.fit(buffer, 3, **QUIET)
     assert again.observation_shape == (1, 16, 16)
     again.fit_online(Film(), buffer=ReplayBuffer(50), n_steps=20, **QUIET)
+    again.fit(MDPDataset.from_buffer(buffer), 1, **QUIET)
 
 
-def test_a_buffer_of_single_frames_is_refused() -> None:
-    buffer = ReplayBuffer.from_dataset(images(True))
-    with pytest.raises(ValueError, match="expected stacks of 3 frames"):
+@pytest.mark.parametrize("how", ["collect", "fit_online"])
+def test_what_was_recorded_is_gone_on_with(how: str) -> None:
+    buffer, fqe = ReplayBuffer.from_dataset(images(True)), make()
+    n = len(buffer)
+    fqe.fit(buffer, 2, **QUIET)
+    options = {"show_progress": False} if how == "collect" else QUIET
+    getattr(fqe, how)(Film(), buffer=buffer, n_steps=20, **options)
+    assert len(buffer) == n + 20
+
+
+def test_a_buffer_of_stacks_is_refused() -> None:
+    buffer = ReplayBuffer()
+    for _ in range(9):
+        buffer.append(np.zeros((N_FRAMES, 16, 16)), 0, 0.0, np.zeros((N_FRAMES, 16, 16)))
+    with pytest.raises(ValueError, match=r"observations \(3, 16, 16\) .* DQN was built for \(1, 16, 16\)"):
         make().fit(buffer, 1, **QUIET)
 
 
