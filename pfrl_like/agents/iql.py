@@ -23,9 +23,12 @@ from pfrl_like.utils.fixed import Fixed
 def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
     """V(s) of every row, or V(s') of the `next` states, [N]; a recurrent memory begins with the sequence.
 
+    Action masks of the batch say nothing of values of states.
+
     Raises:
         ValueError: If it is not one number for each row.
     """
+    batch = batch.replace(action_mask=None, next_action_mask=None)
     value = dqn.value_of(v_func, with_own_memory(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:

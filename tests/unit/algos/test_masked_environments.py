@@ -49,7 +49,7 @@ def test_an_algorithm_that_takes_no_masks_is_told_of_none(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("random_steps", [0, 30])
-@pytest.mark.parametrize("name", ["DQN", "DiscreteBCQ", "DiscreteBC"])
+@pytest.mark.parametrize("name", ["DQN", "DiscreteBCQ", "DiscreteBC", "DiscreteAWR"])
 def test_estimators_keep_to_allowed_actions_and_store_them(name: str, random_steps: int) -> None:
     buffer = ReplayBuffer(100)
     make(name).fit_online(OneAllowed(), buffer, random_steps=random_steps, **ONLINE)
