@@ -39,8 +39,9 @@ class Explorer(ABC):
         Args:
             t: Steps made so far.
             greedy_action_func: Function without arguments that gives the greedy action.
-            action_value: `ActionValue` of a batch of one, for explorers that want to know more. Where it has an
-                `action_mask`, only allowed actions may be chosen.
+            action_value: `ActionValue` of a batch of one, for explorers that want to know more; of agents without such
+                values None or, where actions are masked, what has the mask alone. Where it has an `action_mask`, only
+                allowed actions may be chosen.
         """
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
@@ -51,7 +52,7 @@ class Explorer(ABC):
         Args:
             t: Steps made so far.
             greedy_actions: Greedy actions, array [k, ...].
-            action_value: `ActionValue` of a batch of k.
+            action_value: As of `select_action`, of a batch of k.
             active: False for environments whose action will be ignored: they get the greedy one and cost no draw, [k].
 
         Returns:

@@ -12,6 +12,8 @@ from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.batch import first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
+from pfrl_like.functions.action_masks import as_action_mask
+from pfrl_like.utils.action_masks import Allowed
 
 
 class PolicyActingMixin(ActingMixin):
@@ -50,7 +52,7 @@ class PolicyActingMixin(ActingMixin):
         actions = sample_of(distribution, active).cpu().numpy()
         if self.explorer is None or not self.training:
             return actions
-        return select_actions(self.explorer, self.t, actions, None, active)
+        return select_actions(self.explorer, self.t, actions, _told(action_mask, actions), active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """The modes of the policy for a batch of features, [k, ...], and its distributions."""
@@ -75,6 +77,14 @@ class PolicyActingMixin(ActingMixin):
         return [
             self.burnin_action_func() if active is None or active[i] else self.batch_last_action[i] for i in range(k)
         ]
+
+
+def _told(action_mask: Any, actions: Any) -> Allowed | None:
+    """What explorers are told of a mask; nothing of one of several choices, which no explorer knows how to draw."""
+    if action_mask is None or actions.ndim > 1:
+        return None
+    shape = torch.Size((len(actions), np.shape(action_mask)[-1]))
+    return Allowed(as_action_mask(action_mask, shape, torch.device("cpu")))
 
 
 def samples_its_policy(agent: Any) -> bool:

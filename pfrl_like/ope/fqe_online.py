@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from pfrl_like.algos.collecting import Collector
 from pfrl_like.algos.data import drawn_data
@@ -19,6 +18,7 @@ from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.ope.fqe_fitting import Evaluator, Metrics, StepCallback, called, log_of
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import Allowed
 from pfrl_like.utils.checks import check_counts, check_function
 
 #: What a buffer that is made here holds.
@@ -56,19 +56,8 @@ class PolicyCollector(Collector):
             action = self.own(np.asarray(obs)[None], action_mask=action_mask)[0]
             return action.item() if np.ndim(action) == 0 else action
 
-        told = None if action_mask is None else Allowed(action_mask)
+        told = None if action_mask is None else Allowed([action_mask])
         return own() if self.explorer is None else self.explorer.select_action(self.steps, own, told)
-
-
-class Allowed:
-    """What explorers are told of the values of actions: which ones may be chosen.
-
-    Args:
-        action_mask: True where an action is allowed, [n_actions].
-    """
-
-    def __init__(self, action_mask: Any) -> None:
-        self.action_mask = torch.as_tensor(np.asarray(action_mask, np.bool_)[None])
 
 
 class OnlineFQE:

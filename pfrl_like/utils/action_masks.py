@@ -9,8 +9,23 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from pfrl_like.batch import ACTION_MASK
+
+
+class Allowed:
+    """What explorers are told in the place of action values, where there are none: which actions may be chosen.
+
+    Args:
+        action_mask: True where an action is allowed, [k, n_actions].
+    """
+
+    def __init__(self, action_mask: Any) -> None:
+        self.action_mask = torch.as_tensor(np.asarray(action_mask, np.bool_))
+
+    def __getitem__(self, rows: slice) -> "Allowed":
+        return Allowed(self.action_mask[rows])
 
 
 def takes_mask(act: Callable[..., Any]) -> bool:

@@ -11,12 +11,16 @@ from agent_parts import AGENTS, make_agent, make_q_function, sparing
 from gymnasium import spaces
 from torch import nn
 
+from pfrl_like import agents
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents import DQN, DoubleDQN
 from pfrl_like.batch import Batch
 from pfrl_like.experiments import train_agent, train_agent_batch
+from pfrl_like.explorer import Explorer
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy, Greedy
 from pfrl_like.nn import RecurrentSequential
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
 
 N_ACTIONS = 4
@@ -87,6 +91,53 @@ def test_agents_never_choose_a_forbidden_action(agent: str, recurrent: bool, whe
     train_agent_batch(one, vector, 45, tmp_path)
     with one.eval_mode():
         train_agent(one, MaskedEnv(where), 20, tmp_path)
+
+
+def make_masked_policy_agent(kind: Any, explorer: Any) -> Any:
+    """An agent of a policy, for the observations of `MaskedEnv`."""
+
+    def network(n_outputs: int, *head: nn.Module) -> nn.Module:
+        return nn.Sequential(Pick(), nn.Linear(5, n_outputs), *head)
+
+    modules = {"policy": network(N_ACTIONS, SoftmaxCategoricalHead())}
+    if kind is agents.DiscreteSAC:
+        modules |= {f"q_func{i}": network(N_ACTIONS, DiscreteActionValueHead()) for i in (1, 2)}
+    if kind is agents.DiscreteAWR:
+        modules["v_func"] = network(1)
+    optimizers = {f"{name}_optimizer": torch.optim.Adam(module.parameters()) for name, module in modules.items()}
+    if kind is agents.DiscreteBC:
+        optimizers = {"optimizer": optimizers["policy_optimizer"]}
+    gamma = {} if kind is agents.DiscreteBC else {"gamma": 0.9}
+    made = kind(**modules, **optimizers, **gamma, replay_buffer=ReplayBuffer(), replay_start_size=10, minibatch_size=4)
+    made.explorer = explorer
+    return made
+
+
+@pytest.mark.parametrize("where", ["info", "obs"])
+@pytest.mark.parametrize("kind", [agents.DiscreteBC, agents.DiscreteAWR, agents.DiscreteSAC])
+def test_explorers_of_policies_keep_to_the_mask(kind: Any, where: str, tmp_path: Any) -> None:
+    def random_action() -> int:
+        raise AssertionError("random_action_func knows of no mask")
+
+    made = make_masked_policy_agent(kind, ConstantEpsilonGreedy(0.5, random_action))
+    train_agent(made, MaskedEnv(where), 40, tmp_path)  # the environment raises
+    train_agent_batch(made, gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3), 45, tmp_path)
+
+
+class Lowest(Explorer):
+    """Takes the first of the allowed actions; chooses for one environment at a time."""
+
+    def select_action(self, t: int, greedy_action_func: Any, action_value: Any = None) -> Any:
+        assert action_value.action_mask.shape == (1, N_ACTIONS)
+        return int(action_value.action_mask[0].int().argmax())
+
+
+def test_explorers_for_one_environment_are_told_its_own_row() -> None:
+    made = make_masked_policy_agent(agents.DiscreteBC, Lowest())
+    mask = np.arange(N_ACTIONS) >= np.arange(3)[:, None]
+    obs = list(np.zeros((3, 5), np.float32))
+    assert np.array(made.batch_act(obs, action_mask=mask)).tolist() == [0, 1, 2]
+    assert np.array(made.batch_act(obs, action_mask=mask[2])).tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize("where", ["reset", "step"])

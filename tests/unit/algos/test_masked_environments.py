@@ -75,6 +75,13 @@ def test_predictions_and_samples_are_allowed_ones() -> None:
             choose(obs, action_mask=mask)
 
 
+@pytest.mark.parametrize("name", ["DiscreteBC", "DiscreteAWR"])
+def test_epsilon_greedy_exploration_of_policies_keeps_to_the_mask(name: str) -> None:
+    buffer = ReplayBuffer(100)
+    make(name).fit_online(OneAllowed(), buffer, ConstantEpsilonGreedy(0.5, lambda: 0), **ONLINE)
+    check_stored(buffer)
+
+
 class Sampler:
     """Chooses as d3rlpy's explorers are asked to."""
 
