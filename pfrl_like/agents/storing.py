@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.agents.acting import has_mask
-from pfrl_like.batch import ACTION_MASK
+from pfrl_like.utils.action_masks import mask_columns
 
 
 def store_step(
@@ -24,11 +23,7 @@ def store_step(
     """
     if agent.memory is not None:
         columns |= agent.memory.columns(ended, active)
-    masks = agent._last_mask, next_mask
-    known = [mask for mask in masks if mask is not None]
-    if known and not has_mask(step[3]):
-        everything = np.ones_like(known[0])
-        columns[ACTION_MASK], columns["next_action_mask"] = (everything if mask is None else mask for mask in masks)
+    columns |= mask_columns(agent._last_mask, next_mask, step[3][0])
     env_ids = None
     if active is not None:
         env_ids = np.flatnonzero(active).tolist()

@@ -62,9 +62,10 @@ def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
     """What a replay buffer is to store of a step's masks.
 
     Args:
-        mask: What was allowed when the action was chosen; None if that was not told.
+        mask: What was allowed when the action was chosen, of one environment or a row for each; None if that was not
+            told.
         next_mask: What is allowed after it; None likewise.
-        next_obs: The observation after it, which may bring its mask along.
+        next_obs: The observation after it, of any of the environments, which may bring its mask along.
 
     Returns:
         "action_mask" and "next_action_mask", all True where nothing was told; empty if neither was, or if observations
