@@ -1,10 +1,16 @@
 """What fitted Q evaluation takes over from others: parameters of critics, the state of their optimiser, a policy."""
 
 import copy
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from torch import nn
+from torch.optim import Optimizer
+
+from pfrl_like.action_value import ActionValue
 from pfrl_like.algos.copying import reset_optimizers, take_from
 from pfrl_like.ope.policies import agent_of, policy_of
+from pfrl_like.optimizers.copy_state import copy_optimizer_states
 
 
 class CopyingFQE:
@@ -38,37 +44,44 @@ class CopyingFQE:
         """Take the parameters of the critics of another one, or of an agent or estimator; targets follow at once.
 
         Raises:
-            ValueError: If the networks differ.
+            ValueError: If it has no Q-function, or networks that differ; all of them stay as they were.
         """
-        for own, target, other in zip(
-            self.agent.critics, self.agent.target_critics, _critics_of(algo, len(self.agent.critics)), strict=True
-        ):
-            take_from(own, other, "Q-function")
-            take_from(target, other, "Q-function")
+        critics = [*self.agent.critics]
+        theirs = nn.ModuleList(_critics_of(algo, len(critics)))
+        for own in (critics, self.agent.target_critics):
+            take_from(nn.ModuleList(own), theirs, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Take the state of the optimiser of the critics.
+        """Take the state of the optimiser of the critics, with its settings.
 
         Raises:
-            ValueError: If it is one of other networks.
+            ValueError: If it has no Q-function, or its optimiser is one of other networks or of another class; the
+                state stays as it was.
         """
-        optimizer = getattr(agent_of(algo), "q_func1_optimizer", None) or getattr(agent_of(algo), "optimizer", None)
-        if optimizer is None:
-            raise ValueError(f"algo is a {type(algo).__name__}, which has no optimiser of a Q-function")
-        own = self.agent.q_func1_optimizer
-        ours, theirs = ([len(group["params"]) for group in each.param_groups] for each in (own, optimizer))
-        if ours != theirs:
-            raise ValueError(f"algo has an optimiser of {theirs} tensors, expected one of {ours}")
-        own.load_state_dict(optimizer.state_dict())
+        theirs = _optimizers_of(agent_of(algo), _critics_of(algo, len(self.agent.critics)))
+        copy_optimizer_states(_optimizers_of(self.agent, self.agent.critics), theirs, "algo")
 
     def reset_optimizer_states(self) -> None:
         """Let the optimiser forget what it keeps of earlier steps."""
         reset_optimizers(self.agent)
 
 
-def _critics_of(algo: Any, count: int) -> list[Any]:
+def _critics_of(algo: Any, count: int) -> list[nn.Module]:
     agent = agent_of(algo)
-    critics = getattr(agent, "critics", None) or [agent.model]
+    critics = getattr(agent, "critics", ())
+    if not critics and issubclass(getattr(agent, "value_type", object), ActionValue):
+        critics = [agent.model]
+    if not critics:
+        raise ValueError(f"algo is a {type(algo).__name__}, which has no Q-function")
     if len(critics) != count:
         raise ValueError(f"algo has {len(critics)} Q-functions, expected {count}")
     return [*critics]
+
+
+def _optimizers_of(agent: Any, critics: Iterable[nn.Module]) -> list[Optimizer]:
+    """What moves critics."""
+    moved = {id(parameter) for critic in critics for parameter in critic.parameters()}
+    optimizers = [step.optimizer for step in agent.gradient_steps.values()]
+    return [
+        each for each in optimizers if any(id(one) in moved for group in each.param_groups for one in group["params"])
+    ]

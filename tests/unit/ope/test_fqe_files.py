@@ -1,6 +1,8 @@
 """FQE and DiscreteFQE in files, and what they take over from others."""
 
+import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,10 +120,51 @@ def test_what_cannot_be_copied_is_refused() -> None:
     fqe, other = fitted(), fitted(encoder_params={"hidden_units": (9,)})
     with pytest.raises(ValueError, match="Q-function of another form"):
         fqe.copy_q_function_from(other)
-    with pytest.raises(ValueError, match="optimiser of"):
-        fqe.copy_q_function_optim_from(fitted(n_critics=2))
+    with pytest.raises(ValueError, match=r"tensor 0 has shape \(9, 5\), expected \(8, 5\)"):
+        fqe.copy_q_function_optim_from(other)
     with pytest.raises(ValueError, match="2 Q-functions, expected 1"):
         fqe.copy_q_function_from(fitted(n_critics=2))
+
+
+def trained(estimator: Any) -> Any:
+    return estimator.fit(data(estimator.discrete_action).episodes, n_steps=2, n_steps_per_epoch=2, save_metrics=False,
+                         verbose=False, show_progress=False)  # fmt: skip
+
+
+SMALL: dict[str, Any] = {"encoder_params": {"hidden_units": (8,)}}
+
+
+def test_optimisers_of_estimators_are_taken_with_their_states() -> None:
+    fqe, estimator = make(), trained(algos.DoubleDQN(**SMALL))
+    fqe.build_with_dataset(data())
+    fqe.copy_q_function_from(estimator)
+    fqe.copy_q_function_optim_from(estimator)
+    optimizers = (fqe.agent.q_func1_optimizer, estimator.impl.optimizer)
+    torch.testing.assert_close(*(each.state_dict()["state"] for each in optimizers))
+    fqe.fit(data(), 2, **QUIET)
+    assert all(state["step"] == 4 for state in fqe.agent.q_func1_optimizer.state.values())
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (algos.BC(**SMALL), "algo is a BC, which has no Q-function"),
+        (algos.DiscreteBC(**SMALL), "algo is a DiscreteBC, which has no Q-function"),
+        (algos.SAC(**SMALL), "algo has 2 Q-functions, expected 1"),
+        (algos.TD3(n_critics=1, encoder_params={"hidden_units": (256,)}), r"shape \(256, 7\), expected \(8, 7\)|form"),
+    ],
+    ids=["BC", "DiscreteBC", "SAC", "TD3"],
+)
+def test_what_has_no_such_critics_is_refused_and_changes_nothing(estimator: Any, message: str) -> None:
+    discrete = estimator.discrete_action
+    fqe, algo = fitted(discrete), trained(estimator)
+    optimizer = fqe.agent.q_func1_optimizer
+    before = copy.deepcopy([networks(fqe), optimizer.state_dict()])
+    for take in (fqe.copy_q_function_from, fqe.copy_q_function_optim_from):
+        with pytest.raises(ValueError, match=message):
+            take(algo)
+    torch.testing.assert_close([networks(fqe), optimizer.state_dict()], before)
+    fqe.fit(data(discrete), 2, **QUIET)
 
 
 def test_the_targets_move_when_the_count_is_a_multiple_of_their_interval() -> None:
