@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.algos.copying import reset_optimizers, take_from
-from pfrl_like.ope.policies import agent_of, policy_of
+from pfrl_like.ope.policies import ActingPolicy, agent_of, lying_on, policy_of
 from pfrl_like.optimizers.copy_state import copy_optimizer_states
 
 
@@ -19,18 +19,29 @@ class CopyingFQE:
     discrete_action: ClassVar[bool]
     agent: Any
     action_size: Any
+    algo: Any
 
     def copy_policy_from(self, algo: Any) -> None:
-        """Evaluate another algorithm's policy with networks alike: a copy of it; `algo` keeps its own.
+        """Evaluate another algorithm with networks alike from here on: a copy of it, which files have, too.
 
         Raises:
-            ValueError: If the networks differ.
+            ValueError: If the networks of the policies differ, or one of the two algorithms chooses in a way of its
+                own, as `BCQ` and `BEAR` do.
         """
-        discrete = self.action_size if self.discrete_action else None
-        other = algo.agent.policy if isinstance(algo, CopyingFQE) else policy_of(algo, discrete)
-        own = copy.deepcopy(self.agent.policy)
-        take_from(own, other, "policy")
-        self.agent.policy = own
+        other = algo
+        if isinstance(algo, CopyingFQE):
+            other = algo.agent.policy if algo.algo is None else algo.algo
+        buffer = getattr(agent_of(other), "replay_buffer", None)
+        own = copy.deepcopy(other, {id(buffer): buffer})  # which may be large, and is not looked at
+        policy = policy_of(own, self.action_size if self.discrete_action else None)
+        for each, asked in ((self.agent.policy, self.algo), (policy, other)):
+            if isinstance(each, ActingPolicy):
+                raise ValueError(
+                    f"{type(asked).__name__} chooses in a way of its own, not by one network alone, which could be "
+                    "copied: make an FQE of the other algorithm"
+                )
+        take_from(copy.deepcopy(self.agent.policy), policy, "policy")
+        self.agent.policy, self._algo = lying_on(self.agent.device, policy), own
 
     def copy_policy_optim_from(self, algo: Any) -> None:
         """Refuse: the policy does not learn, and has no optimiser.

@@ -1,12 +1,14 @@
 """FQE and DiscreteFQE in files, and what they take over from others."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from agent_parts import make_agent
 from fqe_parts import EVALUATED, OBS, QUIET, alike, built, data, fitted, make, networks, softmax_policy
 
 import pfrl_like
@@ -15,6 +17,7 @@ from pfrl_like.errors import CheckpointError, NotFittedError
 from pfrl_like.loggers.adapters import (
     FileAdapterFactory,
 )
+from pfrl_like.preprocessing import StandardScaler
 
 # Files
 
@@ -165,6 +168,54 @@ def test_what_has_no_such_critics_is_refused_and_changes_nothing(estimator: Any,
             take(algo)
     torch.testing.assert_close([networks(fqe), optimizer.state_dict()], before)
     fqe.fit(data(discrete), 2, **QUIET)
+
+
+COPIED: dict[str, Callable[[float], Any]] = {
+    "an agent": lambda std: make_agent("DoubleDQN"),
+    "an estimator": lambda std: built(algos.TD3()),
+    "one of another scaler": lambda std: built(algos.SAC(scaler=StandardScaler(mean=np.zeros(OBS), std=[std] * OBS))),
+}
+
+
+@pytest.mark.parametrize("by_fqe", [False, True], ids=["itself", "its FQE"])
+@pytest.mark.parametrize("kind", COPIED)
+def test_the_copied_policy_is_what_is_exported_and_saved(kind: str, by_fqe: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    discrete, first, second = kind == "an agent", COPIED[kind](1.0), COPIED[kind](3.0)
+    fqe, other = make(discrete, first), make(discrete, second)
+    for each in (fqe, other):
+        each.build_with_dataset(data(discrete))
+    x = np.random.default_rng(0).normal(size=(20, OBS)).astype(np.float32)
+    expected, before = actions_of(second, x), actions_of(first, x)
+    assert not np.allclose(expected, before)
+    fqe.copy_policy_from(other if by_fqe else second)
+    assert fqe.algo is not second and np.allclose(fqe.predict(x), expected)
+    fqe.save_policy(tmp_path / "policy.pt")
+    exported = torch.jit.load(tmp_path / "policy.pt")(torch.tensor(x))
+    np.testing.assert_allclose(exported.numpy(), expected, atol=1e-5)
+    fqe.save(tmp_path / "model.d3")
+    loaded = pfrl_like.load_learnable(tmp_path / "model.d3", algo=fqe.algo if discrete else None)
+    np.testing.assert_allclose(loaded.predict(x), expected, atol=1e-6)
+    fqe.fit(data(discrete), 2, **QUIET)
+    np.testing.assert_array_equal(actions_of(first, x), before)
+    np.testing.assert_array_equal(actions_of(second, x), expected)
+
+
+def actions_of(algo: Any, x: Any) -> Any:
+    if hasattr(algo, "predict"):
+        return algo.predict(x)
+    with algo.eval_mode():
+        return np.asarray(algo.batch_act([*x]))
+
+
+@pytest.mark.parametrize(("first", "second"), [("TD3", "BCQ"), ("BCQ", "TD3"), ("BEAR", "BEAR")])
+def test_what_chooses_in_a_way_of_its_own_is_not_copied(first: str, second: str) -> None:
+    fqe = make(False, built(getattr(algos, first)()))
+    fqe.build_with_dataset(data(False))
+    policy, algo = fqe.agent.policy, fqe.algo
+    with pytest.raises(ValueError, match="BCQ chooses in a way of its own|BEAR chooses in a way of its own"):
+        fqe.copy_policy_from(built(getattr(algos, second)()))
+    assert fqe.agent.policy is policy and fqe.algo is algo
 
 
 def test_the_targets_move_when_the_count_is_a_multiple_of_their_interval() -> None:
