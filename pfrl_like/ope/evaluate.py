@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 from torch.distributions import Distribution
 
@@ -24,10 +23,9 @@ from pfrl_like.ope.importance_sampling import (
     weighted_importance_sampling,
     weighted_per_decision_importance_sampling,
 )
-from pfrl_like.ope.policies import agent_of, evaluates_modes, features_of, policy_of, reader_of
+from pfrl_like.ope.policies import agent_of, evaluates_modes, first_distribution, n_actions_of, policy_of, reader_of
 from pfrl_like.ope.probabilities import has_density, log_probs
 from pfrl_like.ope.rows import Array, Rows, in_parts
-from pfrl_like.utils.contexts import evaluating_readers
 
 #: The estimators that need probabilities, by name.
 BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
@@ -92,13 +90,15 @@ def evaluate_offline(
     config = FQEConfig(gamma=gamma) if config is None else config
     _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
     selection, n_frames = Selection(dataset), int(getattr(algo, "n_frames", 1))
-    rows, n_actions = Rows.of(selection, n_frames), _n_actions(algo, fqe, selection)
+    rows, n_actions = Rows.of(selection, n_frames), None
+    if selection.discrete_action:
+        n_actions = max(n_actions_of(algo, selection, n_frames), getattr(fqe, "action_size", None) or 0)
     probe = getattr(agent_of(algo), "probe", None)
     if probe is not None:  # which refuses observations that do not fit
         probe(first_observation(selection, n_frames))
     policy = policy_of(algo, n_actions)
     agent = reader_of(algo, policy)
-    first = _first_distribution(policy, agent, rows)
+    first = first_distribution(policy, agent, rows.obs[:1])
     _check_actions(first, selection)
     modes = _takes_modes(algo, first, fqe) if deterministic is None else deterministic
     if fqe is not None and deterministic is not None:
@@ -149,21 +149,6 @@ def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, di
             why = "modes of continuous actions have none: give deterministic=False to evaluate samples"
         raise ValueError(f"estimators is {estimators!r}, but {', '.join(left_out)} need probabilities, and {why}")
     return [name for name in wanted if name not in left_out]
-
-
-def _n_actions(algo: Any, fqe: FQE | None, selection: Selection) -> int | None:
-    """How many discrete actions there are, of which data may show fewer than others know."""
-    known = getattr(algo, "action_size_", None), getattr(fqe, "action_size", None)
-    return max(selection.action_size, *(size or 0 for size in known)) if selection.discrete_action else None
-
-
-def _first_distribution(policy: nn.Module, agent: Any, rows: Rows) -> Distribution:
-    """What a policy gives for the first observation."""
-    with torch.no_grad(), evaluating_readers(policy):
-        distribution = policy(features_of(agent, rows.obs[:1]))
-    if not isinstance(distribution, Distribution):
-        raise TypeError(f"algo gives a {type(distribution).__name__}, expected distributions of actions")
-    return distribution
 
 
 def _check_actions(distribution: Distribution, selection: Selection) -> None:

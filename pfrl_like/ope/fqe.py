@@ -26,7 +26,7 @@ from pfrl_like.ope.fqe_fitting import FittingFQE, is_buffer
 from pfrl_like.ope.fqe_judging import JudgingFQE
 from pfrl_like.ope.fqe_online import OnlineFQE
 from pfrl_like.ope.fqe_saving import SavedFQE
-from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, policy_of
+from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, n_actions_of, policy_of
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
@@ -228,7 +228,10 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
             for scaler in self.scalers.values():
                 if scaler is not None and not scaler.fitted:
                     scaler.fit(selection.episodes)
-            self.create_impl(shape, self._size_for(selection.action_size))
+            size = selection.action_size
+            if self.discrete_action:
+                size = n_actions_of(self._algo, selection, 1 if is_buffer(dataset) else self.n_frames)
+            self.create_impl(shape, size)
         check_built_for(self, self._shape, self._action_size, shape, selection.action_size)
 
     def build_with_env(self, env: Any) -> None:
@@ -242,11 +245,6 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         if self._impl is None:
             self.create_impl(shape, size)
         check_built_for(self, self._shape, self._action_size, shape, size)
-
-    def _size_for(self, size: int) -> int:
-        """How many actions there are, of which data may show fewer than the algorithm knows."""
-        known = getattr(self._algo, "action_size_", None)
-        return max(size, known or 0) if self.discrete_action else size
 
     # Learning
 

@@ -6,17 +6,21 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
+from pfrl_like.agents.recorded_data import first_observation
 from pfrl_like.algos.sampling import sampled as sampled
 from pfrl_like.batch import map_nested
+from pfrl_like.dataset.selection import Selection
 from pfrl_like.distributions import Categorical, MaskedCategorical
 from pfrl_like.errors import NotFittedError
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.policies import DeterministicHead
+from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
 
 
@@ -213,6 +217,43 @@ def lying_on(device: torch.device, policy: nn.Module) -> nn.Module:
 def evaluates_modes(algo: Any) -> bool:
     """Whether an algorithm takes the modes of its policy in evaluation, not samples."""
     return bool(getattr(agent_of(algo), "act_deterministically", True))
+
+
+def first_distribution(policy: nn.Module, agent: Any, obs: Any) -> Distribution:
+    """What a policy gives for one observation.
+
+    Args:
+        policy: What `policy_of` gives.
+        agent: Whose features come before it, as `reader_of` has it.
+        obs: Observations, [1, ...].
+
+    Raises:
+        TypeError: If it gives no distributions.
+    """
+    with torch.no_grad(), evaluating_readers(policy):
+        distribution = policy(features_of(agent, obs))
+    if not isinstance(distribution, Distribution):
+        raise TypeError(f"algo gives a {type(distribution).__name__}, expected distributions of actions")
+    return distribution
+
+
+def n_actions_of(algo: Any, selection: Selection, n_frames: int) -> int:
+    """How many discrete actions there are: those that data show, or more if the algorithm knows of more.
+
+    Args:
+        algo: As of `policy_of`. An agent or a module is asked about the first observation.
+        selection: The data.
+        n_frames: How many images are stacked.
+    """
+    known = getattr(algo, "action_size_", None)
+    if known is None and (space := first_observation(selection, n_frames)) is not None:
+        if isinstance(algo, nn.Module):
+            given: Any = first_distribution(policy_of(algo, None), None, space.sample()[None])
+        else:
+            given = agent.probe(space) if hasattr(agent := agent_of(algo), "probe") else None
+        given = given[0] if isinstance(given, tuple) else given
+        known = given.logits.shape[-1] if isinstance(given, Categorical) else getattr(given, "n_actions", 0)
+    return max(selection.action_size, known or 0)
 
 
 def _acts_by_policy(agent: Any) -> bool:

@@ -11,6 +11,7 @@ from torch import nn
 from pfrl_like import agents, algos, ope
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.explorers import Greedy
+from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.ope.policies import features_of, lying_on, policy_of, reader_of
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead
@@ -74,6 +75,25 @@ def test_the_policy_of_an_algorithm_says_what_it_does(make: Any) -> None:
     with torch.no_grad():
         probs = policy(features_of(reader_of(algo, policy), X)).probs
     np.testing.assert_array_equal(probs.argmax(1), acted(algo))
+
+
+def q_agent() -> Any:
+    q_function = nn.Sequential(nn.Linear(OBS, N_ACTIONS), DiscreteActionValueHead())
+    return agents.DQN(q_function, torch.optim.Adam(q_function.parameters()), ReplayBuffer(), 0.9, Greedy())
+
+
+@pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")
+@pytest.mark.parametrize("make", [discrete_bcq, with_phi, ppo, trpo, q_agent, policy_network])
+def test_actions_that_data_do_not_show_are_known_from_the_algorithm(make: Any) -> None:
+    torch.manual_seed(0)
+    algo, columns = make(), data().to_arrays()
+    columns["actions"] = columns["actions"] % (N_ACTIONS - 2)
+    few = MDPDataset.from_arrays(**columns, discrete_action=True)
+    fqe = ope.DiscreteFQE(algo, ope.FQEConfig(batch_size=16, encoder_params={"hidden_units": (8,)}))
+    fqe.fit(few, 2, logger_adapter=NoopAdapterFactory(), show_progress=False)
+    assert fqe.action_size == N_ACTIONS and N_ACTIONS - 1 in fqe.predict(X)
+    found = ope.evaluate_offline(algo, few, n_steps=2, config=fqe.config, show_progress=False)
+    assert np.isfinite(found["fqe"].value)
 
 
 def data() -> MDPDataset:
