@@ -1,11 +1,11 @@
 """How fitted Q evaluation learns from data: updates in epochs, with metrics, evaluators, callbacks and saved models."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pfrl_like.algos.data import drawn_data
 from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
-from pfrl_like.algos.fitting import interval_of, logged_every
+from pfrl_like.algos.fitting import interval_of, logged_every, named_scorers
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.dataset.selection import Selection
@@ -39,7 +39,7 @@ class FittingFQE:
         logger_adapter: LoggerAdapterFactory | None = None,
         show_progress: bool = True,
         save_interval: int = 1,
-        evaluators: Mapping[str, Evaluator] | None = None,
+        evaluators: Mapping[str, Evaluator] | Sequence[Evaluator] | None = None,
         callback: StepCallback | None = None,
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
@@ -57,7 +57,8 @@ class FittingFQE:
             logger_adapter: Makes what they are logged by; None for a `FileAdapterFactory`.
             show_progress: Whether the progress of each epoch is shown.
             save_interval: Epochs between saved models.
-            evaluators: Functions of what is fitted and the data, by name; called after every epoch.
+            evaluators: Functions of what is fitted and the data, by name; called after every epoch. Those of a list are
+                called as the functions are, a second one of a name with its number.
             callback: Called as (fqe, epoch, steps so far) after every update.
             epoch_callback: The same after every epoch.
             enable_ddp: Whether the processes of a `torch.distributed` group learn together, each from minibatches of
@@ -68,7 +69,7 @@ class FittingFQE:
 
         Raises:
             ValueError: If there is no transition, or the data or a number cannot be.
-            TypeError: On data of other actions.
+            TypeError: On data of other actions, or an evaluator that is no function.
             RuntimeError: With `enable_ddp`, if there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -87,7 +88,7 @@ class FittingFQE:
         logger_adapter: LoggerAdapterFactory | None = None,
         show_progress: bool = True,
         save_interval: int = 1,
-        evaluators: Mapping[str, Evaluator] | None = None,
+        evaluators: Mapping[str, Evaluator] | Sequence[Evaluator] | None = None,
         callback: StepCallback | None = None,
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
@@ -103,8 +104,7 @@ class FittingFQE:
         )  # fmt: skip
         interval = interval_of(logging_strategy, logging_steps)
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
-        for name, evaluator in (evaluators or {}).items():
-            check_function(**{f"evaluators[{name!r}]": evaluator})  # type: ignore[arg-type]
+        scorers = _named(evaluators)
         fqe: Any = self
         data = data_of(dataset)
         fqe.build_with_dataset(data)
@@ -124,13 +124,23 @@ class FittingFQE:
                         run(source, clock, [*logs, called(callback, fqe, epoch), *bar])
                     if epoch % save_interval == 0:  # before evaluators, which are functions of the user's
                         log.save(fqe, epoch, clock.t)
-                    scores = evaluated(fqe, evaluators or {}, dataset)
+                    scores = evaluated(fqe, scorers, dataset)
                     called(epoch_callback, fqe, epoch)(clock)
                     metrics = source.metrics() | scores
                     log.metrics(epoch, clock.t, metrics if interval is None else scores)
                     yield epoch, metrics
 
         return epochs()
+
+
+def _named(evaluators: Any) -> dict[str, Evaluator]:
+    """Evaluators by name."""
+    if not isinstance(evaluators, Mapping | Sequence | None):
+        raise TypeError(f"evaluators is {evaluators!r:.80}, expected functions by name, or a list of functions")
+    named = isinstance(evaluators, Mapping)
+    for name, evaluator in evaluators.items() if named else enumerate(evaluators or ()):
+        check_function(**{f"evaluators[{name!r}]": evaluator})  # type: ignore[arg-type]
+    return named_scorers(evaluators)
 
 
 def is_buffer(data: Any) -> bool:

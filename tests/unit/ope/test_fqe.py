@@ -353,6 +353,14 @@ def test_names_have_the_time_and_adapters_are_combined(tmp_path: Path) -> None:
     assert [*(tmp_path / "runs" / folder.name).glob("events*")]
 
 
+def test_evaluators_of_a_list_are_called_as_the_functions_are() -> None:
+    def size(algo: Any, episodes: Any) -> float:
+        return float(len(episodes))
+
+    ((_, metrics),) = make().fit(data(), 2, evaluators=[size, size, lambda algo, episodes: 1.0], **QUIET)
+    assert [*metrics] == ["loss", "size", "size1", "<lambda>"] and metrics["size"] == metrics["size1"] == len(data())
+
+
 # Refusals
 
 NOISE = Noise(DISCRETE)
@@ -380,6 +388,13 @@ def make_transformer() -> agents.DecisionTransformer:
         (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),
         (lambda: make(batch_size=0), ValueError, "batch_size"),
+        (
+            lambda: make().fit(data(), 1, evaluators=[3], **QUIET),
+            TypeError,
+            r"evaluators\[0\] is 3, expected a",
+        ),
+        (lambda: make().fit(data(), 1, evaluators={"a": 3}, **QUIET), TypeError, r"evaluators\['a'\] is 3"),
+        (lambda: make().fit(data(), 1, evaluators=len, **QUIET), TypeError, "or a list of functions"),
     ],
 )
 def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
