@@ -30,6 +30,7 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
 
     Raises:
         ValueError: If the episodes lack the model's values.
+        TypeError: If `interval` is no `Bootstrap`.
     """
     _, v = episodes.model()
     return estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
@@ -50,7 +51,7 @@ def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | 
 
     Raises:
         ValueError: If the episodes lack the model's values, or `gamma` is not in [0, 1].
-        TypeError: If `gamma` is no number.
+        TypeError: If `gamma` is no number, or `interval` no `Bootstrap`.
     """
     q, v = episodes.model()
     factor = discounts(episodes, gamma)

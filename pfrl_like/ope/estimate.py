@@ -54,6 +54,17 @@ class Bootstrap:
         check_numbers(0, 1, between=True, confidence=self.confidence)
 
 
+def settings_of(interval: Bootstrap | None) -> Bootstrap:
+    """How intervals are made; None stands for a `Bootstrap` as it is by default.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if interval is not None and not isinstance(interval, Bootstrap):
+        raise TypeError(f"interval is {interval!r:.80} ({type(interval).__name__}), expected a Bootstrap, or None")
+    return Bootstrap() if interval is None else interval
+
+
 @dataclasses.dataclass(frozen=True)
 class Estimate:
     """What the return of a policy was estimated to be.

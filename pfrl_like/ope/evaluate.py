@@ -14,7 +14,7 @@ from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.ope.behavior import fitted_behavior, told_log_probs
 from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, weighted_doubly_robust
 from pfrl_like.ope.episodes import LoggedEpisodes
-from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, weakness
+from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, settings_of, weakness
 from pfrl_like.ope.fqe import FQE, DiscreteFQE
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.importance_sampling import (
@@ -83,10 +83,11 @@ def evaluate_offline(
             there is no estimator of a name, no name, or one whose estimate the policy does not have, `fqe` evaluates
             modes where samples are asked for or the reverse, or `fqe` or `config` has another `gamma`, or a
             `reward_scaler`, whose values are not those of the rewards.
-        TypeError: If the algorithm gives no actions or other ones than the data's, or a policy has no densities.
+        TypeError: If the algorithm gives no actions or other ones than the data's, a policy has no densities, or
+            `interval` is no `Bootstrap`.
         NotFittedError: If an estimator is not built yet.
     """
-    wanted = _known(estimators)
+    wanted, interval = _known(estimators), settings_of(interval)
     config = FQEConfig(gamma=gamma) if config is None else config
     _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
     selection, n_frames = Selection(dataset), int(getattr(algo, "n_frames", 1))

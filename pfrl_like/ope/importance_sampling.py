@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
-from pfrl_like.ope.estimate import Bootstrap, Estimate, estimate
+from pfrl_like.ope.estimate import Bootstrap, Estimate, estimate, settings_of
 from pfrl_like.ope.self_normalized import SelfNormalized
 from pfrl_like.utils.checks import check_numbers
 
@@ -26,7 +26,7 @@ def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootst
 
     Raises:
         ValueError: If `gamma` is not in [0, 1].
-        TypeError: If it is no number.
+        TypeError: If it is no number, or `interval` no `Bootstrap`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1)
     weight, scale = plain_weights(episodes)
@@ -105,7 +105,7 @@ def estimated(
         values, influence = numbers(counts)
         return values[:, 0], influence[:, :, 0]
 
-    settings = interval or Bootstrap()
+    settings = settings_of(interval)
     return estimate(
         estimator, episodes, statistic, settings, width=numbers.width, log_scale=scale, weighted=weighted
     )  # fmt: skip

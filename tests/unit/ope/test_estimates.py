@@ -153,3 +153,9 @@ def test_a_confidence_that_is_no_number_is_called_by_its_name() -> None:
 def test_a_discount_outside_of_its_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"gamma is 1.1, expected a number from 0 to 1"):
         ope.importance_sampling(episodes(), 1.1)
+
+
+def test_a_discount_in_the_place_of_the_interval_is_refused_by_its_name() -> None:
+    model = {"q": np.zeros(50), "v": np.zeros(50), "last_v": np.zeros(50)}
+    with pytest.raises(TypeError, match=r"interval is 0\.9 \(float\), expected a Bootstrap, or None"):
+        ope.direct_method(episodes(**model), 0.9)  # type: ignore[arg-type]

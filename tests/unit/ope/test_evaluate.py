@@ -164,6 +164,7 @@ def test_probabilities_of_another_length_are_refused() -> None:
         ({"behavior": "uniform"}, TypeError, "got a str, expected log-probabilities"),
         ({"estimators": ["mean"]}, ValueError, r"estimators is \['mean'\], expected some of fqe, is, wis"),
         ({"estimators": "fqe"}, ValueError, "in a list"),
+        ({"interval": 0.95}, TypeError, r"interval is 0.95 \(float\), expected a Bootstrap"),
         ({"estimators": []}, ValueError, r"estimators is \[\], expected some of fqe, is, wis"),
     ],
 )
