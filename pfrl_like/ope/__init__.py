@@ -5,8 +5,9 @@ from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, wei
 from pfrl_like.ope.episodes import LoggedEpisodes
 from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning
 from pfrl_like.ope.evaluate import evaluate_offline
-from pfrl_like.ope.fqe import FQE, ActionSpace, DiscreteFQE
+from pfrl_like.ope.fqe import FQE, DiscreteFQE
 from pfrl_like.ope.fqe_config import FQEConfig
+from pfrl_like.ope.fqe_kind import ActionSpace
 from pfrl_like.ope.importance_sampling import (
     importance_sampling,
     per_decision_importance_sampling,

@@ -15,7 +15,7 @@ from pfrl_like.ope.behavior import fitted_behavior, told_log_probs
 from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, weighted_doubly_robust
 from pfrl_like.ope.episodes import LoggedEpisodes
 from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, settings_of, weakness
-from pfrl_like.ope.fqe import FQE, DiscreteFQE
+from pfrl_like.ope.fqe import FQE
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.importance_sampling import (
     importance_sampling,
@@ -191,7 +191,7 @@ def _fitted_fqe(
     algo: Any, selection: Selection, config: FQEConfig, modes: bool, n_steps: int, show_progress: bool
 ) -> FQE:
     device = str(getattr(agent_of(algo), "device", "cpu"))
-    fqe = (DiscreteFQE if selection.discrete_action else FQE)(algo, config, device)
+    fqe = FQE(algo, config, device)
     fqe.build_with_dataset(selection)
     fqe.agent.act_deterministically = modes
     fqe.fit(

@@ -1,6 +1,5 @@
 """`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with the interface of its document."""
 
-import enum
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -19,11 +18,13 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
 from pfrl_like.ope.fqe_config import FQEConfig, make_critics
 from pfrl_like.ope.fqe_copying import CopyingFQE
 from pfrl_like.ope.fqe_fitting import FittingFQE, is_buffer
 from pfrl_like.ope.fqe_judging import JudgingFQE
+from pfrl_like.ope.fqe_kind import KnowingFQE, kind_told_by
 from pfrl_like.ope.fqe_online import OnlineFQE
 from pfrl_like.ope.fqe_saving import SavedFQE
 from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, n_actions_of, policy_of
@@ -32,17 +33,14 @@ from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.device import resolve_device
+from pfrl_like.utils.spaces import space_kind
 
 
-class ActionSpace(enum.Enum):
-    """The kinds of actions."""
+class FQE(KnowingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
+    """Fitted Q evaluation: how good a trained algorithm is, learnt from recorded data.
 
-    CONTINUOUS = 1
-    DISCRETE = 2
-
-
-class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
-    """Fitted Q evaluation of continuous actions: how good a trained algorithm is, learnt from recorded data.
+    Whether actions are discrete is known from an estimator, and from many agents; otherwise the data or the environment
+    decide that it is built for.
 
     What the algorithm does in evaluation is evaluated: the modes of its policy, or samples if it is an agent that does
     not `act_deterministically`; for samples of a policy alone, a module, set `fqe.agent.act_deterministically = False`
@@ -58,12 +56,13 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         config: Hyperparameters; None for an `FQEConfig` as it is by default.
         device: False for the CPU, True for the first GPU, the number of one, or a name that torch knows.
         impl: An agent to learn with, in the place of one that is built.
+
+    Attributes:
+        discrete_action: Whether actions are discrete; None as long as that is not known.
     """
 
-    discrete_action: ClassVar[bool] = False
-    #: What has actions of the other kind.
-    instead: ClassVar[str] = "DiscreteFQE"
-    agent_class: ClassVar[Any] = agents.FittedQEvaluation
+    #: Whether actions have to be discrete; None for either kind.
+    only: ClassVar[bool | None] = None
     #: Metrics of an update, as estimators have them.
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
 
@@ -71,7 +70,8 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
     ) -> None:
         self._algo, self._config = algo, FQEConfig() if config is None else config
-        self._config.check(self.discrete_action)
+        self.discrete_action = kind_told_by(impl, algo) if self.only is None else self.only
+        self._config.check(bool(self.discrete_action))
         self._device = _device_of(device)
         self._impl = impl
         self._shape: tuple[int, ...] | None = None
@@ -152,10 +152,6 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         """Whether returns are learnt from: they are not."""
         return False
 
-    def get_action_type(self) -> ActionSpace:
-        """The kind of actions."""
-        return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
-
     def set_grad_step(self, grad_step: int) -> None:
         """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
         check_counts(least=0, grad_step=grad_step)
@@ -164,7 +160,7 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
     # Building
 
     def create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; `fit` does it for the shapes of its data.
+        """Build the agent, of continuous actions unless it is known better; `fit` does it for the shapes of its data.
 
         Args:
             observation_shape: Shape of an observation, frames not stacked.
@@ -176,6 +172,7 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
             TypeError: If the algorithm cannot act, or has other actions.
         """
         check_counts(action_size=action_size)
+        self.take_kind(False)
         self._shape, self._action_size = shape_of_one(observation_shape), int(action_size)
         self.inner_create_impl(self._shape, self._action_size)
 
@@ -188,9 +185,10 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         extract = FeatureExtractor(features.get("phi"), features.get("batch_states", batch_states))
         seen = stacked_shape(observation_shape, self.n_frames)
         shape = tuple(extract([np.zeros(seen, np.float32)], "cpu").shape[1:])
-        critics, optimizer = make_critics(self._config, self.scalers, shape, action_size, self.discrete_action)
+        critics, optimizer = make_critics(self._config, self.scalers, shape, action_size, bool(self.discrete_action))
         modes = self._algo is None or evaluates_modes(self._algo)
-        self._impl = self.agent_class(
+        agent_class = agents.DiscreteFittedQEvaluation if self.discrete_action else agents.FittedQEvaluation
+        self._impl = agent_class(
             policy, [critics], [optimizer], ReplayBuffer(None), self.gamma, device=self._device,
             minibatch_size=self.batch_size, replay_start_size=self.batch_size, act_deterministically=modes,
             target_update_interval=self._config.target_update_interval, **features,
@@ -220,6 +218,7 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         if self._impl is not None and self._shape is None:  # an agent of the user's own
             return
         selection = _selection_of(dataset)
+        self.take_kind(selection.discrete_action)
         check_action_kind(self, selection.discrete_action)
         shape = selection.observation_shape
         known = getattr(self._algo, "observation_shape_", None), getattr(self._algo, "action_size_", None)
@@ -241,6 +240,7 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
             TypeError: If its actions are of the other kind.
             ValueError: If its actions are no vectors, or it does not fit what is built.
         """
+        self.take_kind(space_kind(as_gymnasium(env).action_space) == "discrete")
         shape, size = shapes_of_env(self, env)
         if self._impl is None:
             self.create_impl(shape, size)
@@ -263,7 +263,7 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         """
         agent = self.agent
         if isinstance(batch, TransitionMiniBatch):
-            batch = batch_of(batch, agent.gamma, agent.device, self.discrete_action)
+            batch = batch_of(batch, agent.gamma, agent.device, bool(self.discrete_action))
         return {name: float(value) for name, value in self._learn(0, self.grad_step, batch)[1].items()}
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -275,11 +275,11 @@ class FQE(FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
 
 
 class DiscreteFQE(FQE):
-    """Fitted Q evaluation of discrete actions; everything else is that of `FQE`."""
+    """`FQE` that takes discrete actions alone."""
 
-    discrete_action: ClassVar[bool] = True
+    only: ClassVar[bool | None] = True
+    #: What has actions of the other kind.
     instead: ClassVar[str] = "FQE"
-    agent_class: ClassVar[Any] = agents.DiscreteFittedQEvaluation
 
 
 def _device_of(device: bool | int | str) -> torch.device:

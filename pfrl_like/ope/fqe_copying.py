@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import nn
 from torch.optim import Optimizer
@@ -16,7 +16,7 @@ from pfrl_like.optimizers.copy_state import copy_optimizer_states
 class CopyingFQE:
     """Copies of what others have learnt."""
 
-    discrete_action: ClassVar[bool]
+    discrete_action: bool | None
     agent: Any
     action_size: Any
     algo: Any

@@ -137,9 +137,9 @@ def _named(evaluators: Any) -> dict[str, Evaluator]:
     """Evaluators by name."""
     if not isinstance(evaluators, Mapping | Sequence | None):
         raise TypeError(f"evaluators is {evaluators!r:.80}, expected functions by name, or a list of functions")
-    named = isinstance(evaluators, Mapping)
-    for name, evaluator in evaluators.items() if named else enumerate(evaluators or ()):
-        check_function(**{f"evaluators[{name!r}]": evaluator})  # type: ignore[arg-type]
+    named: Mapping[Any, Any] = evaluators if isinstance(evaluators, Mapping) else dict(enumerate(evaluators or ()))
+    for name, evaluator in named.items():
+        check_function(**{f"evaluators[{name!r}]": evaluator})
     return named_scorers(evaluators)
 
 

@@ -1,6 +1,6 @@
 """How fitted Q evaluation acts as the policy that it evaluates, and judges states and actions."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ _SAMPLES = 10
 class JudgingFQE:
     """The actions of the evaluated policy, and values."""
 
-    discrete_action: ClassVar[bool]
+    discrete_action: bool | None
     agent: Any
     n_frames: int
     _shape: tuple[int, ...] | None
@@ -70,9 +70,10 @@ class JudgingFQE:
             NonFiniteError: On NaN or infinity.
         """
         agent, obs = self.agent, self._observations(x)
-        actions = torch.as_tensor(actions_for(action, self._action_size, self.discrete_action), device=agent.device)
+        actions = actions_for(action, self._action_size, bool(self.discrete_action))
         check_as_many(obs, actions)
-        return self._values(agent.features(obs, agent.device), actions).cpu().numpy()
+        features = agent.features(obs, agent.device)
+        return self._values(features, torch.as_tensor(actions, device=agent.device)).cpu().numpy()
 
     def predict_state_value(self, x: Any) -> Array:
         """Values of states under the policy, [n], from 10 samples of continuous ones; otherwise as `predict_value`."""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from pfrl_like.algos.base import ESTIMATORS, Estimator
 from pfrl_like.algos.saving import export_greedy, made_of, params_from_json, read_model, told_by, write_model
@@ -18,7 +18,7 @@ SAVED: dict[str, type["SavedFQE"]] = {}
 class SavedFQE:
     """What of fitted Q evaluation goes into files, and comes out of them."""
 
-    discrete_action: ClassVar[bool]
+    discrete_action: bool | None
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -35,7 +35,7 @@ class SavedFQE:
         return {
             "class": type(self).__name__, "config": fqe.config.described(fqe.scalers),
             "observation_shape": None if fqe.observation_shape is None else list(fqe.observation_shape),
-            "action_size": fqe.action_size, "n_frames": fqe.n_frames,
+            "action_size": fqe.action_size, "discrete_action": fqe.discrete_action, "n_frames": fqe.n_frames,
             "algo": algo._json_params() if estimator else None,
         }  # fmt: skip
 
@@ -55,6 +55,7 @@ class SavedFQE:
         config = FQEConfig.from_described(params["config"])
         made: Any = known(algo, config, device)
         made.n_frames = params.get("n_frames", 1)
+        made.take_kind(params.get("discrete_action"))
         if shape is not None:
             made.create_impl(tuple(shape), size)
         found: Self = made
@@ -125,6 +126,7 @@ class SavedFQE:
         """Build the agent for the shapes of what `params` gave, with its fitted scalers."""
         fqe: Any = self
         fqe.scalers = FQEConfig.from_described(params["config"]).made_scalers()
+        fqe.take_kind(params.get("discrete_action"))
         fqe.create_impl(tuple(params["observation_shape"]), params["action_size"])
 
     def _take(self, fname: Any, state: Mapping[str, Any]) -> None:

@@ -361,6 +361,32 @@ def test_evaluators_of_a_list_are_called_as_the_functions_are() -> None:
     assert [*metrics] == ["loss", "size", "size1", "<lambda>"] and metrics["size"] == metrics["size1"] == len(data())
 
 
+DISCRETE_ONES: dict[str, Callable[[], Any]] = {
+    "an estimator": lambda: built(algos.DoubleDQN()), "an agent": lambda: make_agent("DoubleDQN"),
+    "a policy": softmax_policy, "predict alone": lambda: LeansOn(True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["data", "environment"])
+@pytest.mark.parametrize("kind", DISCRETE_ONES)
+def test_fqe_serves_discrete_actions_as_discrete_fqe_does(kind: str, way: str) -> None:
+    algo = DISCRETE_ONES[kind]()
+    fqe, discrete = make(False, algo), make(True, algo)
+    assert fqe.discrete_action is (True if kind == "an estimator" else None)
+    for each in (fqe, discrete):
+        torch.manual_seed(0)
+        np.random.seed(0)
+        if way == "environment":
+            each.build_with_env(Noise(DISCRETE))
+        each.fit(data(), 10, **QUIET)
+    assert fqe.discrete_action and fqe.get_action_type() is ope.ActionSpace.DISCRETE and type(fqe) is ope.FQE
+    x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
+    assert fqe.predict(x).shape == (5,)
+    np.testing.assert_array_equal(fqe.predict_value(x, fqe.predict(x)), discrete.predict_value(x, discrete.predict(x)))
+    with pytest.raises(TypeError, match="FQE has discrete actions, but the episodes have continuous ones"):
+        fqe.build_with_dataset(data(False))
+
+
 # Refusals
 
 NOISE = Noise(DISCRETE)
@@ -374,9 +400,10 @@ def make_transformer() -> agents.DecisionTransformer:
     ("call", "error", "message"),
     [
         (lambda: make().predict(np.zeros((1, OBS))), NotFittedError, "not built yet"),
-        (lambda: make(False).fit(data(), 1, **QUIET), TypeError, "use DiscreteFQE"),
+        (lambda: make(False, built(algos.TD3())).fit(data(), 1, **QUIET), TypeError, "FQE has continuous actions, but"),
+        (lambda: make(False, action_scaler="min_max").fit(data(), 1, **QUIET), ValueError, "actions are discrete"),
         (lambda: make().fit(data(False), 1, **QUIET), TypeError, "use FQE"),
-        (lambda: make(False).build_with_env(Noise(DISCRETE)), TypeError, "use DiscreteFQE"),
+        (lambda: make().build_with_env(Noise(BOX)), TypeError, "use FQE"),
         (lambda: fitted().build_with_env(Noise(gymnasium.spaces.Discrete(3))), ValueError, "was built for"),
         (lambda: make(action_scaler="min_max"), ValueError, "actions are discrete"),
         (lambda: make(observation_scaler="standard").create_impl((OBS,), 2), NotFittedError, "no statistics"),

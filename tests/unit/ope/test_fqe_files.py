@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
-from fqe_parts import EVALUATED, OBS, QUIET, alike, built, data, fitted, make, networks, softmax_policy
+from fqe_parts import EVALUATED, OBS, QUIET, LeansOn, alike, built, config, data, fitted, make, networks, softmax_policy
 
 import pfrl_like
 from pfrl_like import algos, ope
@@ -38,6 +38,25 @@ def test_what_was_saved_is_loaded_and_goes_on_as_it_would(kind: str, tmp_path: P
         torch.manual_seed(0)
         each.fit(data(discrete), 15, **QUIET)
     assert alike(fqe, other)
+
+
+@pytest.mark.parametrize("kind", ["predict alone", "a discrete estimator"])
+def test_a_file_tells_that_actions_are_discrete(kind: str, tmp_path: Path) -> None:
+    fqe = ope.FQE(EVALUATED[kind][1](), config())
+    fqe.fit(data(), 5, **QUIET)
+    fqe.save(tmp_path / "model.d3")
+    loaded, unbuilt = pfrl_like.load_learnable(tmp_path / "model.d3"), ope.FQE(LeansOn(True), config())
+    unbuilt.load_model(tmp_path / "model.d3")
+    for each in (loaded, unbuilt):
+        assert type(each) is ope.FQE and each.discrete_action and alike(fqe, each)
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_a_file_that_does_not_tell_has_the_actions_of_its_class(discrete: bool) -> None:
+    fqe = make(discrete)
+    fqe.build_with_dataset(data(discrete))
+    params = {name: value for name, value in fqe.params().items() if name != "discrete_action"}
+    assert type(fqe).of_params(params, False).discrete_action == discrete
 
 
 def test_without_the_algorithm_values_are_known_and_actions_are_not(tmp_path: Path) -> None:
