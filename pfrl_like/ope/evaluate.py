@@ -91,12 +91,13 @@ def evaluate_offline(
     config = FQEConfig(gamma=gamma) if config is None else config
     _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
     selection, n_frames = Selection(dataset), int(getattr(algo, "n_frames", 1))
-    rows, n_actions = Rows.of(selection, n_frames), None
+    rows, n_actions, observation = Rows.of(selection, n_frames), None, first_observation(selection, n_frames)
     if selection.discrete_action:
-        n_actions = max(n_actions_of(algo, selection, n_frames), getattr(fqe, "action_size", None) or 0)
+        shown = max(selection.action_size, getattr(fqe, "action_size", None) or 0)
+        n_actions = n_actions_of(algo, shown, observation)
     probe = getattr(agent_of(algo), "probe", None)
     if probe is not None:  # which refuses observations that do not fit
-        probe(first_observation(selection, n_frames))
+        probe(observation)
     policy = policy_of(algo, n_actions)
     agent = reader_of(algo, policy)
     first = first_distribution(policy, agent, rows.obs[:1])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like import agents
+from pfrl_like.agents.recorded_data import first_observation
 from pfrl_like.algos.shapes import (
     check_action_kind,
     check_built_for,
@@ -229,7 +230,8 @@ class FQE(KnowingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
                     scaler.fit(selection.episodes)
             size = selection.action_size
             if self.discrete_action:
-                size = n_actions_of(self._algo, selection, 1 if is_buffer(dataset) else self.n_frames)
+                observation = first_observation(selection, 1 if is_buffer(dataset) else self.n_frames)
+                size = n_actions_of(self._algo, size, observation)
             self.create_impl(shape, size)
         check_built_for(self, self._shape, self._action_size, shape, selection.action_size)
 

@@ -11,10 +11,9 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
-from pfrl_like.agents.recorded_data import first_observation
+from pfrl_like.agents.recorded_data import OneObservation
 from pfrl_like.algos.sampling import sampled as sampled
 from pfrl_like.batch import map_nested
-from pfrl_like.dataset.selection import Selection
 from pfrl_like.distributions import Categorical, MaskedCategorical
 from pfrl_like.errors import NotFittedError
 from pfrl_like.nn import ReturnConditionedTransformer
@@ -237,23 +236,23 @@ def first_distribution(policy: nn.Module, agent: Any, obs: Any) -> Distribution:
     return distribution
 
 
-def n_actions_of(algo: Any, selection: Selection, n_frames: int) -> int:
+def n_actions_of(algo: Any, shown: int, observation: OneObservation | None) -> int:
     """How many discrete actions there are: those that data show, or more if the algorithm knows of more.
 
     Args:
-        algo: As of `policy_of`. An agent or a module is asked about the first observation.
-        selection: The data.
-        n_frames: How many images are stacked.
+        algo: As of `policy_of`.
+        shown: How many there are in the data.
+        observation: What an agent or a module is asked about; None for nothing.
     """
     known = getattr(algo, "action_size_", None)
-    if known is None and (space := first_observation(selection, n_frames)) is not None:
+    if known is None and observation is not None:
         if isinstance(algo, nn.Module):
-            given: Any = first_distribution(policy_of(algo, None), None, space.sample()[None])
+            given: Any = first_distribution(policy_of(algo, None), None, observation.sample()[None])
         else:
-            given = agent.probe(space) if hasattr(agent := agent_of(algo), "probe") else None
+            given = agent.probe(observation) if hasattr(agent := agent_of(algo), "probe") else None
         given = given[0] if isinstance(given, tuple) else given
         known = given.logits.shape[-1] if isinstance(given, Categorical) else getattr(given, "n_actions", 0)
-    return max(selection.action_size, known or 0)
+    return max(shown, known or 0)
 
 
 def _acts_by_policy(agent: Any) -> bool:
