@@ -1,6 +1,6 @@
 """What estimators take over from others, and forget."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import nn
@@ -63,11 +63,7 @@ class Copying:
         names = self._shared(algo, what)
         ours, theirs = self._agent, algo._agent
         pairs = [(getattr(ours, own), getattr(theirs, other)) for own, other in names]
-        for own, other in pairs:
-            _check_form(own, other, what)
-        params = [param for own, _ in pairs for param in own.parameters()]
-        others = [param for _, other in pairs for param in other.parameters()]
-        take_states(params, _optimizers(ours), others, _optimizers(theirs))
+        take_states_of(ours, theirs, pairs, what)
 
     def _shared(self, algo: Any, what: str) -> list[tuple[str, str]]:
         """The names of the networks of a kind here, and there."""
@@ -117,6 +113,25 @@ def take_from(own: nn.Module, other: nn.Module, what: str) -> None:
     """
     _check_form(own, other, what)
     copy_param(own, other)
+
+
+def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
+    """Take what the optimisers of another agent keep of some networks; learning rates and the like stay.
+
+    Args:
+        agent: The agent.
+        other: The other agent.
+        networks: Those of the agent, each with that of the other one.
+        what: What they are, for messages.
+
+    Raises:
+        ValueError: If networks are of another form, or optimisers of another kind; all stay as they were.
+    """
+    for own, theirs in networks:
+        _check_form(own, theirs, what)
+    params = [param for own, _ in networks for param in own.parameters()]
+    others = [param for _, theirs in networks for param in theirs.parameters()]
+    take_states(params, _optimizers(agent), others, _optimizers(other))
 
 
 def reset_optimizers(agent: Any) -> None:

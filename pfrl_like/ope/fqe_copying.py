@@ -1,16 +1,13 @@
 """What fitted Q evaluation takes over from others: parameters of critics, the state of their optimiser, a policy."""
 
 import copy
-from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
-from torch.optim import Optimizer
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.algos.copying import reset_optimizers, take_from
+from pfrl_like.algos.copying import reset_optimizers, take_from, take_states_of
 from pfrl_like.ope.policies import ActingPolicy, agent_of, lying_on, policy_of
-from pfrl_like.optimizers.copy_state import copy_optimizer_states
 
 
 class CopyingFQE:
@@ -63,14 +60,15 @@ class CopyingFQE:
             take_from(nn.ModuleList(own), theirs, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Take the state of the optimiser of the critics, with its settings.
+        """Take what the optimiser of the critics keeps of earlier steps; learning rates and the like stay.
 
         Raises:
-            ValueError: If it has no Q-function, or its optimiser is one of other networks or of another class; the
-                state stays as it was.
+            ValueError: If it has no Q-function, networks that differ, or an optimiser of another class; the state stays
+                as it was.
         """
-        theirs = _optimizers_of(agent_of(algo), _critics_of(algo, len(self.agent.critics)))
-        copy_optimizer_states(_optimizers_of(self.agent, self.agent.critics), theirs, "algo")
+        critics = [*self.agent.critics]
+        pairs = [*zip(critics, _critics_of(algo, len(critics)), strict=True)]
+        take_states_of(self.agent, agent_of(algo), pairs, "Q-function")
 
     def reset_optimizer_states(self) -> None:
         """Let the optimiser forget what it keeps of earlier steps."""
@@ -87,12 +85,3 @@ def _critics_of(algo: Any, count: int) -> list[nn.Module]:
     if len(critics) != count:
         raise ValueError(f"algo has {len(critics)} Q-functions, expected {count}")
     return [*critics]
-
-
-def _optimizers_of(agent: Any, critics: Iterable[nn.Module]) -> list[Optimizer]:
-    """What moves critics."""
-    moved = {id(parameter) for critic in critics for parameter in critic.parameters()}
-    optimizers = [step.optimizer for step in agent.gradient_steps.values()]
-    return [
-        each for each in optimizers if any(id(one) in moved for group in each.param_groups for one in group["params"])
-    ]

@@ -142,7 +142,7 @@ def test_what_cannot_be_copied_is_refused() -> None:
     fqe, other = fitted(), fitted(encoder_params={"hidden_units": (9,)})
     with pytest.raises(ValueError, match="Q-function of another form"):
         fqe.copy_q_function_from(other)
-    with pytest.raises(ValueError, match=r"tensor 0 has shape \(9, 5\), expected \(8, 5\)"):
+    with pytest.raises(ValueError, match="Q-function of another form"):
         fqe.copy_q_function_optim_from(other)
     with pytest.raises(ValueError, match="2 Q-functions, expected 1"):
         fqe.copy_q_function_from(fitted(n_critics=2))
