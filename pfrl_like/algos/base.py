@@ -262,6 +262,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
 
         Raises:
             NotFittedError: Before the agent is built.
+            ValueError: As `pfrl_like.ope.evaluate_offline`.
+            TypeError: Likewise.
         """
         from pfrl_like.ope import evaluate_offline  # which fits estimators itself
 

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from pfrl_like.utils.callers import levels_to_the_caller
+
 
 class Hyperparameters:
     """Base of classes whose constructor takes keywords and stores them, as scikit-learn wants it.
@@ -92,14 +94,6 @@ def _hint(given: str, known: Iterable[str]) -> str:
     if longer := sorted(name for name in known if name.endswith(f"_{given}")):
         return f": there {'is' if len(longer) == 1 else 'are'} {', '.join(map(repr, longer))}"
     return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, known, n=1, cutoff=0.0))
-
-
-def levels_to_the_caller() -> int:
-    """How many calls above the function that asks is code that does not belong to this package."""
-    frame, levels = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
-        frame, levels = frame.f_back, levels + 1
-    return levels
 
 
 def _of_class(annotation: Any) -> bool:

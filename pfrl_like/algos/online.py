@@ -8,6 +8,7 @@ import numpy as np
 from pfrl_like.algos.collecting import Collector
 from pfrl_like.algos.data import drawn_data
 from pfrl_like.algos.epochs import OnlineUpdates, shown
+from pfrl_like.algos.ranges import check_folder
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.shapes import shapes_of_env
 from pfrl_like.experiments.evaluation_env import check_apart
@@ -144,6 +145,9 @@ class OnlineFitting:
         )  # fmt: skip
         check_counts(optional=True, n_steps=n_steps)
         check_apart(env, eval_env)
+        name = experiment_name or f"{type(self).__name__}_online"
+        if save_metrics:
+            check_folder(logdir, *(() if with_timestamp else (name,)))
         algo: Any = self
         build_for_env(algo, env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
@@ -155,7 +159,6 @@ class OnlineFitting:
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
         source = SerialSource(collector, env)
         clock = Clock(n_epochs * n_steps_per_epoch if n_steps is None else n_steps)
-        name = experiment_name or f"{type(self).__name__}_online"
         log = RunLog(
             name, save_metrics=save_metrics, with_timestamp=with_timestamp, logdir=logdir, verbose=verbose,
             tensorboard=tensorboard,

@@ -9,7 +9,6 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from pfrl_like.algos.hyperparameters import levels_to_the_caller
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS
@@ -20,6 +19,7 @@ from pfrl_like.storage.budget import bounded_networks
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
+from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.described import Described
 
 #: Every estimator by the name of its class, as `params.json` has it.

@@ -7,6 +7,7 @@ import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes
 from pfrl_like.ope.intervals import KINDS, Statistic, bootstrap, interval, standard_error
+from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource
 
@@ -128,7 +129,7 @@ def estimate(
     size = episodes.effective_sample_size if weighted else float("nan")
     warning, left = weakness(episodes) if weighted else ("", size)
     if warning:
-        warnings.warn(UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=4)
+        warnings.warn(UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller())
     value, error, low, high = _scaled(np.array([value, error, *bounds]), log_scale)
     return Estimate(
         estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),

@@ -26,6 +26,7 @@ from pfrl_like.ope.importance_sampling import (
 from pfrl_like.ope.policies import agent_of, evaluates_modes, first_distribution, n_actions_of, policy_of, reader_of
 from pfrl_like.ope.probabilities import has_density, log_probs
 from pfrl_like.ope.rows import Array, Rows, in_parts
+from pfrl_like.utils.callers import levels_to_the_caller
 
 #: The estimators that need probabilities, by name.
 BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
@@ -128,7 +129,9 @@ def evaluate_offline(
         found |= {name: BY_WEIGHTS[name](episodes, gamma, interval) for name in weights}
     said, left = weakness(episodes) if weights else ("", 0.0)
     if said:
-        warnings.warn(UnreliableEstimateWarning(f"{', '.join(weights)}: {said}", left), stacklevel=2)
+        warnings.warn(
+            UnreliableEstimateWarning(f"{', '.join(weights)}: {said}", left), stacklevel=levels_to_the_caller()
+        )
     return found
 
 

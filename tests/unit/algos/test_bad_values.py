@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, vectors
@@ -148,6 +149,8 @@ def test_a_file_in_the_place_of_the_log_is_refused_before_training(inner: str, t
         made.fit(vectors(True), 1, logdir=tmp_path / "file" / inner, **options)
     with pytest.raises(ValueError, match="logdir is '.*', but '.*file' is a file, expected a folder"):
         made.fit(vectors(True), 1, logdir=tmp_path, experiment_name="file", with_timestamp=False, **options)
+    with pytest.raises(ValueError, match="logdir is '.*', but '.*file' is a file, expected a folder"):
+        made.fit_online(gymnasium.make("CartPole-v1"), logdir=tmp_path / "file" / inner)
     assert made.impl is None
     made.fit(vectors(True), n_steps=1, logdir=tmp_path / "file", save_metrics=False, **options)
 

@@ -35,6 +35,13 @@ def recorded(discrete: bool = True) -> MDPDataset:
     )
 
 
+def first_outweighs() -> np.ndarray:
+    """Log-probabilities of recorded actions by which the first episode outweighs all others."""
+    rare = np.full(2 * N, np.log(0.5))
+    rare[:2] = -12.0
+    return rare
+
+
 def of_probability(p: float) -> nn.Module:
     layer = nn.Linear(2, 2, bias=False)
     layer.weight.data = torch.tensor([[np.log(1 - p)] * 2, [np.log(p)] * 2], dtype=torch.float32)
@@ -235,11 +242,18 @@ def test_what_gives_no_distribution_is_refused() -> None:
 
 def test_one_warning_speaks_of_all_estimates() -> None:
     options: Any = {"n_steps": 1, "gamma": GAMMA, "config": SMALL, "interval": SETTINGS}
-    rare = np.full(2 * N, np.log(0.5))
-    rare[:2] = -12.0  # so that the first episode outweighs all others
     with pytest.warns(ope.UnreliableEstimateWarning, match="is, wis, pdis, wpdis, dr, wdr, magic: ") as told:
-        found = ope.evaluate_offline(of_probability(0.8), recorded(), behavior=rare, **options)
+        found = ope.evaluate_offline(of_probability(0.8), recorded(), behavior=first_outweighs(), **options)
     assert len(told) == 1 and found["wis"].warning
+    assert told[0].filename == __file__
+
+
+def test_the_warning_of_an_estimators_own_method_comes_from_the_line_that_asked() -> None:
+    estimator = algos.DQN(encoder_params={"hidden_units": (4,)})
+    estimator.create_impl((2,), 2)
+    with pytest.warns(ope.UnreliableEstimateWarning) as told:
+        estimator.evaluate_offline(recorded(), behavior=first_outweighs(), estimators=["wis"], interval=SETTINGS)
+    assert [each.filename for each in told if each.category is ope.UnreliableEstimateWarning] == [__file__]
 
 
 @pytest.mark.parametrize(
