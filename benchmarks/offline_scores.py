@@ -143,7 +143,7 @@ def print_table(lines: list[dict[str, Any]]) -> None:
         print(
             f"| {name} | {algorithm} | {found[0]['pfrl_like']['updates']:,} | {len(found)}"
             f" | {np.mean(ours):.1f} | {np.mean(theirs):.1f} | {mean:.1f} [{low:.1f}, {high:.1f}]"
-            f" | {'met' if high >= 0 else 'missed'} |"
+            f" | {'met' if high >= 0 else 'missed'}{' so far' if len(found) < SEEDS else ''} |"
         )
 
 
