@@ -320,7 +320,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
                 such discrete action.
             NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
-        fitting = fitting_batch(self, batch)
+        fitting = fitting_batch(self, self._agent, batch)
         return [float(loss) for loss in self._learn(epoch, total_step, fitting)[1].values()]
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

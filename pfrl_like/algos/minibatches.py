@@ -10,22 +10,22 @@ from pfrl_like.algos.data import batch_for
 from pfrl_like.algos.shapes import actions_for, check_action_kind, check_as_many, check_built_for, shape_of_several
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Episode, TransitionMiniBatch
+from pfrl_like.dataset.transition import stacked_shape
 
 
-def fitting_batch(algo: Any, batch: Any) -> Batch:
-    """A minibatch as an estimator's agent learns from it.
+def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
+    """A minibatch as the agent of an estimator learns from it.
 
     Args:
-        algo: The estimator.
+        algo: The estimator, or what is fitted like one.
+        agent: Its agent.
         batch: A `TransitionMiniBatch`, or a `Batch`.
 
     Raises:
         TypeError: If it is neither, or its actions are of the other kind.
         ValueError: If observations or actions have another shape, or there is no such discrete action.
-        NotFittedError: Before the agent is built.
         NonFiniteError: If there are NaN or infinite numbers among the actions.
     """
-    agent = algo._agent
     if isinstance(batch, TransitionMiniBatch):
         observations, actions = (batch.observations, batch.next_observations), batch.actions
         vectors = np.ndim(batch.transitions[0].action) > 0
@@ -34,13 +34,14 @@ def fitting_batch(algo: Any, batch: Any) -> Batch:
         vectors = actions.ndim > 1
     else:
         raise TypeError(f"batch is a {type(batch).__name__}, expected a TransitionMiniBatch or a Batch")
+    shape = None if algo.observation_shape is None else stacked_shape(algo.observation_shape, algo.n_frames)
     for obs in observations:
-        if algo.observation_shape_ is not None and tuple(obs.shape[1:]) != algo._stacked_shape:
-            expected = shape_of_several(algo._stacked_shape, algo.n_frames)
+        if shape is not None and tuple(obs.shape[1:]) != shape:
+            expected = shape_of_several(shape, algo.n_frames)
             raise ValueError(f"batch has observations {tuple(obs.shape)}, expected {expected}")
     integers = actions.dtype.kind in "iu"
     check_action_kind(algo, integers and (algo.discrete_action or not vectors), "the batch has")
-    actions = actions_for(actions, algo.action_size_, algo.discrete_action)
+    actions = actions_for(actions, algo.action_size, algo.discrete_action)
     check_as_many(batch, actions)
     if isinstance(batch, TransitionMiniBatch):
         return batch_for(agent, batch, algo.discrete_action)

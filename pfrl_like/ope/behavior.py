@@ -1,6 +1,6 @@
 """How probable recorded actions were under the policy that took them, as far as it is told; else an imitation of it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,7 @@ def fitted_behavior(
     n_actions: int | None = None,
     *,
     n_frames: int = 1,
+    encoder_params: Mapping[str, Any] | None = None,
     show_progress: bool = False,
 ) -> Any:
     """An agent that imitates recorded actions, whose policy tells how probable they were.
@@ -65,10 +66,11 @@ def fitted_behavior(
         n_steps: Updates.
         n_actions: How many discrete actions there are; None for those that occur.
         n_frames: How many images are stacked.
+        encoder_params: As of `pfrl_like.encoders.make_encoder`.
         show_progress: Whether progress is shown.
     """
     selection = Selection(dataset)
-    encoder = make_encoder(stacked_shape(selection.observation_shape, n_frames))
+    encoder = make_encoder(stacked_shape(selection.observation_shape, n_frames), encoder_params)
     options: dict[str, Any] = {"minibatch_size": min(256, len(selection)), "replay_start_size": len(selection)}
     if selection.discrete_action:
         policy = categorical_policy(encoder, n_actions or selection.action_size)

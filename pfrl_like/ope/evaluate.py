@@ -118,7 +118,11 @@ def evaluate_offline(
     if any(name in BY_MODEL for name in wanted):
         model = fqe or _fitted_fqe(algo, selection, config, modes, n_steps, show_progress)
     if recorded is None:
-        imitator = fitted_behavior(selection, n_steps, n_actions, n_frames=n_frames, show_progress=show_progress)
+        imitator = fitted_behavior(
+            selection, n_steps, n_actions, n_frames=n_frames,
+            encoder_params=(config if fqe is None else fqe.config).encoder_params,
+            show_progress=show_progress,
+        )  # fmt: skip
         recorded = log_probs(imitator.policy, rows.obs, rows.action, imitator)
     episodes = LoggedEpisodes.from_columns(
         rows.reward, target, recorded, rows.lengths, rows.truncated, **({} if model is None else _values(model, rows))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pfrl_like import agents
 from pfrl_like.agents.recorded_data import first_observation
+from pfrl_like.algos.minibatches import fitting_batch
 from pfrl_like.algos.shapes import (
     check_action_kind,
     check_built_for,
@@ -17,7 +18,7 @@ from pfrl_like.algos.shapes import (
 )
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
-from pfrl_like.dataset.selection import Selection, batch_of
+from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
@@ -261,12 +262,12 @@ class FQE(KnowingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
 
         Raises:
             NotFittedError: Before it is built.
-            NonFiniteError: If a loss is NaN or infinite.
+            TypeError: If it is no minibatch, or has actions of the other kind.
+            ValueError: If observations or actions have another shape, or there is no such discrete action.
+            NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
-        agent = self.agent
-        if isinstance(batch, TransitionMiniBatch):
-            batch = batch_of(batch, agent.gamma, agent.device, bool(self.discrete_action))
-        return {name: float(value) for name, value in self._learn(0, self.grad_step, batch)[1].items()}
+        fitting = fitting_batch(self, self.agent, batch)
+        return {name: float(value) for name, value in self._learn(0, self.grad_step, fitting)[1].items()}
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update`, as of an estimator: with the TD errors, [N], and with metrics where they are."""

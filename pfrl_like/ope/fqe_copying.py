@@ -7,7 +7,7 @@ from torch import nn
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.algos.copying import reset_optimizers, take_from, take_states_of
-from pfrl_like.ope.policies import ActingPolicy, agent_of, lying_on, policy_of
+from pfrl_like.ope.policies import ActingPolicy, agent_of, evaluates_modes, lying_on, policy_of
 
 
 class CopyingFQE:
@@ -22,12 +22,12 @@ class CopyingFQE:
         """Evaluate another algorithm with networks alike from here on: a copy of it, which files have, too.
 
         Raises:
-            ValueError: If the networks of the policies differ, or one of the two algorithms chooses in a way of its
-                own, as `BCQ` and `BEAR` do.
+            ValueError: If the networks of the policies differ, or the other agent has another `phi`, or one of the two
+                algorithms chooses in a way of its own, as `BCQ` and `BEAR` do.
         """
-        other = algo
+        other, acting = algo, agent_of(algo)
         if isinstance(algo, CopyingFQE):
-            other = algo.agent.policy if algo.algo is None else algo.algo
+            other, acting = algo.agent.policy if algo.algo is None else algo.algo, algo.agent
         buffer = getattr(agent_of(other), "replay_buffer", None)
         own = copy.deepcopy(other, {id(buffer): buffer})  # which may be large, and is not looked at
         policy = policy_of(own, self.action_size if self.discrete_action else None)
@@ -37,8 +37,11 @@ class CopyingFQE:
                     f"{type(asked).__name__} chooses in a way of its own, not by one network alone, which could be "
                     "copied: make an FQE of the other algorithm"
                 )
+        if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
+            raise ValueError("algo has another phi, through which the critics do not see: make an FQE of it")
         take_from(copy.deepcopy(self.agent.policy), policy, "policy")
         self.agent.policy, self._algo = lying_on(self.agent.device, policy), own
+        self.agent.act_deterministically = evaluates_modes(acting)
 
     def copy_policy_optim_from(self, algo: Any) -> None:
         """Refuse: the policy does not learn, and has no optimiser.

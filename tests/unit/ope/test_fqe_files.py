@@ -249,3 +249,34 @@ def test_the_targets_move_when_the_count_is_a_multiple_of_their_interval() -> No
         moved.append(not all(map(torch.equal, before, fqe.agent.target_critics[0].parameters())))
     assert fqe.grad_step == 21
     assert [i for i, each in enumerate(moved, 7) if each] == [10, 20]
+
+
+def test_a_copied_policy_is_evaluated_as_it_acts() -> None:
+    fqe, sampling = make(False, built(algos.SAC())), built(algos.SAC())
+    fqe.build_with_dataset(data(False))
+    assert fqe.agent.act_deterministically
+    sampling.impl.act_deterministically = False
+    fqe.copy_policy_from(sampling)
+    assert not fqe.agent.act_deterministically
+    fqe.copy_policy_from(built(algos.SAC()))
+    assert fqe.agent.act_deterministically
+
+
+def test_an_agent_that_sees_otherwise_is_not_copied() -> None:
+    fqe, other = make(True, make_agent("DoubleDQN")), make_agent("DoubleDQN", phi=lambda obs: np.float32(2) * obs)
+    fqe.build_with_dataset(data(True))
+    before = [*map(torch.clone, fqe.agent.policy.parameters())]
+    with pytest.raises(ValueError, match="algo has another phi"):
+        fqe.copy_policy_from(other)
+    assert all(map(torch.equal, before, fqe.agent.policy.parameters()))
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_minibatches_of_the_other_kind_of_actions_are_refused(discrete: bool) -> None:
+    fqe = fitted(discrete)
+    with pytest.raises(TypeError, match="actions, but the batch has"):
+        fqe.update(data(not discrete).sample(4))
+    with pytest.raises(TypeError, match="batch is a int, expected a TransitionMiniBatch or a Batch"):
+        fqe.update(3)
+    assert np.isfinite(fqe.update(data(discrete).sample(4))["loss"])
+    assert np.isfinite(fqe.update(data(discrete).sample_batch(4, gamma=0.9))["loss"])
