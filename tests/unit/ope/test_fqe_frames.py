@@ -117,7 +117,7 @@ def test_a_buffer_of_stacks_is_refused() -> None:
 
 def test_all_estimates_see_stacks() -> None:
     config = ope.FQEConfig(batch_size=8, encoder_params=SMALL_FILTERS)
-    found = ope.evaluate_offline(estimator(side=36), images(True, side=36), n_steps=4, config=config)
+    found = ope.evaluate_offline(estimator(), images(True), n_steps=4, config=config)
     assert set(found) == {"fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic"}
     assert np.isfinite(found["fqe"].value)
 
