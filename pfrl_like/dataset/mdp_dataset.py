@@ -19,7 +19,7 @@ from pfrl_like.dataset.statistics import statistics
 from pfrl_like.dataset.table import Table, joined
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, is_image
 from pfrl_like.utils.checks import check_counts, check_numbers
-from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
 
 class MDPDataset(DatasetSources, Sequence[Episode]):
@@ -322,7 +322,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Raises:
             ValueError: If there are less than `n` transitions, or on another number out of range.
-            TypeError: If `num_steps` or `n_frames` is no integer.
+            TypeError: If `num_steps` or `n_frames` is no integer, or `rng` no generator of NumPy.
         """
         options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
         return self.batch(drawn(n, self.n_steps, rng), gamma, device, future=future, **options)
@@ -380,7 +380,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Raises:
             ValueError: If there are less than `n` transitions, or `max_len` is less than 1.
-            TypeError: If `max_len` is no integer.
+            TypeError: If `max_len` is no integer, or `rng` no generator of NumPy.
         """
         check_counts(optional=True, max_len=max_len)
         table, index = self.table, drawn(n, self.n_steps, rng)
@@ -401,7 +401,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
         Raises:
             ValueError: If there are less than `n` transitions, or `n_frames` is less than 1.
-            TypeError: If `n_frames` is no integer.
+            TypeError: If `n_frames` is no integer, or `rng` no generator of NumPy.
         """
         check_counts(n_frames=n_frames)
         rows = self.table.steps[drawn(n, self.n_steps, rng)]
@@ -419,7 +419,9 @@ def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
 
     Raises:
         ValueError: If there are less than `n`.
+        TypeError: If `rng` is no generator of NumPy.
     """
+    check_rng(rng)
     if not 0 < n <= held:
         raise not_held("n", n, held, "transitions", least=1)
     return sample_n_k(held, n, rng)

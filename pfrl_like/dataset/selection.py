@@ -69,6 +69,7 @@ class Selection:
 
         Raises:
             ValueError: If there are less than `n`.
+            TypeError: If `rng` is no generator of NumPy.
         """
         return self.batch(drawn(n, len(self), rng), *arguments, **options)
 

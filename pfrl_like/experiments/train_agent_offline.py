@@ -21,6 +21,7 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.random import check_rng
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -207,7 +208,7 @@ def train_agent_offline(
         ValueError: On numbers out of range, if `eval_env` and `eval_interval` are not given together, if a minibatch is
             larger than the dataset, or if the agent has other observations or actions than it.
         TypeError: If the agent, or the dataset, is none, or has actions of the other kind, or on an argument that
-            `sample_batch` has not.
+            `sample_batch` has not, or an `rng` that is no generator of NumPy.
         RuntimeError: If observations or actions do not fit a part of the agent.
     """
     if (eval_env is None) != (eval_interval is None):
@@ -222,8 +223,10 @@ def train_agent_offline(
     check_counts(log_interval=log_interval)
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
     source = DatasetSource(agent, dataset, minibatch_size, **sampling)
-    if hasattr(agent, "check_dataset") and isinstance(dataset, MDPDataset):
-        agent.check_dataset(dataset, sampling.get("n_frames", 1))
+    if isinstance(dataset, MDPDataset):
+        check_rng(sampling.get("rng"))
+        if hasattr(agent, "check_dataset"):
+            agent.check_dataset(dataset, sampling.get("n_frames", 1))
     directory = check_directory(outdir)
     with owned(directory):
         make_evaluator = None

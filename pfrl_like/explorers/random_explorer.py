@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.explorer import Explorer
-from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.random import RandomSource, check_rng
 from pfrl_like.utils.random_streams import plain_state
 from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
 
@@ -16,9 +16,13 @@ class RandomExplorer(Explorer):
 
     Args:
         rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
+
+    Raises:
+        TypeError: If `rng` is something else.
     """
 
     def __init__(self, rng: RandomSource = None) -> None:
+        check_rng(rng)
         self.rng = rng
 
     @property

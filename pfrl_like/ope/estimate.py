@@ -9,7 +9,7 @@ from pfrl_like.ope.episodes import Array, LoggedEpisodes
 from pfrl_like.ope.intervals import KINDS, Statistic, bootstrap, interval, standard_error
 from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.checks import check_counts, check_numbers
-from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.random import RandomSource, check_rng
 
 #: Below so many episodes' worth, an estimate by importance weights is warned of.
 FEW_EPISODES = 30.0
@@ -40,7 +40,7 @@ class Bootstrap:
 
     Raises:
         ValueError: On other values.
-        TypeError: On what is no number, or no integer.
+        TypeError: On what is no number, no integer, or no generator.
     """
 
     kind: str = "studentized"
@@ -50,6 +50,7 @@ class Bootstrap:
 
     def __post_init__(self) -> None:
         check_counts(n_resamples=self.n_resamples)
+        check_rng(self.rng)
         if self.kind not in KINDS:
             raise ValueError(f"kind is {self.kind!r}, expected one of {', '.join(KINDS)}")
         check_numbers(0, 1, between=True, confidence=self.confidence)

@@ -13,7 +13,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.columns import ENDED, Columns, Indices, rows_of, stacks
 from pfrl_like.replay_buffers.increments import IncrementalBuffer
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
+from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
 Item = list[dict[str, Any]]
 
@@ -40,6 +40,7 @@ class ReplayBuffer(IncrementalBuffer):
 
     Raises:
         ValueError: If `capacity` or `num_steps` is less than 1 or no whole number.
+        TypeError: If `rng` is no generator of NumPy.
     """
 
     tells_future = True
@@ -52,6 +53,7 @@ class ReplayBuffer(IncrementalBuffer):
             capacity = int(capacity)
         if not (isinstance(num_steps, int | np.integer) and num_steps >= 1):
             raise ValueError(f"num_steps: got {num_steps!r}, expected an integer of at least 1")
+        check_rng(rng)
         self._capacity = capacity
         self.num_steps = num_steps
         self._rng = rng

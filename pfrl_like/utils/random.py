@@ -1,4 +1,4 @@
-"""Distinct random integers."""
+"""Sources of randomness, and distinct random integers."""
 
 from typing import Any
 
@@ -7,6 +7,20 @@ from numpy.typing import NDArray
 
 #: What draws random numbers; None stands for the global NumPy stream, looked up at call time.
 RandomSource = np.random.Generator | np.random.RandomState | None
+_GENERATORS = (np.random.Generator, np.random.RandomState)
+
+
+def check_rng(rng: Any) -> None:
+    """Refuse an argument `rng` that draws no random numbers, such as a seed.
+
+    Raises:
+        TypeError: If it is neither a generator of NumPy nor None.
+    """
+    if rng is not None and not isinstance(rng, _GENERATORS):
+        raise TypeError(
+            f"rng is {rng!r:.80} ({type(rng).__name__}), expected a generator of NumPy, such as "
+            "np.random.default_rng(0), or None for the global stream"
+        )
 
 
 def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:

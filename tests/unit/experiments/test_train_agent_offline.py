@@ -313,6 +313,7 @@ def test_a_state_of_something_else_is_refused() -> None:
     [
         ({"num_step": 3}, TypeError, "sample_batch of MDPDataset: .*'num_step'; it takes n, gamma, device, num_steps"),
         ({"n_epochs": 5}, TypeError, "'n_epochs'; .*train_agent_offline itself takes agent, dataset, steps, outdir, "),
+        ({"rng": 0}, TypeError, "^rng is 0|'rng'"),
         ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset holds [0-9]+ transitions"),
     ],
 )
