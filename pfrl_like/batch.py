@@ -61,6 +61,8 @@ class Future:
         discount: gamma, or 0 where the step ended in a terminal state, [M], float32.
         next_obs: Observations after the steps, like those of the batch.
         after: Number of the step that comes after each step, [M], int64; -1 where none does.
+        cut: Numbers of the steps that none comes after though their episodes go on, [E], int64, growing: how many they
+            are is known without a wait for the device.
     """
 
     first: Tensor
@@ -68,6 +70,7 @@ class Future:
     discount: Tensor
     next_obs: Any
     after: Tensor
+    cut: Tensor
 
     def map(self, function: Callable[[Any], Any]) -> "Future":
         """`function` of all tensors, those that observations are nested of included."""
@@ -192,14 +195,15 @@ def _joined_futures(parts: Sequence[Batch]) -> Future | None:
     known = [part.future for part in parts if part.future is not None]
     if not known:
         return None
-    first, after, count = [], [], 0
+    first, after, cut, count = [], [], [], 0
     for part in parts:
         if part.future is None:
             first.append(torch.full_like(part.reward, -1, dtype=torch.int64))
             continue
         first.append(part.future.first + count * (part.future.first >= 0))
         after.append(part.future.after + count * (part.future.after >= 0))
+        cut.append(part.future.cut + count)
         count += len(part.future.reward)
     reward, discount = (torch.cat([getattr(each, name) for each in known]) for name in ("reward", "discount"))
     next_obs = concatenate_nested([each.next_obs for each in known])
-    return Future(torch.cat(first), reward, discount, next_obs, torch.cat(after))
+    return Future(torch.cat(first), reward, discount, next_obs, torch.cat(after), torch.cat(cut))

@@ -34,13 +34,9 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
     next_value = value(batch.next_obs)
     if not len(future.reward):
         return batch.reward + batch.discount * next_value
-    counts = future.discount > 0
-    if lambd == 1:
-        counts &= future.after < 0
-    rows = counts.nonzero().squeeze(1)  # waits for a GPU, which is cheaper than values of all of the future's states
     values = torch.zeros_like(future.reward)
-    for i in range(0, len(rows), _ROWS_OF_A_CALL):
-        some = rows[i : i + _ROWS_OF_A_CALL]
+    rows = future.cut if lambd == 1 else torch.arange(len(values), device=values.device)  # others count nothing
+    for some in rows.split(_ROWS_OF_A_CALL) if len(rows) else ():
         values[some] = value(map_nested(lambda leaf: leaf[some], future.next_obs))  # noqa: B023 - called at once
     rest = linked_lambda_returns(future.reward, future.discount, values, future.after, lambd)
     known = lambd * (future.first >= 0)

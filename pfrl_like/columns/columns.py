@@ -4,7 +4,7 @@ A step is a row of the step columns; it names the rows of its two observations a
 step of the same episode. Who uses the store decides which steps can be sampled and when a step goes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -233,15 +233,13 @@ class Columns(Steps):
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
                 numbers["weight"] = weight.astype(np.float32)
-            batch = self.gather(rows, last, numbers, index, device, lengths, next_actions=next_actions)
-            after = None
-            if stacked is not None:
-
-                def after(steps: Indices) -> torch.Tensor:
-                    return from_numpy(stacked(steps, following=True)).to(device)
-
-                batch = batch.replace(obs=from_numpy(stacked(rows)).to(device), next_obs=after(last))
-            return batch.replace(future=following.future(self, last, future, gamma, device, after)) if future else batch
+            observed: Any = stacked and (lambda steps, **which: from_numpy(stacked(steps, **which)).to(device))
+            batch = self.gather(
+                rows, last, numbers, index, device, lengths, next_actions=next_actions, observed=observed
+            )  # fmt: skip
+            if not future:
+                return batch
+            return batch.replace(future=following.future(self, last, future, gamma, device, observed))
         return Batch(
             from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),
@@ -278,6 +276,7 @@ class Columns(Steps):
         lengths: Indices | None = None,
         *,
         next_actions: bool = False,
+        observed: Callable[..., Any] | None = None,
     ) -> Batch:
         """A batch of whatever the columns hold, for who has computed rewards and discounts already.
 
@@ -289,6 +288,8 @@ class Columns(Steps):
             device: Where the tensors go.
             lengths: Lengths of the sequences, if they are such.
             next_actions: Whether to fill `Batch.next_action`, if the steps do not hold it.
+            observed: Gives the observations of steps as tensors, those after them if `following`; None for those of the
+                store as they are.
 
         Raises:
             ValueError: If nothing was ever stored.
@@ -303,9 +304,10 @@ class Columns(Steps):
                 parts[name] = field, slice(len(jobs), len(jobs) + len(new))
                 jobs.extend(new)
 
-        add("obs", self.obs, self.obs.jobs(self.obs_row[rows]))
+        if observed is None:
+            add("obs", self.obs, self.obs.jobs(self.obs_row[rows]))
+            add("next_obs", self.obs, self.obs.jobs(self.next_row[last]))
         add("action", self.action, self.action.jobs(rows))
-        add("next_obs", self.obs, self.obs.jobs(self.next_row[last]))
         for name, extra in self.extras.items():
             steps = last if name.startswith("next_") else rows
             if lengths is not None and name in _RECURRENT:
@@ -317,6 +319,8 @@ class Columns(Steps):
         tensors = to_tensors(jobs, device)
         values = {name: field.build(tensors[place]) for name, (field, place) in parts.items()}
         values.update(zip(numbers, tensors, strict=False))
+        if observed is not None:
+            values |= {"obs": observed(rows), "next_obs": observed(last, following=True)}
         for name in _RECURRENT:
             if name in values:
                 values[name] = map_nested(lambda state: state.movedim(0, 1).contiguous(), values[name])

@@ -42,7 +42,7 @@ def future(
     horizon: float,
     gamma: float,
     device: torch.device | str,
-    observed: Callable[[Indices], Any] | None = None,
+    observed: Callable[..., Any] | None = None,
 ) -> Future:
     """The steps after these, as `Batch.future` holds them.
 
@@ -52,7 +52,7 @@ def future(
         horizon: How many steps after each of them, as far as its episode goes; steps have each other's, too.
         gamma: Discount factor per step.
         device: Where the tensors go.
-        observed: Gives the observations after some steps as tensors; None for those of the store as they are.
+        observed: As of `Columns.gather`.
 
     Raises:
         ValueError: If the horizon is not positive.
@@ -63,16 +63,16 @@ def future(
     steps, first, after = _linked(store, last, horizon)
     if store.lacks_next:
         store.refuse_missing_next(steps)
+    goes_on = ~store.terminal[steps]
     columns = (
-        first,
-        store.reward[steps].astype(np.float32),
-        (gamma * ~store.terminal[steps]).astype(np.float32),
-        after,
-    )
+        store.reward[steps].astype(np.float32), (gamma * goes_on).astype(np.float32), first, after,
+        np.flatnonzero((after < 0) & goes_on),
+    )  # fmt: skip
     jobs: list[Job] = [(column, np.arange(len(column))) for column in columns]
     obs_jobs = store.obs.jobs(store.next_row[steps]) if observed is None else []
-    firsts, reward, discount, afters, *obs = to_tensors([*jobs, *obs_jobs], device)
-    return Future(firsts, reward, discount, observed(steps) if observed else store.obs.build(obs), afters)
+    reward, discount, firsts, afters, cut, *obs = to_tensors([*jobs, *obs_jobs], device)
+    next_obs = observed(steps, following=True) if observed else store.obs.build(obs)
+    return Future(firsts, reward, discount, next_obs, afters, cut)
 
 
 def _linked(store: Steps, last: Indices, horizon: float) -> tuple[Indices, Indices, Indices]:

@@ -128,7 +128,10 @@ def _future(minibatch: TransitionMiniBatch, gamma: float, device: torch.device |
             after.append(-1)
             previous, following = number, following.next_transition
     of_steps = batch_of(TransitionMiniBatch(steps or [minibatch[0]], minibatch.n_frames), gamma, device, False)
-    links = [torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (first, after)]
+    cut = [
+        i for i, (step, following) in enumerate(zip(steps, after, strict=True)) if following < 0 and not step.terminal
+    ]
+    links = [torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (first, after, cut)]
     n = len(steps)
     next_obs = map_nested(lambda leaf: leaf[:n], of_steps.next_obs)
-    return Future(links[0], of_steps.reward[:n], of_steps.discount[:n], next_obs, links[1])
+    return Future(links[0], of_steps.reward[:n], of_steps.discount[:n], next_obs, *links[1:])

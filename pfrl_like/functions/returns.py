@@ -72,7 +72,7 @@ def linked_lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, 
     total = reward + discount * next_value * (1 - trace)
     factor, after = discount * trace, after.clamp(min=0)  # a step that nothing follows has the factor 0
     for _ in range(len(reward).bit_length()):
-        if not factor.any():
+        if factor.device.type == "cpu" and not factor.any():  # a GPU is not waited for
             break
         total = torch.addcmul(total, factor, total[after])
         factor, after = factor * factor[after], after[after]

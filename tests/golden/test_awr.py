@@ -230,7 +230,9 @@ def test_the_value_learns_the_returns() -> None:
 def with_future(batch: Batch) -> Batch:
     """Nothing follows."""
     none = torch.zeros(0)
-    return batch.replace(future=Future(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long()))
+    return batch.replace(
+        future=Future(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
+    )
 
 
 def test_weights_are_those_of_the_advantage_after_the_value_has_learnt() -> None:

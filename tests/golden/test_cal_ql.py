@@ -37,7 +37,7 @@ def test_agent_keeps_the_contracts(critic: str, buffer: str) -> None:
 def with_future(batch: Batch, future: Future | None = None) -> Batch:
     """The batch with steps after its own; by itself with none."""
     none = torch.zeros(0)
-    nothing = Future(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long())
+    nothing = Future(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
     return batch.replace(future=future or nothing)
 
 
@@ -48,7 +48,7 @@ def test_returns_are_those_to_the_end_and_go_on_with_a_value_where_it_was_cut_of
     future = Future(
         first=torch.tensor([0, 2, -1, -1]), reward=torch.tensor([8.0, 16.0, 32.0]),
         discount=torch.tensor([0.5, 0.0, 0.5]), next_obs=torch.tensor([[7.0], [7.0], [100.0]]),
-        after=torch.tensor([1, -1, -1]),
+        after=torch.tensor([1, -1, -1]), cut=torch.tensor([2]),
     )  # fmt: skip
     seen: list[float] = []
 
@@ -60,6 +60,15 @@ def test_returns_are_those_to_the_end_and_go_on_with_a_value_where_it_was_cut_of
     # 1 + (8 + 16 / 2) / 2, 2 + (32 + 100 / 2) / 2, 3 + 30 / 2, 4
     assert returns.tolist() == [9.0, 43.0, 18.0, 4.0]
     assert seen == [10.0, 20.0, 30.0, 40.0, 100.0]  # no others are asked for
+
+
+@pytest.mark.parametrize("lambd", [0.5, 1.0])
+def test_a_device_is_not_waited_for_to_make_returns(lambd: float) -> None:
+    number, places = torch.ones(3), torch.tensor([1, 2, -1])
+    future = Future(places, number, number, torch.ones(3, 1), places, places[1:2])
+    batch = Batch(torch.ones(3, 1), number, number, torch.ones(3, 1), number, future=future)
+    returns = future_returns(batch.to("meta"), lambda obs: obs.sum(1), lambd)  # without numbers to copy to the host
+    assert returns.shape == (3,)
 
 
 def test_the_policys_actions_count_at_least_the_return() -> None:
@@ -120,7 +129,9 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_features_are_made_of_the_future_too() -> None:
     agent, batch = make(phi=lambda obs: 2 * obs), make_batch(n=2)
-    future = Future(torch.tensor([0, -1]), torch.ones(1), torch.full((1,), 0.9), batch.obs[:1], torch.tensor([-1]))
+    future = Future(
+        torch.tensor([0, -1]), torch.ones(1), torch.full((1,), 0.9), batch.obs[:1], *torch.tensor([[-1], [0]])
+    )
     ready = agent._prepare(with_future(batch, future))
     torch.testing.assert_close(ready.future.next_obs, 2 * batch.obs[:1])
 

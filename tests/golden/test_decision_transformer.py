@@ -151,7 +151,7 @@ def test_importance_weights_and_kinds_of_loss() -> None:
     obs = torch.randn(3, 5)
     batch = Batch(obs, torch.tensor([0, 1, 1]), torch.zeros(3), obs, torch.ones(3), lengths=lengths)
     none = torch.zeros(0)
-    batch = batch.replace(future=Future(torch.full((3,), -1), none, none, obs[:0], none.long()))
+    batch = batch.replace(future=Future(torch.full((3,), -1), none, none, obs[:0], none.long(), none.long()))
     agent.policy.eval()
     loss, error = agent.imitation_loss(batch)
     padded = torch.stack([obs[[0, 2]], torch.stack([obs[1], torch.zeros(5)])])

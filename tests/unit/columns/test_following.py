@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -22,6 +23,7 @@ def rewards_after(buffer: ReplayBuffer, n: int, horizon: float) -> dict[float, l
     future, found = batch.future, {}
     assert future is not None
     assert len({*future.reward.tolist()}) == len(future.reward)  # each step once
+    assert torch.equal(future.cut, ((future.after < 0) & (future.discount > 0)).nonzero().flatten())
     for own, place in zip(batch.reward.tolist(), future.first.tolist(), strict=True):
         found[own] = []
         while place >= 0:
