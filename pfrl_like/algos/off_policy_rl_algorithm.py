@@ -117,8 +117,8 @@ class OffPolicyRLAlgorithm(ABC):
     def saved_state(self) -> dict[str, Any]:
         """What snapshots hold of it beside the agent: text keys and what JSON has.
 
-        Numbers, text and arrays in attributes go on by themselves (see `EpochRunner`); for subclasses to add what else
-        they keep, such as the `state_dict` of a network that is no part of the agent.
+        Numbers, text, arrays and random generators in attributes go on by themselves (see `EpochRunner`); for
+        subclasses to add what else they keep, such as the `state_dict` of a network that is no part of the agent.
         """
         numbers = {"average_return": self.average_return, "success_rate": self.success_rate}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}

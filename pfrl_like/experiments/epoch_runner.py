@@ -60,7 +60,7 @@ class EpochRunner:
     The run directory is that of `train_agent`, with `epochs.csv`, a line for every epoch, and `<t>_checkpoint`, the
     checkpoint that training can go on from, after every `snapshot_interval` epochs and the last one. Attributes of the
     algorithm that training changes go on, too, if they are numbers, flags, text, arrays, tensors, or lists, tuples and
-    dicts of such; what else it keeps, it saves by `saved_state` and `restore_state`.
+    dicts of such, and generators of random numbers; what else it keeps, it saves by `saved_state` and `restore_state`.
 
     Args:
         algorithm: The algorithm.

@@ -71,7 +71,10 @@ class Source(Protocol):
 
 
 class Resumable(Protocol):
-    """What goes on in another process where it was: sources, evaluators, callbacks, algorithms."""
+    """What goes on in another process where it was: sources, evaluators, callbacks, algorithms.
+
+    One with the property `draws_from`, a tuple of objects, leaves the random streams of these to the run.
+    """
 
     def saved_state(self) -> dict[str, Any]:
         """All that later steps depend on, in values that JSON takes."""

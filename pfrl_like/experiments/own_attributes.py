@@ -16,7 +16,7 @@ class OwnAttributes:
     It has to be made before anything is learnt. Attributes that stay as they were belong to how the object was made,
     and are left alone. Those that change go on if they are numbers, flags, text, arrays, tensors, or lists, tuples and
     dicts of such; of others that are replaced it says so. What changes inside further objects, and in more than a
-    mebibyte of data, is theirs.
+    mebibyte of data, is theirs; but generators, wherever in them, go on with the random streams of the run.
 
     Args:
         owner: The object.
@@ -25,6 +25,11 @@ class OwnAttributes:
     def __init__(self, owner: Any) -> None:
         self._owner = owner
         self._begun = {name: (value, _text_of(value)) for name, value in _attributes_of(owner)}
+
+    @property
+    def draws_from(self) -> tuple[Any, ...]:
+        """The object, which may draw from generators of its own."""
+        return (self._owner,)
 
     def saved_state(self) -> dict[str, Any]:
         """The values that changed, and the names of those that cannot be saved."""

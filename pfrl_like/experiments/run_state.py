@@ -107,8 +107,10 @@ class RunState:
         return source
 
     def _streams(self) -> Streams:
+        drawing = (part for part in (self.source, *self._all) if hasattr(type(part), "draws_from"))  # mocks have all
+        owners = [owner for part in drawing for owner in part.draws_from]
         others = (part for part in self._all if not hasattr(part, "saved_state"))
-        return Streams.of(self.agent, self.env, *getattr(self.source, "draws_from", ()), *others)
+        return Streams.of(self.agent, self.env, *owners, *others)
 
 
 def restore_part(part: Any, state: Mapping[str, Any]) -> None:

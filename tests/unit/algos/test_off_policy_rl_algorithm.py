@@ -299,6 +299,28 @@ def test_what_an_algorithm_keeps_in_attributes_of_its_own_goes_on(tmp_path: Path
     assert (longer["iterations"], longer["bonus"]) == ("12", "2.0")  # what the constructor was given stays
 
 
+class Drawing(Keeping):
+    """Draws from a generator of its own."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.rng, self.drawn = np.random.default_rng(0), 0.0
+
+    def train_once(self, itr: int, paths: Any) -> float:
+        self.drawn = self.rng.random()
+        return super().train_once(itr, paths)
+
+
+def test_generators_that_an_algorithm_draws_from_go_on(tmp_path: Path) -> None:
+    drawn = []
+    for outdir, n in (("whole", 2), ("parts", 1), ("parts", 2)):
+        algorithm = Drawing(Counting())
+        EpochRunner(algorithm, Counting(), tmp_path / outdir, eval_n_episodes=0).train(n, resume=True)
+        drawn.append(algorithm.drawn)
+    resumed = json.loads((tmp_path / "parts" / "run.json").read_text())["resumed"]
+    assert (resumed["resume"], resumed["reasons"]) == ("exact", []) and drawn[2] == drawn[0] != drawn[1]
+
+
 def test_what_an_algorithm_replaces_and_cannot_be_saved_is_told(tmp_path: Path) -> None:
     for n in (1, 2):
         EpochRunner(Marked(Counting()), Counting(), tmp_path, eval_n_episodes=0).train(n, resume=True)
