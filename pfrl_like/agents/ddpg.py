@@ -70,7 +70,8 @@ class DDPG(OffPolicyActorCritic):
         logger: As in `DQN`.
         batch_states: As in `DQN`.
         burnin_action_func: Gives the actions in training until the first update; None leaves them to the policy. In
-            actors of other processes until they get the first parameters thereafter.
+            actors of other processes until they get the first parameters thereafter. Where actions are masked it has to
+            take the keyword `action_mask`, [n_actions].
         batch_accumulator: "mean" or "sum" of the losses over the minibatch.
         max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
         act_deterministically: In evaluation take the mode of the policy, not a sample.

@@ -13,7 +13,7 @@ from pfrl_like.batch import first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
-from pfrl_like.utils.action_masks import Allowed
+from pfrl_like.utils.action_masks import Allowed, required_keyword
 
 
 class PolicyActingMixin(ActingMixin):
@@ -32,7 +32,7 @@ class PolicyActingMixin(ActingMixin):
     #: Asked in training, after the policy; None takes the sample as it is.
     explorer: Any = None
     #: Chooses in training, in place of the policy, while the agent is `burning_in`.
-    burnin_action_func: Callable[[], Any] | None = None
+    burnin_action_func: Callable[..., Any] | None = None
 
     @property
     def burning_in(self) -> bool:
@@ -45,10 +45,10 @@ class PolicyActingMixin(ActingMixin):
             return self.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
         burning_in = self.training and self.burnin_action_func is not None and self.burning_in
         if burning_in and self.memory is None:
-            return self._burnin_actions(len(first_leaf(obs)), active)
+            return self._burnin_actions(len(first_leaf(obs)), action_mask, active)
         distribution = self._distribution(obs, action_mask, active)  # brings a recurrent policy's memory up to date
         if burning_in:
-            return self._burnin_actions(len(first_leaf(obs)), active)
+            return self._burnin_actions(len(first_leaf(obs)), action_mask, active)
         actions = sample_of(distribution, active).cpu().numpy()
         if self.explorer is None or not self.training:
             return actions
@@ -71,20 +71,29 @@ class PolicyActingMixin(ActingMixin):
         check_one_for_each(distribution, first_leaf(obs).shape[0])
         return distribution if action_mask is None else masked(distribution, action_mask)
 
-    def _burnin_actions(self, k: int, active: Any) -> list[Any]:
-        """One call for each environment that is active; the others repeat their last action, which is ignored."""
-        assert self.burnin_action_func is not None
+    def _burnin_actions(self, k: int, action_mask: Any, active: Any) -> list[Any]:
+        """One call for each environment that is active; the others repeat their last action, which is ignored.
+
+        Raises:
+            TypeError: If `burnin_action_func` takes no `action_mask`, though there is one.
+        """
+        choose = self.burnin_action_func
+        assert choose is not None
+        masks = [None] * k if action_mask is None else _rows_of(action_mask, k).numpy()
         return [
-            self.burnin_action_func() if active is None or active[i] else self.batch_last_action[i] for i in range(k)
+            choose(**required_keyword(choose, mask)) if active is None or active[i] else self.batch_last_action[i]
+            for i, mask in enumerate(masks)
         ]
 
 
 def _told(action_mask: Any, actions: Any) -> Allowed | None:
     """What explorers are told of a mask; nothing of one of several choices, which no explorer knows how to draw."""
-    if action_mask is None or actions.ndim > 1:
-        return None
-    shape = torch.Size((len(actions), np.shape(action_mask)[-1]))
-    return Allowed(as_action_mask(action_mask, shape, torch.device("cpu")))
+    return None if action_mask is None or actions.ndim > 1 else Allowed(_rows_of(action_mask, len(actions)))
+
+
+def _rows_of(action_mask: Any, k: int) -> Tensor:
+    """A mask with a row for each of k environments, on the host."""
+    return as_action_mask(action_mask, torch.Size((k, np.shape(action_mask)[-1])), torch.device("cpu"))
 
 
 def samples_its_policy(agent: Any) -> bool:

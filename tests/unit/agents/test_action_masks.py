@@ -114,6 +114,23 @@ def make_masked_policy_agent(kind: Any, explorer: Any) -> Any:
 
 
 @pytest.mark.parametrize("where", ["info", "obs"])
+def test_functions_that_act_at_first_keep_to_the_mask_or_are_refused(where: str, tmp_path: Any) -> None:
+    def allowed(*, action_mask: Any = None) -> int:
+        return int(np.flatnonzero(action_mask)[-1])
+
+    for several in (False, True):
+        made = make_masked_policy_agent(agents.DiscreteSAC, None)
+        made.replay_start_size, made.burnin_action_func = 100, allowed
+        if several:
+            train_agent_batch(made, gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3), 30, tmp_path)
+        else:
+            train_agent(made, MaskedEnv(where), 30, tmp_path)  # the environment raises
+    made.burnin_action_func = spaces.Discrete(N_ACTIONS).sample
+    with pytest.raises(TypeError, match="sample takes no action_mask, but the environment tells which actions"):
+        train_agent(made, MaskedEnv(where), 30, tmp_path)
+
+
+@pytest.mark.parametrize("where", ["info", "obs"])
 @pytest.mark.parametrize("kind", [agents.DiscreteBC, agents.DiscreteAWR, agents.DiscreteSAC])
 def test_explorers_of_policies_keep_to_the_mask(kind: Any, where: str, tmp_path: Any) -> None:
     def random_action() -> int:
