@@ -59,11 +59,18 @@ def _attributes_of(owner: Any) -> list[tuple[str, Any]]:
 
 def _text_of(value: Any) -> str | None:
     """A value as text; None of what `from_json` would not give again, or is data."""
-    if getattr(value, "nbytes", 0) > _LONGEST:
-        return None
     try:
+        if _nbytes_of(value) > _LONGEST:
+            return None
         plain = to_json(value)
         text = json.dumps(plain)
         return text if len(text) <= _LONGEST and type(from_json(plain)) is type(value) else None
     except Exception:  # of code of the user's
         return None
+
+
+def _nbytes_of(value: Any) -> int:
+    """Bytes of the arrays and tensors in a value."""
+    if isinstance(value, Mapping | list | tuple):
+        return sum(map(_nbytes_of, value.values() if isinstance(value, Mapping) else value))
+    return getattr(value, "nbytes", 0)
