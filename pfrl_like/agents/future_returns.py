@@ -36,7 +36,7 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
         return batch.reward + batch.discount * next_value
     values = torch.zeros_like(future.reward)
     rows = future.cut if lambd == 1 else torch.arange(len(values), device=values.device)  # others count nothing
-    for some in rows.split(_ROWS_OF_A_CALL) if len(rows) else ():
+    for some in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
         values[some] = value(map_nested(lambda leaf: leaf[some], future.next_obs))  # noqa: B023 - called at once
     rest = linked_lambda_returns(future.reward, future.discount, values, future.after, lambd)
     known = lambd * (future.first >= 0)
