@@ -13,6 +13,9 @@ from pfrl_like import nn as parts
 from pfrl_like.algos import EpochDDPG, EpochDQN
 
 pytestmark = pytest.mark.slow
+#: Of a return: by targets of one step, values of CartPole's two actions err by more than they differ, and greedy scores
+#: fall from 500 to 120 and rise again from epoch to epoch.
+N_STEPS = 5
 
 
 @pytest.fixture(autouse=True)
@@ -27,14 +30,16 @@ def test_q_learning_in_epochs_learns_cartpole(tmp_path: Path) -> None:
     env.action_space.seed(0)
     qf = nn.Sequential(parts.MLP(4, 2, (64, 64)), q_functions.DiscreteActionValueHead())
     algorithm = EpochDQN(
-        env, None, qf, replay_buffers.ReplayBuffer(50_000), use_target=True, target_update_interval=200, qf_lr=2e-3,
-        n_train_steps=128, buffer_batch_size=128, min_buffer_size=1_000, reward_scale=0.05,
+        env, None, qf, replay_buffers.ReplayBuffer(50_000, N_STEPS), use_target=True, target_update_interval=200,
+        qf_lr=2e-3, n_train_steps=128, buffer_batch_size=128, min_buffer_size=1_000, reward_scale=0.05,
         exploration_policy=explorers.LinearDecayEpsilonGreedy(1.0, 0.05, 4_000, env.action_space.sample),
     )  # fmt: skip
     runner = experiments.EpochRunner(algorithm, env, tmp_path, eval_n_episodes=0)
     average = runner.train(10, batch_size=256)
-    scores = experiments.eval_performance(gymnasium.make("CartPole-v1"), algorithm.agent, None, 10)
-    assert average > 150 and scores["mean"] > 100, (average, scores)  # chance brings 22; greedy scores rise and fall
+    eval_env = gymnasium.make("CartPole-v1")
+    eval_env.reset(seed=1)
+    scores = experiments.eval_performance(eval_env, algorithm.agent, None, 10)
+    assert average > 150 and scores["mean"] > 195, (average, scores)
 
 
 def test_a_deterministic_policy_gradient_in_epochs_learns_pendulum(tmp_path: Path) -> None:
