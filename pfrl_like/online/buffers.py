@@ -26,7 +26,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
     Raises:
         ValueError: If `maxlen` is less than 1, or the environment has actions of another kind than discrete or
-            continuous ones; as `append_episode`.
+            continuous ones, or no episode has a transition; as `append_episode`.
         TypeError: If there is something else than episodes among them.
 
     Attributes:
@@ -92,14 +92,19 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             ValueError: As `append`, of any of its rows; nothing is stored.
             NonFiniteError: Likewise.
         """
-        steps = [*listed([episode])[0]]
+        if not isinstance(episode, Episode):
+            raise TypeError(f"episode is a {type(episode).__name__}, expected an Episode")
+        steps = episode.transitions
         for step in steps:
             self._check_row(step.observation, step.action, step.reward)
-        self._check_row(steps[-1].next_observation, None, steps[-1].next_reward)
+        for step in steps[-1:]:  # none, if the episode has no transition
+            self._check_row(step.next_observation, None, step.next_reward)
         self.stop_current_episode()
         for step in steps:
-            pair = (step.observation, step.action, step.next_reward, step.next_observation)
-            self._append_step(*pair, bool(step.terminal), step.reward)
+            ended = bool(step.terminal)
+            self._append_step(
+                step.observation, step.action, step.next_reward, step.next_observation, ended, step.reward
+            )
         self.stop_current_episode()
 
     def _check_row(self, observation: Any, action: Any, reward: Any) -> None:
@@ -133,11 +138,15 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
                 f"the saved first rewards have shape {rewards.shape}, expected that of {items.shape} items"
             )
         self._first_rewards = dict(zip(items.astype(int).tolist(), rewards.astype(float).tolist(), strict=True))
+        self._forget_row()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
         """Say that the running episode of `env_id` was cut off, so that the next row starts a new one."""
-        self.prev_observation = self.prev_action = self.prev_reward = None
+        self._forget_row()
         super().stop_current_episode(env_id)
+
+    def _forget_row(self) -> None:
+        self.prev_observation = self.prev_action = self.prev_reward = None
 
     @property
     def transitions(self) -> Sequence[Transition]:

@@ -209,8 +209,27 @@ def test_episodes_that_do_not_fit_are_refused_as_a_whole(misfits: list, text: st
     for wrong in (5, [5]):
         with pytest.raises(TypeError, match="episodes"):
             ReplayBuffer(10, Env(), wrong)
-    with pytest.raises(TypeError, match="expected an Episode"):
+    with pytest.raises(TypeError, match="episode is a list, expected an Episode"):
         buffer.append_episode(misfits)
+
+
+def test_an_episode_without_a_transition_adds_nothing() -> None:
+    empty, whole = MDPDataset(np.zeros((4, 1), np.float32), [0, 1, 2, 0], np.zeros(4), [1, 0, 0, 1], True).episodes
+    assert len(ReplayBuffer(10, Env(), [empty, whole])) == 2
+    buffer = filled()
+    buffer.append_episode(empty)
+    assert len(buffer) == 3 and buffer.prev_observation is None
+
+
+def test_the_last_row_of_other_content_does_not_go_on_in_what_is_loaded(tmp_path) -> None:
+    buffer = filled()
+    buffer.save(tmp_path / "buffer")
+    rows(buffer, (100, 0, 0, False))
+    buffer.load(tmp_path / "buffer")
+    assert buffer.prev_observation is None
+    rows(buffer, (50, 1, 0, False), (51, 1, 9, False))
+    assert [t.observation.item() for t in buffer.transitions] == [0, 1, 5, 50]
+    assert buffer.transitions[-1].prev_transition is None
 
 
 @pytest.mark.parametrize(("obs", "reward"), [([np.nan], 0.0), ([1.0], np.inf), ([1.0, 2.0], 0.0)])
