@@ -316,8 +316,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         Raises:
             NotFittedError: Before the agent is built.
             TypeError: If it is no minibatch, or has actions of the other kind.
-            ValueError: If observations or actions have another shape, such as another number of frames, or there is no
-                such discrete action.
+            ValueError: If observations or actions have another shape, such as another number of frames, or are not as
+                many as rewards, or there is no such discrete action.
             NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
         fitting = fitting_batch(self, self._agent, batch)

@@ -7,7 +7,13 @@ import numpy as np
 import torch
 
 from pfrl_like.algos.data import batch_for
-from pfrl_like.algos.shapes import actions_for, check_action_kind, check_as_many, check_built_for, shape_of_several
+from pfrl_like.algos.shapes import (
+    actions_for,
+    check_action_kind,
+    check_built_for,
+    numbers_in,
+    shape_of_several,
+)
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Episode, TransitionMiniBatch
 from pfrl_like.dataset.transition import stacked_shape
@@ -23,29 +29,31 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
 
     Raises:
         TypeError: If it is neither, or its actions are of the other kind.
-        ValueError: If observations or actions have another shape, or there is no such discrete action.
+        ValueError: If observations or actions have another shape or are not as many as rewards, or there is no such
+            discrete action.
         NonFiniteError: If there are NaN or infinite numbers among the actions.
     """
     if isinstance(batch, TransitionMiniBatch):
-        observations, actions = (batch.observations, batch.next_observations), batch.actions
+        obs, next_obs, actions = batch.observations, batch.next_observations, batch.actions
         vectors = np.ndim(batch.transitions[0].action) > 0
     elif isinstance(batch, Batch):
-        observations, actions = (batch.obs, batch.next_obs), np.asarray(torch.as_tensor(batch.action).detach().cpu())
+        obs, next_obs, actions = batch.obs, batch.next_obs, numbers_in("action", batch.action)
         vectors = actions.ndim > 1
     else:
         raise TypeError(f"batch is a {type(batch).__name__}, expected a TransitionMiniBatch or a Batch")
     shape = None if algo.observation_shape is None else stacked_shape(algo.observation_shape, algo.n_frames)
-    for obs in observations:
-        if shape is not None and tuple(obs.shape[1:]) != shape:
-            expected = shape_of_several(shape, algo.n_frames)
-            raise ValueError(f"batch has observations {tuple(obs.shape)}, expected {expected}")
+    for name, values in (("observations", obs), ("next observations", next_obs)):
+        if shape is not None and np.shape(values) != (len(batch), *shape):
+            expected = f"{shape_of_several(shape, algo.n_frames)}, where n is {len(batch)}"
+            raise ValueError(f"batch has {name} {tuple(np.shape(values))}, expected {expected}")
     integers = actions.dtype.kind in "iu"
     check_action_kind(algo, integers and (algo.discrete_action or not vectors), "the batch has")
     actions = actions_for(actions, algo.action_size, algo.discrete_action)
-    check_as_many(batch, actions)
+    if len(actions) != len(batch):
+        raise ValueError(f"batch has {len(actions)} actions, expected {len(batch)}")
     if isinstance(batch, TransitionMiniBatch):
         return batch_for(agent, batch, algo.discrete_action)
-    fitting: Batch = batch.replace(action=torch.as_tensor(actions, device=torch.as_tensor(batch.action).device))
+    fitting: Batch = batch.replace(action=torch.as_tensor(actions, device=batch.reward.device))
     return fitting
 
 

@@ -2,13 +2,15 @@
 
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfrl_like.columns import as_array
+from pfrl_like.columns.leaves import describe
 from pfrl_like.env import as_gymnasium
 from pfrl_like.utils.checks import check_finite
 from pfrl_like.utils.spaces import action_size_of, space_kind
@@ -105,10 +107,10 @@ def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> ND
         n_frames: Frames of a stack.
 
     Raises:
-        ValueError: If they have another shape.
+        ValueError: If they have another shape, or are no numbers.
         NonFiniteError: On NaN or infinity.
     """
-    obs = _as_array(x)
+    obs = numbers_in("x", x) if shape is not None else np.asarray(_on_the_host(x))
     obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
     if shape is not None and obs.shape[1:] != shape:
         raise ValueError(f"x has shape {obs.shape}, expected {shape_of_several(shape, n_frames)}")
@@ -131,10 +133,10 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
         discrete: Whether they are indices.
 
     Raises:
-        ValueError: If they have another shape, or there is no such discrete action.
+        ValueError: If they have another shape or are no numbers, or there is no such discrete action.
         NonFiniteError: On NaN or infinity.
     """
-    actions = _as_array(action)
+    actions = numbers_in("action", action)
     check_finite("action", actions)
     if not discrete:
         width = math.prod(actions.shape[1:])
@@ -156,12 +158,24 @@ def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
     Raises:
         ValueError: If it is another one, such as of nested observations.
     """
-    sizes = [] if isinstance(observation_shape, str | Mapping) else [*observation_shape]
-    if not sizes or not all(isinstance(size, SupportsIndex) for size in sizes):
+    is_shape = isinstance(observation_shape, Iterable) and not isinstance(observation_shape, str | Mapping)
+    sizes = [*observation_shape] if is_shape else []
+    if not sizes or not all(isinstance(size, SupportsIndex) and operator.index(size) > 0 for size in sizes):
         raise ValueError(f"observation_shape is {observation_shape!r:.200}, expected the shape of one array")
     return tuple(operator.index(size) for size in sizes)
 
 
-def _as_array(values: Any) -> NDArray[Any]:
-    """An array, or what it is made of; tensors may lie anywhere."""
-    return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+def numbers_in(name: str, values: Any) -> NDArray[Any]:
+    """An argument as an array of real numbers; tensors may lie anywhere.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    array = as_array(_on_the_host(values))
+    if array is None or array.dtype.kind == "c":
+        raise ValueError(f"{name}: got {describe(values)}, expected an array of real numbers")
+    return array
+
+
+def _on_the_host(values: Any) -> Any:
+    return values.detach().cpu() if isinstance(values, Tensor) else values

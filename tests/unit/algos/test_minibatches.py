@@ -65,10 +65,30 @@ def test_what_is_no_minibatch_is_refused() -> None:
         with pytest.raises(TypeError, match=f"batch is a {name}, expected a TransitionMiniBatch or a Batch"):
             made.update(0, 0, wrong)
     batch = source.sample_batch(16, 0.9)
-    with pytest.raises(ValueError, match="16 observations in x and 8 actions"):
-        made.update(0, 0, batch.replace(action=batch.action[:8]))
-    with pytest.raises(ValueError, match=r"batch has observations \(16, 3\)"):
-        made.update(0, 0, batch.replace(next_obs=batch.next_obs[:, :3]))
+    for changes, text in (
+        ({"action": batch.action[:8]}, "batch has 8 actions, expected 16"),
+        ({"action": "left"}, "action: got str, expected an array of real numbers"),
+        ({"obs": {"image": batch.obs}}, r"batch has observations \(\), expected \(n, 4\), where n is 16"),
+        ({"obs": batch.obs[:8]}, r"batch has observations \(8, 4\), expected \(n, 4\), where n is 16"),
+        ({"next_obs": batch.next_obs[:, :3]}, r"batch has next observations \(16, 3\)"),
+        ({"next_obs": None}, r"batch has next observations \(\), expected \(n, 4\)"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            made.update(0, 0, batch.replace(**changes))
+
+
+@pytest.mark.parametrize("bad", ["text", [[0, 1, 2, 3], [0]], np.array([[None] * 4]), np.zeros((2, 4), complex)])
+def test_what_is_no_array_of_real_numbers_is_refused_by_name(bad: Any) -> None:
+    with pytest.raises(ValueError, match="x: got .*, expected an array of real numbers"):
+        built("CQL", 2).predict(bad)
+    with pytest.raises(ValueError, match="action: got .*, expected an array of real numbers"):
+        built("CQL", 2).predict_value(np.zeros((2, 4)), bad)
+
+
+@pytest.mark.parametrize("shape", [None, 4, (0,), (-1,), (3, 0, 16), "4"])
+def test_what_is_no_shape_of_observations_is_refused_by_name(shape: Any) -> None:
+    with pytest.raises(ValueError, match="observation_shape is .*, expected the shape of one array"):
+        make("CQL").create_impl(shape, 2)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -88,13 +108,14 @@ def test_episodes_that_scorers_cannot_ask_about_are_refused_before_training() ->
     def score(algo: Any, episodes: Any) -> float:
         return 0.0
 
-    for wrong, text in (
-        (data(True, 3), "but eval_episodes have discrete ones"),
-        (data(False, 3).episodes, "eval_episodes: .* actions of size 3 came"),
-        ([*vectors(False).episodes, *data(False, 2, width=5).episodes], r"eval_episodes: observations \(5,\)"),
+    mixed = [*vectors(False).episodes, *data(False, 2, width=5).episodes]
+    for wrong, error, text in (
+        (data(True, 3), TypeError, "but eval_episodes have discrete ones"),
+        (data(False, 3).episodes, ValueError, "eval_episodes: .* actions of size 3 came"),
+        (mixed, ValueError, r"eval_episodes: observations \(5,\)"),
     ):
         made = make("CQL")
-        with pytest.raises((TypeError, ValueError), match=text):
+        with pytest.raises(error, match=text):
             made.fit(vectors(False), 1, eval_episodes=wrong, scorers={"score": score}, **QUIET)
         assert made.impl.optim_t == 0
     for fine in (vectors(False), None, "the scorer's own matter"):
