@@ -1,13 +1,18 @@
 """What estimators see and do: the shapes of observations, and the kind and size of actions."""
 
-from typing import TYPE_CHECKING, Any, ClassVar
+import enum
+from typing import Any, ClassVar
 
 from pfrl_like.algos.shapes import check_built_for
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.errors import NotFittedError
 
-if TYPE_CHECKING:
-    from pfrl_like.ope import ActionSpace
+
+class ActionSpace(enum.Enum):
+    """The kinds of actions."""
+
+    CONTINUOUS = 1
+    DISCRETE = 2
 
 
 class Spaces:
@@ -35,10 +40,8 @@ class Spaces:
         """`action_size_`, None before the agent is built."""
         return self.action_size_
 
-    def get_action_type(self) -> "ActionSpace":
+    def get_action_type(self) -> ActionSpace:
         """The kind of actions, an `ope.ActionSpace`."""
-        from pfrl_like.ope import ActionSpace  # which fits estimators itself
-
         return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
 
     @property

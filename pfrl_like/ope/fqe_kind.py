@@ -1,14 +1,8 @@
 """Whether fitted Q evaluation is of discrete or of continuous actions."""
 
-import enum
 from typing import Any
 
-
-class ActionSpace(enum.Enum):
-    """The kinds of actions."""
-
-    CONTINUOUS = 1
-    DISCRETE = 2
+from pfrl_like.algos.spaces import ActionSpace as ActionSpace
 
 
 class KnowingFQE:
