@@ -141,6 +141,6 @@ class ActorLearnerMixin:
         return make_actor, threads[0], threads[1], failure
 
     def count_step(self) -> None:
-        """Count an environment step in training that another process has made."""
+        """Count an environment step in training that somebody else, such as another process, has stored."""
         self.t += 1
         self._cumulative_steps += 1

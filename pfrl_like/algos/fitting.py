@@ -149,9 +149,9 @@ class Fitting:
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         algo: Any = self
         check_dynamics(algo)
+        name = experiment_name or type(self).__name__
         if log_options["save_metrics"] and logger_adapter is None:
-            fixed = () if log_options["with_timestamp"] else (experiment_name or type(self).__name__,)
-            check_folder(log_options["logdir"], *fixed)
+            check_folder(log_options["logdir"], name, log_options["with_timestamp"])
         data = TrainingData(episodes, self.batch_size, self.n_frames, algo.learns_next_observations)
         self._build_for(data)
         if algo.dynamics is None:
@@ -165,10 +165,7 @@ class Fitting:
         if logger_adapter is not None:
             per_epoch = len(data) if n_steps is None else n_steps_per_epoch
             log_options["adapter"] = lambda name: logger_adapter.create(self, name, per_epoch)
-        with (
-            together(algo.impl, enable_ddp),
-            RunLog(experiment_name or type(self).__name__, **log_options) as log,
-        ):
+        with together(algo.impl, enable_ddp), RunLog(name, **log_options) as log:
             log.params(algo._json_params())
             epoch = step = 0
             while epoch < n_epochs if n_steps is None else step < n_steps:

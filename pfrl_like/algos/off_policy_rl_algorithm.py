@@ -144,8 +144,7 @@ class OffPolicyRLAlgorithm(ABC):
         )  # fmt: skip
         if truncated and not terminated:
             self.replay_buffer.stop_current_episode()
-        self.agent.t += 1  # which explorers go by
-        self.agent._cumulative_steps += 1  # which its statistics tell
+        self.agent.count_step()
 
     # Learning
 

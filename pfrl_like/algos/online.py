@@ -54,9 +54,9 @@ class AgentCollector(Collector):
         return self.agent.act(obs, **mask_keyword(action_mask))
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Store the step, and count it, which explorers go by."""
+        """Store the step, and count it."""
         super().observe(obs, reward, done, reset, action_mask=action_mask)
-        self.agent.t += 1
+        self.agent.count_step()
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment that the agent cannot act in."""
@@ -147,7 +147,7 @@ class OnlineFitting:
         check_apart(env, eval_env)
         name = experiment_name or f"{type(self).__name__}_online"
         if save_metrics:
-            check_folder(logdir, *(() if with_timestamp else (name,)))
+            check_folder(logdir, name, with_timestamp)
         algo: Any = self
         build_for_env(algo, env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)

@@ -38,17 +38,21 @@ def check_ranges(algo: Any) -> None:
         raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, as one row has no variance")
 
 
-def check_folder(logdir: Any, *names: str) -> None:
+def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
     """Refuse a folder that cannot be made, since a file is in its place.
 
     Args:
         logdir: The argument `logdir`.
-        names: The folder's name in there, if it is known.
+        name: The folder's name in there.
+        with_timestamp: Whether the time will be appended to it, so that nothing is in its place.
 
     Raises:
+        TypeError: If `logdir` is no path.
         ValueError: If it, or a part of the path to it, is a file.
     """
-    path = os.path.join(os.path.abspath(logdir), *names)
+    if not isinstance(logdir, str | os.PathLike):
+        raise TypeError(f"logdir is {logdir!r:.80}, expected the path of a folder; save_metrics=False writes nothing")
+    path = os.path.abspath(logdir if with_timestamp else os.path.join(logdir, name))
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     if not os.path.isdir(path):

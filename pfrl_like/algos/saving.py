@@ -106,7 +106,7 @@ def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
         with bounded_networks():
             yield
     except _CANNOT_BE as error:
-        if isinstance(error, CheckpointError) and os.fspath(fname) in str(error):
+        if isinstance(error, CheckpointError) and error.path == str(fname):
             raise
         raise CheckpointError(fname, f"tells what cannot be: {error}") from error
 

@@ -12,6 +12,7 @@ from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.base import ESTIMATORS, Estimator
+from pfrl_like.algos.saving import told_by
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dynamics import MOPO
@@ -145,12 +146,16 @@ def test_one_row_cannot_be_normalised(name: str) -> None:
 def test_a_file_in_the_place_of_the_log_is_refused_before_training(inner: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     made, options = make("DQN"), {"verbose": False, "show_progress": False}
+    cartpole = gymnasium.make("CartPole-v1")
     with pytest.raises(ValueError, match="logdir is '.*file.*', but '.*file' is a file, expected a folder"):
         made.fit(vectors(True), 1, logdir=tmp_path / "file" / inner, **options)
     with pytest.raises(ValueError, match="logdir is '.*', but '.*file' is a file, expected a folder"):
         made.fit(vectors(True), 1, logdir=tmp_path, experiment_name="file", with_timestamp=False, **options)
     with pytest.raises(ValueError, match="logdir is '.*', but '.*file' is a file, expected a folder"):
-        made.fit_online(gymnasium.make("CartPole-v1"), logdir=tmp_path / "file" / inner)
+        made.fit_online(cartpole, logdir=tmp_path / "file" / inner)
+    for fit in (lambda: made.fit(vectors(True), 1, logdir=None), lambda: made.fit_online(cartpole, logdir=None)):
+        with pytest.raises(TypeError, match="logdir is None, expected the path of a folder"):
+            fit()
     assert made.impl is None
     made.fit(vectors(True), n_steps=1, logdir=tmp_path / "file", save_metrics=False, **options)
 
@@ -160,3 +165,10 @@ def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:
         algos.TD3PlusBC  # noqa: B018
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'$"):
         algos.Nothing  # noqa: B018
+
+
+def test_what_a_part_says_of_itself_is_told_with_the_file() -> None:
+    with pytest.raises(CheckpointError, match="^policy: tells what cannot be: policy.0: is damaged$"), told_by("policy"):
+        raise CheckpointError("policy.0", "is damaged")
+    with pytest.raises(CheckpointError, match="^policy: is damaged$"), told_by("policy"):
+        raise CheckpointError("policy", "is damaged")

@@ -67,7 +67,7 @@ def test_updates_may_come_with_the_steps() -> None:
     made.fit_online(
         Counting(True), n_steps=50, n_steps_per_epoch=25, update_interval=5, n_updates=2, update_start_step=20, **QUIET
     )
-    assert made.impl.optim_t == 2 * 6 and made.impl.t == 50
+    assert made.impl.optim_t == 2 * 6 and made.impl.t == made.impl.cumulative_steps == 50
 
 
 def test_first_actions_are_drawn_uniformly() -> None:
