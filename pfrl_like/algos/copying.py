@@ -1,11 +1,13 @@
 """What estimators take over from others, and forget."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch import nn
 
 from pfrl_like.optimizers.states_of_others import take_states
+from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
 
 
@@ -23,7 +25,9 @@ class Copying:
     def copy_policy_from(self, algo: Any) -> None:
         """Take the parameters of another estimator's policy, whose networks are alike; targets follow at once.
 
-        A target takes those of the other one's target, or of its network where there is none.
+        A target takes those of the other one's target, or of its network where there is none. The scaler, through
+        which a network sees observations, is no parameter and stays: with another one than the other's, which is warned
+        of, the network does something else. `scaler=algo.scaler_` in the constructor makes them the same.
 
         Args:
             algo: The other estimator.
@@ -56,6 +60,7 @@ class Copying:
         pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
         for own, other in pairs:
             _check_form(own, other, what)
+        _warn_of_scalers(self, algo, what)
         for own, other in pairs:
             copy_param(own, other)
 
@@ -78,6 +83,17 @@ class Copying:
     def reset_optimizer_states(self) -> None:
         """Let all optimisers forget what they keep of earlier steps."""
         reset_optimizers(self._agent)
+
+
+def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
+    ours, theirs = (None if each.scaler_ is None else each.scaler_.describe() for each in (algo, other))
+    if ours != theirs:
+        warnings.warn(
+            f"the {what} has learnt from observations through the scaler {other.scaler_!r:.60}, and sees them through "
+            f"{algo.scaler_!r:.60} here: make the estimator with scaler=algo.scaler_ of the other one",
+            UserWarning,
+            stacklevel=levels_to_the_caller(),
+        )
 
 
 def _names(agent: Any, what: str) -> list[str]:

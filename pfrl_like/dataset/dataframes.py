@@ -1,6 +1,6 @@
 """Datasets as pandas frames, with a row for each time step."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,13 @@ def table_from_frame(
     Raises:
         ValueError: If the data cannot be right, a value is missing or no number, or no column is named.
         KeyError: If the frame lacks a column.
-        TypeError: If it is no frame, or a name is given where a list is expected.
+        TypeError: If it is no frame, or something else is given where a list is expected.
     """
-    columns = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
-    columns |= {} if next_observations is None else {"next_observations": next_observations}
-    single = {"reward": reward, "terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
-    _check_columns(frame, **columns, **{name: [column] for name, column in single.items() if column is not None})
+    lists = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
+    lists |= {} if next_observations is None else {"next_observations": next_observations}
+    single = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
+    single = {"reward": reward} | {name: column for name, column in single.items() if column is not None}
+    _check_columns(frame, **lists, **{name: [column] for name, column in single.items()})
     convention = agreed(_CONVENTION, frame.attrs.get(_CONVENTION), reward_convention)
     action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
     obs, following = _observed(frame, observations, next_observations)
@@ -66,9 +67,9 @@ def frame_of(table: Table, discrete: bool, convention: str) -> Any:
         import pandas
     except ImportError as error:
         raise MissingDependencyError("pandas", "MDPDataset.to_dataframe") from error
-    arrays = flat_of(table, discrete, convention).arrays
-    if not table.is_array or arrays["observations"].ndim != 2:
+    if not table.is_array or len(table.obs_shape) != 1:
         raise ValueError(f"observations: got shape {table.obs_shape}, expected vectors")
+    arrays = flat_of(table, discrete, convention).arrays
     columns = {f"observation_{i}": column for i, column in enumerate(arrays["observations"].T)}
     actions = arrays["actions"]
     columns |= {"action": actions} if discrete else {f"action_{i}": column for i, column in enumerate(actions.T)}
@@ -85,11 +86,11 @@ def _check_columns(frame: Any, **named: Sequence[str]) -> None:
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
         raise TypeError(f"frame is a {type(frame).__name__}, expected a pandas DataFrame")
     for argument, names in named.items():
-        if isinstance(names, str):
+        if isinstance(names, str) or not isinstance(names, Collection):
             raise TypeError(f"{argument} is {names!r}, expected a list of columns")
         if not len(names):
             raise ValueError(f"{argument}: got {names!r}, expected at least one column")
-        if lacking := [name for name in names if name not in frame.columns]:
+        if lacking := [name for name in names if not isinstance(name, Hashable) or name not in frame.columns]:
             raise KeyError(f"{argument}: there is no column {lacking[0]!r}, the frame has {[*frame.columns]}")
         for name in names:
             missing = frame[name].isna().to_numpy()

@@ -1,6 +1,7 @@
 """What estimators take over from others, and what their optimisers forget."""
 
 import copy
+import warnings
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,22 @@ def test_the_shapes_that_another_one_was_built_for_build_this_one() -> None:
     assert made.observation_shape == (4,) and made.action_size == 2
     assert made.get_action_type() is ope.ActionSpace.CONTINUOUS
     assert make("DQN").get_action_type() is ope.ActionSpace.DISCRETE
+
+
+@pytest.mark.parametrize("what", ["policy", "q_function"])
+def test_networks_that_see_through_another_scaler_are_warned_of(what: str) -> None:
+    given = fitted("CQL", scaler="standard")
+    for scaler in (None, "min_max"):
+        other = fitted("SAC", scaler=scaler)
+        with pytest.warns(UserWarning, match=f"the {what.replace('q_f', 'Q-f')} has learnt .* StandardScaler") as told:
+            getattr(other, f"copy_{what}_from")(given)
+        assert told[0].filename == __file__
+    same = make("SAC", scaler=given.scaler_)
+    same.create_impl(given.observation_shape, given.action_size)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(same, f"copy_{what}_from")(given)
+    assert what == "q_function" or np.array_equal(same.predict(OBS), given.predict(OBS))
 
 
 @pytest.mark.parametrize("what", ["policy", "q_function"])

@@ -66,6 +66,22 @@ def test_frames_that_pay_in_the_same_row_go_through_a_csv_file(tmp_path) -> None
     assert steps_of(again) == without_terminal_states
 
 
+@pytest.mark.parametrize("shape", [(2, 1, 4, 4), (2,), "nested"])
+def test_only_vectors_make_columns(shape) -> None:
+    observations = {"x": np.zeros((2, 1))} if shape == "nested" else np.zeros(shape)
+    with pytest.raises(ValueError, match="observations: got shape .*, expected vectors"):
+        MDPDataset(observations, np.zeros((2, 1)), np.zeros(2), np.array([0, 1])).to_dataframe()
+
+
+def test_frames_of_no_convention_or_without_a_row_are_refused() -> None:
+    with pytest.raises(ValueError, match="reward_convention: got 'mine', expected 'next_row'"):
+        numbered().to_dataframe(reward_convention="mine")
+    one = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1])
+    assert len(one.to_dataframe()) == 1
+    with pytest.raises(ValueError, match="'same_row' has rows for transitions, but the dataset has none"):
+        one.to_dataframe(reward_convention="same_row")
+
+
 def test_next_observations_keep_the_last_step_of_what_was_cut_off() -> None:
     assert steps_of(read(logged(), episode="run")) == [(0, 1, 1, 0), (3, 3, 4, 0), (4, 4, 4, 1)]
     whole = read(logged(), episode="run", next_observations=["next_x"])
@@ -115,6 +131,11 @@ def test_numbers_in_columns_of_objects_are_numbers() -> None:
         ({"observations": "observation_0"}, TypeError, "observations is 'observation_0', expected a list of columns"),
         ({"timeout": "cut"}, KeyError, "timeout: there is no column 'cut'"),
         ({"log_prob": "logp"}, KeyError, "log_prob: there is no column 'logp'"),
+        ({"reward": None}, KeyError, "reward: there is no column None"),
+        ({"reward": ["reward"]}, KeyError, r"reward: there is no column \['reward'\]"),
+        ({"observations": (name for name in COLUMNS)}, TypeError, "observations is <generator .*, expected a list of"),
+        ({"observations": None}, TypeError, "observations is None, expected a list of columns"),
+        ({"actions": None}, TypeError, "actions is None, expected a list of columns"),
         ({"frame": np.zeros((2, 4))}, TypeError, "frame is a ndarray, expected a pandas DataFrame"),
     ],
 )
