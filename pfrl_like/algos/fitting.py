@@ -103,7 +103,7 @@ class Fitting:
         Raises:
             ValueError: If there is no transition, or the data or a number cannot be.
             TypeError: On discrete actions for an algorithm of continuous ones, and the reverse, those of
-                `eval_episodes` included.
+                `eval_episodes` included; on what is no function, or no path.
             RuntimeError: With `enable_ddp`, if there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -261,8 +261,10 @@ def named_scorers(scorers: Any) -> dict[str, Scorer]:
     """Scorers by name; those of a list are called as the functions are, a second one of a name with its number.
 
     Raises:
-        TypeError: If one is no function.
+        TypeError: If one is no function, or they are no list.
     """
+    if not isinstance(scorers, Iterable | None):
+        raise TypeError(f"scorers is {scorers!r:.80}, expected functions of (algo, episodes), by name or in a list")
     if scorers is None or isinstance(scorers, Mapping):
         named = dict(scorers or {})
     else:

@@ -17,7 +17,7 @@ from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.action_masks import mask_keyword
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_function
 
 #: Capacity of the buffer that is made if none is given.
 CAPACITY = 1_000_000
@@ -130,9 +130,10 @@ class OnlineFitting:
             The estimator itself.
 
         Raises:
-            ValueError: On numbers out of range, a buffer that cannot hold a minibatch, or an `eval_env` that is `env`.
-            TypeError: If the environment has actions of another kind, or something is no environment, buffer or
-                explorer, or an explorer takes no `action_mask` where the environment tells one.
+            ValueError: On numbers out of range, an environment whose observations are no arrays, a buffer that cannot
+                hold a minibatch, or an `eval_env` that is `env`.
+            TypeError: If the environment has actions of another kind, or something is no environment, buffer,
+                explorer, function or path, or an explorer takes no `action_mask` where the environment tells one.
             NonFiniteError: On NaN or infinity in observations, rewards or losses.
         """
         check_counts(
@@ -144,6 +145,7 @@ class OnlineFitting:
             random_steps=random_steps,
         )  # fmt: skip
         check_counts(optional=True, n_steps=n_steps)
+        check_function(optional=True, callback=callback)
         check_apart(env, eval_env)
         name = experiment_name or f"{type(self).__name__}_online"
         if save_metrics:
@@ -235,8 +237,8 @@ def build_for_env(algo: Any, env: Any) -> None:
 
     Raises:
         TypeError: If it is none, or its actions are of another kind than the estimator's.
-        ValueError: If its actions are no vectors, or observations or actions have other shapes than those that the
-            agent was built for.
+        ValueError: If its actions are no vectors, its observations no arrays, or they have other shapes than those that
+            the agent was built for.
     """
     shape, size = shapes_of_env(algo, env)
     if algo.impl is None:
@@ -252,7 +254,8 @@ def checked_buffer(buffer: Any, batch_size: int) -> Any:
         TypeError: If it is none.
         ValueError: If it is too small.
     """
-    if not (hasattr(buffer, "append_batch") and hasattr(buffer, "sample_batch")):
+    needed = ("append_batch", "sample_batch", "stop_current_episode", "__len__")
+    if not all(hasattr(buffer, name) for name in needed):
         raise TypeError(
             f"buffer is {buffer!r:.80}, expected one of pfrl_like.replay_buffers or pfrl_like.online.buffers"
         )

@@ -25,13 +25,16 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
 
     Raises:
         TypeError: If it is none, or its actions are of another kind.
-        ValueError: If they are no vectors.
+        ValueError: If they are no vectors, or observations are no arrays.
     """
     adapted = as_gymnasium(env)
     kind, wanted = ("discrete", "Discrete") if algo.discrete_action else ("box", "a Box")
     if space_kind(adapted.action_space) != kind:
         got = f"got {adapted.action_space}{_way_out(algo)}"
         raise TypeError(f"{type(algo).__name__} needs an environment whose actions are {wanted}, {got}")
+    if not adapted.observation_space.shape:
+        space = adapted.observation_space
+        raise ValueError(f"{type(algo).__name__} needs an environment whose observations are arrays, got {space}")
     return tuple(adapted.observation_space.shape), action_size_of(adapted.action_space)
 
 

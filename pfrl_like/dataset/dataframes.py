@@ -37,9 +37,9 @@ def table_from_frame(
     """
     lists = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
     lists |= {} if next_observations is None else {"next_observations": next_observations}
-    single = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
-    single = {"reward": reward} | {name: column for name, column in single.items() if column is not None}
-    _check_columns(frame, **lists, **{name: [column] for name, column in single.items()})
+    optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
+    single = {name: [column] for name, column in optional.items() if column is not None}
+    _check_columns(frame, reward=[reward], **lists, **single)
     convention = agreed(_CONVENTION, frame.attrs.get(_CONVENTION), reward_convention)
     action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
     obs, following = _observed(frame, observations, next_observations)

@@ -224,9 +224,9 @@ class ModelRollouts:
 
     def _made(self) -> dict[str, Any]:
         """What this is made of, beside the data."""
-        model: Any = checksum(checksums_of(self.model))
-        if not hasattr(self.model, "state_dict"):
-            model = unknown(f"the model is a {type(self.model).__name__} without state_dict, which may be another one")
+        model: Any = unknown(f"the model is a {type(self.model).__name__} without state_dict, which may be another one")
+        if hasattr(self.model, "state_dict"):
+            model = checksum(checksums_of(self.model))
         numbers = {name: getattr(self, name) for name in ("real_ratio", "n_transitions", "horizon", "interval", "lam")}
         return numbers | {"model": model}
 

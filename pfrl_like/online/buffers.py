@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like import replay_buffers
+from pfrl_like.columns import as_array
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.chosen import listed
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
@@ -27,7 +28,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
     Raises:
         ValueError: If `maxlen` is less than 1, or the environment has actions of another kind than discrete or
             continuous ones, or no episode has a transition; as `append_episode`.
-        TypeError: If there is something else than episodes among them.
+        TypeError: If there is something else than episodes among them, or `env` has no observations that are arrays.
 
     Attributes:
         observation_space: Where observations of `env` lie.
@@ -47,6 +48,8 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self, maxlen: int, env: Any, episodes: Iterable[Episode] | None = None, *, rng: RandomSource = None
     ) -> None:
         super().__init__(maxlen, rng=rng)
+        if getattr(getattr(env, "observation_space", None), "shape", None) is None:
+            raise TypeError(f"env is {env!r:.80}, expected an environment whose observations are arrays")
         self._first_rewards: dict[int, float] = {}  # by the number of an item that begins an episode
         self.observation_space, self.action_space = env.observation_space, env.action_space
         self.observation_shape, self.action_size = tuple(env.observation_space.shape), action_size_of(env.action_space)
@@ -76,7 +79,9 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             NonFiniteError: On NaN or infinity; likewise.
         """
         ended = bool(terminal)
-        self._check_row(observation, None if ended else action, reward)
+        self._check_row(observation, reward)
+        if not ended:
+            self._check_action(action)
         if self.prev_observation is not None:
             step = (self.prev_observation, self.prev_action, float(reward), np.asarray(observation), ended)
             self._append_step(*step, float(self.prev_reward or 0.0))
@@ -96,9 +101,10 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             raise TypeError(f"episode is a {type(episode).__name__}, expected an Episode")
         steps = episode.transitions
         for step in steps:
-            self._check_row(step.observation, step.action, step.reward)
+            self._check_row(step.observation, step.reward)
+            self._check_action(step.action)
         for step in steps[-1:]:  # none, if the episode has no transition
-            self._check_row(step.next_observation, None, step.next_reward)
+            self._check_row(step.next_observation, step.next_reward)
         self.stop_current_episode()
         for step in steps:
             ended = bool(step.terminal)
@@ -107,14 +113,15 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             )
         self.stop_current_episode()
 
-    def _check_row(self, observation: Any, action: Any, reward: Any) -> None:
+    def _check_row(self, observation: Any, reward: Any) -> None:
         check_observation(self.observation_space, observation, "observation")
         check_finite("observation", observation)
         check_reward(reward)
-        if action is not None:
-            space = self.action_space
-            of_box = space_kind(space) == "box"  # whose bounds are numbers of its own precision
-            check_action(space, np.asarray(action, space.dtype) if of_box else action)
+
+    def _check_action(self, action: Any) -> None:
+        space = self.action_space
+        array = as_array(action) if space_kind(space) == "box" else None
+        check_action(space, action if array is None else array.astype(space.dtype))  # as precise as its bounds
 
     def _append_step(
         self, obs: Any, action: Any, reward: float, next_obs: Any, ended: bool, reward_before: float

@@ -245,6 +245,20 @@ def test_what_cannot_be_is_refused() -> None:
         make("DQN").fit_online(env, eval_env=env, **QUIET)
     with pytest.raises(ValueError, match="a capacity of 15, expected at least batch_size, 16"):
         make("DQN").fit_online(Counting(True), ReplayBuffer(15), **QUIET)
+    with pytest.raises(TypeError, match="callback is 5, expected a function, or None"):
+        make("DQN").fit_online(Counting(True), callback=5, **QUIET)
+    for space in (gymnasium.spaces.Dict({"x": env.observation_space}), gymnasium.spaces.Discrete(3)):
+        env.observation_space = space
+        with pytest.raises(ValueError, match="DQN needs an environment whose observations are arrays, got (Dict|Disc)"):
+            make("DQN").fit_online(env, **QUIET)
+
+
+def test_a_buffer_that_lacks_what_is_asked_of_it_is_refused() -> None:
+    class Lacking:
+        append_batch = sample_batch = stop_current_episode = None
+
+    with pytest.raises(TypeError, match="buffer is <.*, expected one of pfrl_like.replay_buffers"):
+        make("DQN").fit_online(Counting(True), Lacking(), **QUIET)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from pfrl_like import replay_buffers
 from pfrl_like.dataset import MDPDataset
@@ -138,6 +138,15 @@ def test_actions_of_other_kinds_are_refused() -> None:
             ReplayBuffer(10, Env(action_space=space))
 
 
+@pytest.mark.parametrize("env", [None, Discrete(3)])
+def test_what_has_no_observations_of_arrays_is_refused(env: object) -> None:
+    nested = Env()
+    nested.observation_space = Dict({"x": Box(0, 1, (2,))})
+    for wrong in (env, nested):
+        with pytest.raises(TypeError, match="env is .*, expected an environment whose observations are arrays"):
+            ReplayBuffer(10, wrong)
+
+
 def test_what_was_saved_is_sampled_again(tmp_path) -> None:
     filled().save(tmp_path / "buffer")
     loaded = ReplayBuffer(10, Env())
@@ -149,6 +158,7 @@ def test_what_was_saved_is_sampled_again(tmp_path) -> None:
 
 BOX = Box(np.float32([-0.7]), np.float32([0.7]))
 ACTIONS = [(Discrete(3), 2, 3), (Discrete(3), np.int64(0), -1), (Discrete(3), 1, 0.5), (BOX, [0.7], [0.8])]
+ACTIONS += [(Discrete(3), 0, None), (BOX, [0.0], None), (BOX, [0.0], "left"), (BOX, [0.0], 0.0)]
 
 
 @pytest.mark.parametrize(("space", "fits", "does_not"), ACTIONS)
