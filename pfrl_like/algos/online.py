@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
+from gymnasium.spaces import Box
 
 from pfrl_like.algos.collecting import Collector
 from pfrl_like.algos.data import drawn_data
@@ -11,6 +12,7 @@ from pfrl_like.algos.epochs import OnlineUpdates, shown
 from pfrl_like.algos.ranges import check_folder
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.shapes import shapes_of_env
+from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
@@ -60,8 +62,11 @@ class AgentCollector(Collector):
 
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment that the agent cannot act in."""
-        if self.algo.n_frames == 1:
-            self.agent.check_spaces(observation_space, action_space)
+        n_frames = self.algo.n_frames
+        if stacked_shape(observation_space.shape, n_frames) != observation_space.shape:
+            low, high = ([bound] * n_frames for bound in (observation_space.low, observation_space.high))
+            observation_space = Box(np.concatenate(low), np.concatenate(high), dtype=observation_space.dtype)
+        self.agent.check_spaces(observation_space, action_space)
 
 
 class OnlineFitting:
@@ -154,7 +159,7 @@ class OnlineFitting:
         build_for_env(algo, env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
         data = drawn_data(buffer, self.batch_size, algo.n_frames, algo.observation_shape_)
-        if algo._stacked_shape == algo.observation_shape_:  # of its own accord an agent stores what it sees
+        if not data.options:  # of its own accord an agent stores what it sees, here stacks
             algo.impl.replay_buffer = buffer
         algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
         evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)

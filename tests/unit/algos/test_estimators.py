@@ -1,5 +1,6 @@
 """What every estimator does, whatever it is built of."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,19 @@ def test_scores_leave_training_as_it_is() -> None:
         np.random.seed(0)
         runs.append(make("SAC").fit(vectors(False), n_epochs=2, scorers=scorers, **QUIET).predict(OBS))
     assert np.array_equal(*runs)
+
+
+@pytest.mark.parametrize("name", ["SAC", "DiscreteAWR"])
+def test_samples_of_a_policy_with_batch_normalisation_do_not_depend_on_each_other(name: str) -> None:
+    made = make(name, use_batch_norm=True)
+    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    before = copy.deepcopy(made.impl.policy.state_dict())
+    drawn = []
+    for x in (OBS, np.concatenate([OBS[:1], 9 + OBS[1:]])):
+        torch.manual_seed(0)
+        drawn.append(made.sample_action(x))
+    assert np.array_equal(drawn[0][0], drawn[1][0])
+    assert all(torch.equal(before[name], value) for name, value in made.impl.policy.state_dict().items())
 
 
 def test_dynamics_are_told_of_and_have_to_be_given_again(capsys: Any) -> None:

@@ -110,11 +110,16 @@ def test_noise_explores_for_deterministic_policies() -> None:
 
 
 def test_priorities_are_written_back() -> None:
-    buffer = PrioritizedReplayBuffer(100)
+    class Noting(PrioritizedReplayBuffer):
+        def update_priorities(self, index: Any, td_error: Any) -> None:
+            written.append((len(index), len(set(td_error.tolist()))))
+            super().update_priorities(index, td_error)
+
+    written: list[tuple[int, int]] = []
     made = make("DQN").fit_online(
-        Counting(True), buffer, n_epochs=2, n_steps_per_epoch=20, n_updates_per_epoch=3, **QUIET
+        Counting(True), Noting(100), n_epochs=2, n_steps_per_epoch=20, n_updates_per_epoch=3, **QUIET
     )
-    assert made.impl.optim_t == 6  # a second draw without priorities would have been refused
+    assert made.impl.optim_t == len(written) == 6 and {n for n, _ in written} == {16} and min(written)[1] > 1
 
 
 class Remembering(explorers.ConstantEpsilonGreedy):
@@ -197,6 +202,30 @@ def test_the_agent_is_trained_on_by_runners_in_an_environment_that_stacks(tmp_pa
     train_agent(made.impl, FrameStack(env, 3, channel_order="chw"), 30, str(tmp_path))
     assert made.impl.replay_buffer.sample_batch(1).obs.shape == (1, 3, 16, 16)
     assert made.impl.optim_t > before
+
+
+@pytest.mark.parametrize(("n_frames", "shape"), [(1, (2,)), (3, (1, 16, 16))])
+def test_bounds_of_an_environment_that_actions_do_not_reach_are_told(n_frames: int, shape: Any, caplog: Any) -> None:
+    env = Counting(False, shape)
+    env.action_space = gymnasium.spaces.Box(-2, 2, (2,), np.float32)
+    params = SMALL_FILTERS if len(shape) == 3 else {"hidden_units": [16]}
+    make("SAC", n_frames=n_frames, encoder_params=params).fit_online(env, n_steps=1, **QUIET)
+    assert sum("NormalizeActionSpace" in record.message for record in caplog.records) == 1
+
+
+def test_an_agent_that_was_handed_in_learns_online() -> None:
+    built = make("DQN")
+    built.create_impl((2,), 3)
+    made = make("DQN", impl=built.impl).fit_online(Counting(True), n_steps=30, **QUIET)
+    assert made.impl is built.impl and len(made.impl.replay_buffer) == 30 and made.impl.optim_t > 0
+
+
+def test_vectors_are_not_stacked_and_need_no_buffer_that_does() -> None:
+    class Single(ReplayBuffer):
+        stacks_frames = False
+
+    made = make("DQN", n_frames=3).fit_online(Counting(True), Single(100), n_steps=30, **QUIET)
+    assert made.impl.optim_t > 0
 
 
 def test_a_buffer_that_stacks_nothing_is_refused_where_frames_are_stacked() -> None:

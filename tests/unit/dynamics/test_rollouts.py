@@ -115,6 +115,7 @@ def test_terminal_states_end_what_is_imagined() -> None:
     episodes = MDPDataset.from_buffer(source.imagined).episodes
     lengths = {(int(episode.observations[0, 0]), len(episode)) for episode in episodes}
     assert lengths == {(100 * i, 3 if i < 10 else 2 if i == 10 else 1) for i in range(30)}
+    assert not source.imagined.stored_steps()[0].running
 
 
 def test_observations_of_integers_are_gone_on_from() -> None:
