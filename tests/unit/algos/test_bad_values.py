@@ -158,6 +158,7 @@ def test_a_file_in_the_place_of_the_log_is_refused_before_training(inner: str, t
             fit()
     assert made.impl is None
     made.fit(vectors(True), n_steps=1, logdir=tmp_path / "file", save_metrics=False, **options)
+    made.fit(vectors(True), n_steps=1, logdir=tmp_path, experiment_name="file", tensorboard=False, **options)
 
 
 def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:

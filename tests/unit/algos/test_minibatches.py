@@ -40,6 +40,7 @@ def test_minibatches_that_fit_are_learnt_from(name: str) -> None:
     made = built(name, 2)
     for batch in minibatches(made, data(name in DISCRETE, 2)):
         assert np.isfinite(made.update(0, 0, batch)).all()
+    assert np.isfinite(made.update(0, 0, batch.replace(action=batch.action.long()))).all()  # vectors of integers, too
 
 
 @pytest.mark.parametrize("name", [*DISCRETE, *CONTINUOUS])

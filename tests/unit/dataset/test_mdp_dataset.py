@@ -53,6 +53,8 @@ def test_transitions_show_what_they_hold() -> None:
     )
     own = Transition((1,), 1, np.array([0.25]), np.array([1]), 0, np.array([0.5]), np.array([2]), -1, 0)
     assert "observation [0.25], action [1], next_reward -1.," in repr(own)
+    own = Transition((1, 2), 1, np.array([[1, 2]]), np.array([1]), 0, np.array([[1, 2]]), np.array([2]), -1, 0)
+    assert "observation ndarray of shape (1, 2), int64," in repr(own)
 
 
 def test_arrays_are_not_copied() -> None:
@@ -380,8 +382,14 @@ def test_sampling_is_repeatable_and_without_repetition() -> None:
 
 
 def test_double_precision_becomes_single_in_a_batch() -> None:
-    batch = MDPDataset(*ROWS).sample_batch(2)
+    batch = MDPDataset(*ROWS).sample_batch(2, future=np.inf)
     assert {batch.obs.dtype, batch.action.dtype, batch.next_obs.dtype, batch.reward.dtype} == {torch.float32}
+    assert batch.future.next_obs.dtype == torch.float32
+
+
+def test_vectors_are_not_stacked() -> None:
+    batch = numbered([5]).sample_batch(4, n_frames=3)
+    assert batch.obs.shape == batch.next_obs.shape == (4, 1)
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,7 @@ def test_the_first_rewards_of_episodes_are_shown_as_long_as_these_are_held(tmp_p
     assert shown(loaded) == [0, 10, 0]
     assert shown(ReplayBuffer(10, Env(), episodes())) == [9, 1, 8]
     assert shown(filled(maxlen=2)) == [0, 8]  # the transition before, with whose reward it began, has left
+    assert filled(maxlen=2).state_dict()["arrays"]["own/first_items"].tolist() == [2]
     short = ReplayBuffer(2, Env())
     for _ in range(9):
         rows(short, (0, 0, 5, False), (1, 0, 6, True))
