@@ -108,7 +108,7 @@ class ActingMixin(ExportingMixin):
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
-                raise _misfit(batch_obs, error, self.acting_argument, hint) from error
+                raise misfit(batch_obs, error, self.acting_argument, hint) from error
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
@@ -145,7 +145,7 @@ class ActingMixin(ExportingMixin):
         except MISFITS as error:
             if type(error) not in MISFITS:  # out of memory, not implemented, ...
                 raise
-            raise _misfit(obs, error, self.acting_argument) from error
+            raise misfit(obs, error, self.acting_argument) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
             raise wrong_value(value, self.value_type, self.acting_argument)
         return value
@@ -178,7 +178,7 @@ class ActingMixin(ExportingMixin):
         except MISFITS as error:
             if type(error) not in MISFITS:
                 raise
-            raise _misfit(obs, error, self.acting_argument) from error
+            raise misfit(obs, error, self.acting_argument) from error
 
 
 def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
@@ -210,7 +210,7 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
-def _misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:
+def misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:
     """The error of observations, or features, that a network cannot take in."""
     came = described(obs)
     hint = hint or _hint(obs, str(came))

@@ -4,7 +4,6 @@ import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,7 +15,7 @@ from pfrl_like.algos.minibatches import fitting_batch
 from pfrl_like.algos.online import OnlineFitting
 from pfrl_like.algos.ranges import check_ranges
 from pfrl_like.algos.retuning import Retuning
-from pfrl_like.algos.sampling import sampled
+from pfrl_like.algos.sampling import greedy, sampled
 from pfrl_like.algos.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.saving import Saving
 from pfrl_like.algos.shapes import (
@@ -34,7 +33,6 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
@@ -213,10 +211,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
             TypeError: On a mask of continuous actions.
         """
         agent, obs = self._agent, self._observations(x)
-        if not len(obs) and self.action_size_ is not None:
-            return np.zeros(0, np.int64) if self.discrete_action else np.zeros((0, self.action_size_), np.float32)
-        with agent.eval_mode():
-            return np.asarray(agent.batch_act(obs, **mask_keyword(action_mask)))
+        return greedy(agent, obs, action_mask, self.discrete_action, self.action_size_)
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""

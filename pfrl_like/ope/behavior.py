@@ -20,6 +20,7 @@ from pfrl_like.ope.probabilities import log_probs
 from pfrl_like.ope.rows import Array, Rows
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.checks import check_counts
 
 
 def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:
@@ -31,8 +32,10 @@ def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | 
         n_actions: How many discrete actions there are; None of continuous ones.
 
     Raises:
-        ValueError: If there are not as many as transitions, or they are none.
-        TypeError: If `behavior` is neither, or a policy without densities.
+        ValueError: If there are not as many as transitions, they are none, or the policy has other actions or sees
+            other observations.
+        TypeError: If `behavior` is neither, or a policy without densities or of actions of the other kind.
+        NotFittedError: If it is an estimator that is not built yet.
     """
     behavior = rows.log_prob if behavior is None else behavior
     if behavior is None:
@@ -44,8 +47,9 @@ def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | 
         if n_actions is not None and recorded.max() > 0:
             raise ValueError(f"behavior has numbers up to {recorded.max():.6g}, expected logarithms of probabilities")
         return recorded
-    policy = policy_of(behavior, n_actions)
-    return log_probs(policy, rows.obs, rows.action, reader_of(behavior, policy))
+    policy = policy_of(behavior, n_actions, "behavior")
+    obs = rows.obs.stacked_for(behavior)
+    return log_probs(policy, obs, rows.action, reader_of(behavior, policy), argument="behavior")
 
 
 def fitted_behavior(
@@ -64,12 +68,19 @@ def fitted_behavior(
     Args:
         dataset: An `MDPDataset`, or a list of episodes.
         n_steps: Updates.
-        n_actions: How many discrete actions there are; None for those that occur.
+        n_actions: How many discrete actions there are; None for those that occur. Not looked at of continuous ones.
         n_frames: How many images are stacked.
         encoder_params: As of `pfrl_like.encoders.make_encoder`.
         show_progress: Whether progress is shown.
+
+    Raises:
+        ValueError: If there is no transition, `n_actions` is less than occur, or another number cannot be.
+        TypeError: If a number is no integer, or `dataset` is none.
     """
+    check_counts(n_steps=n_steps, n_frames=n_frames)
     selection = Selection(dataset)
+    if selection.discrete_action and n_actions is not None:
+        check_counts(least=selection.action_size, n_actions=n_actions)
     encoder = make_encoder(stacked_shape(selection.observation_shape, n_frames), encoder_params)
     options: dict[str, Any] = {"minibatch_size": min(256, len(selection)), "replay_start_size": len(selection)}
     if selection.discrete_action:

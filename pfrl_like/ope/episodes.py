@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 Array = NDArray[np.float64]
 
@@ -61,6 +62,7 @@ class LoggedEpisodes:
 
         Raises:
             ValueError: If lengths differ, or on numbers that cannot be such; the text names the column.
+            TypeError: If a column holds no numbers; likewise.
         """
         steps = np.asarray(lengths, np.int64)
         if steps.ndim != 1 or not len(steps) or (steps < 1).any():
@@ -153,8 +155,12 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
 
     Raises:
         ValueError: If there are not as many, or one is not finite; the text names the row.
+        TypeError: If they are no numbers.
     """
-    column = np.asarray(values, np.float64)
+    try:
+        column = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name}: expected numbers, one for each row, but {error}") from error
     if column.shape != (size,):
         raise ValueError(f"{name}: got shape {column.shape}, expected ({size},), as the lengths say")
     bad = ~np.isfinite(column) & ~(may_be_impossible & (column == -np.inf))

@@ -1,14 +1,13 @@
 """All estimates of what a trained algorithm would bring, from recorded episodes alone."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from torch import nn
 from torch.distributions import Distribution
 
-from pfrl_like.agents.recorded_data import first_observation
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.ope.behavior import fitted_behavior, told_log_probs
@@ -16,17 +15,19 @@ from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, wei
 from pfrl_like.ope.episodes import LoggedEpisodes
 from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, settings_of, weakness
 from pfrl_like.ope.fqe import FQE
-from pfrl_like.ope.fqe_config import FQEConfig
+from pfrl_like.ope.fqe_config import FQEConfig, config_of
 from pfrl_like.ope.importance_sampling import (
     importance_sampling,
     per_decision_importance_sampling,
     weighted_importance_sampling,
     weighted_per_decision_importance_sampling,
 )
-from pfrl_like.ope.policies import agent_of, evaluates_modes, first_distribution, n_actions_of, policy_of, reader_of
+from pfrl_like.ope.policies import agent_of, evaluates_modes
+from pfrl_like.ope.policy_actions import tried
 from pfrl_like.ope.probabilities import has_density, log_probs
-from pfrl_like.ope.rows import Array, Rows, in_parts
+from pfrl_like.ope.rows import Array, Rows, first_of, in_parts
 from pfrl_like.utils.callers import levels_to_the_caller
+from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
 
 #: The estimators that need probabilities, by name.
 BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
@@ -80,47 +81,41 @@ def evaluate_offline(
         are asked for by name.
 
     Raises:
-        ValueError: If the data or a number cannot be, `behavior` has another length or holds no log-probabilities,
-            there is no estimator of a name, no name, or one whose estimate the policy does not have, `fqe` evaluates
-            modes where samples are asked for or the reverse, or `fqe` or `config` has another `gamma`, or a
-            `reward_scaler`, whose values are not those of the rewards.
-        TypeError: If the algorithm gives no actions or other ones than the data's, a policy has no densities, or
-            `interval` is no `Bootstrap`.
+        ValueError: If the data or a number cannot be, a policy does not take the observations or has actions of another
+            size, `behavior` has another length or holds no log-probabilities, there is no estimator of a name, no name,
+            or one whose estimate the policy does not have, `fqe` evaluates modes where samples are asked for or the
+            reverse, or `fqe` or `config` has another `gamma`, or a `reward_scaler`, whose values are not those of the
+            rewards.
+        TypeError: If the algorithm gives no actions or those of the other kind, a policy has no densities, or an
+            argument is of no class named here.
         NotFittedError: If an estimator is not built yet.
     """
-    wanted, interval = _known(estimators), settings_of(interval)
-    config = FQEConfig(gamma=gamma) if config is None else config
-    _check_config("config" if fqe is None else "fqe", config if fqe is None else fqe.config, gamma)
+    wanted, interval, config = _known(estimators), settings_of(interval), _configuration(fqe, config, gamma)
+    check_counts(n_steps=n_steps)
+    if deterministic is not None:
+        check_flags(deterministic=deterministic)
     selection, n_frames = Selection(dataset), int(getattr(algo, "n_frames", 1))
-    rows, n_actions, observation = Rows.of(selection, n_frames), None, first_observation(selection, n_frames)
-    if selection.discrete_action:
-        shown = max(selection.action_size, getattr(fqe, "action_size", None) or 0)
-        n_actions = n_actions_of(algo, shown, observation)
-    probe = getattr(agent_of(algo), "probe", None)
-    if probe is not None:  # which refuses observations that do not fit
-        probe(observation)
-    policy = policy_of(algo, n_actions)
-    agent = reader_of(algo, policy)
-    first = first_distribution(policy, agent, rows.obs[:1])
-    _check_actions(first, selection)
-    modes = _takes_modes(algo, first, fqe) if deterministic is None else deterministic
+    rows, discrete = Rows.of(selection, n_frames), selection.discrete_action
+    shown = max(selection.action_size, getattr(fqe, "action_size", None) or 0) if discrete else selection.action_size
+    evaluated = tried(algo, first_of(selection, n_frames), discrete, shown)
+    n_actions = evaluated.size if discrete else None
+    modes = _takes_modes(algo, evaluated.distribution, fqe) if deterministic is None else deterministic
     if fqe is not None and deterministic is not None:
         _check_policy(fqe, modes)
-    if modes and not selection.discrete_action:
-        wanted = _without_weights(wanted, estimators, first)
+    if modes and not discrete:
+        wanted = _without_weights(wanted, estimators, evaluated.distribution)
     weights = [name for name in wanted if name in BY_WEIGHTS]
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
     if weights:  # what cannot be is told before anything is fitted, which takes its time
-        target = log_probs(policy, rows.obs, rows.action, agent, modes=modes)
+        target = log_probs(evaluated.policy, rows.obs, rows.action, evaluated.agent, modes=modes, argument="algo")
         recorded = told_log_probs(behavior, rows, n_actions)
     model = None
     if any(name in BY_MODEL for name in wanted):
         model = fqe or _fitted_fqe(algo, selection, config, modes, n_steps, show_progress)
     if recorded is None:
         imitator = fitted_behavior(
-            selection, n_steps, n_actions, n_frames=n_frames,
-            encoder_params=(config if fqe is None else fqe.config).encoder_params,
+            selection, n_steps, n_actions, n_frames=n_frames, encoder_params=config.encoder_params,
             show_progress=show_progress,
         )  # fmt: skip
         recorded = log_probs(imitator.policy, rows.obs, rows.action, imitator)
@@ -144,8 +139,9 @@ def _known(estimators: Sequence[str] | None) -> Sequence[str]:
     known = ["fqe", *BY_WEIGHTS]
     if estimators is None:
         return known
-    if isinstance(estimators, str) or not len(estimators) or any(name not in known for name in estimators):
-        raise ValueError(f"estimators is {estimators!r}, expected some of {', '.join(known)} in a list")
+    several = isinstance(estimators, Collection) and not isinstance(estimators, str)
+    if not several or not estimators or any(name not in known for name in estimators):
+        raise ValueError(f"estimators is {estimators!r:.200}, expected some of {', '.join(known)} in a list")
     return [name for name in known if name in estimators]
 
 
@@ -160,29 +156,23 @@ def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, di
     return [name for name in wanted if name not in left_out]
 
 
-def _check_actions(distribution: Distribution, selection: Selection) -> None:
-    """Refuse a policy of actions of the other kind."""
-    shape = tuple(distribution.batch_shape + distribution.event_shape)
-    if (len(shape) == 1) != selection.discrete_action:
-        kinds = "continuous", "discrete"
-        raise TypeError(
-            f"algo gives {kinds[len(shape) == 1]} actions, of shape {shape}, but those of the data are "
-            f"{kinds[selection.discrete_action]}"
-        )
-
-
 def _takes_modes(algo: Any, distribution: Distribution, fqe: FQE | None) -> bool:
     """Whether what is fitted, or else an algorithm, takes the modes of its policy, or there is nothing else to take."""
     alone = fqe is None and isinstance(algo, nn.Module)  # of whose modes nobody has spoken
     return not has_density(distribution) or (not alone and evaluates_modes(algo if fqe is None else fqe.agent))
 
 
-def _check_config(name: str, config: FQEConfig, gamma: float) -> None:
-    """Refuse a model whose values are not those of the returns that are asked for."""
-    if config.gamma != gamma:
-        raise ValueError(f"gamma is {gamma}, but {name} has {config.gamma}, expected the same")
-    if config.reward_scaler is not None:
-        raise ValueError(f"{name} has the reward_scaler {config.reward_scaler!r:.80}, expected None: values in rewards")
+def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> FQEConfig:
+    """That of the model, which is given or made here; refused if its values are not those of the returns asked for."""
+    check_numbers(0, 1, gamma=gamma)
+    if fqe is not None and not isinstance(fqe, FQE):
+        raise TypeError(f"fqe is {fqe!r:.80} ({type(fqe).__name__}), expected an FQE, or None")
+    name, used = ("config", config_of(config, gamma=gamma)) if fqe is None else ("fqe", fqe.config)
+    if used.gamma != gamma:
+        raise ValueError(f"gamma is {gamma}, but {name} has {used.gamma}, expected the same")
+    if used.reward_scaler is not None:
+        raise ValueError(f"{name} has the reward_scaler {used.reward_scaler!r:.80}, expected None: values in rewards")
+    return used
 
 
 def _check_policy(fqe: FQE, modes: bool) -> None:

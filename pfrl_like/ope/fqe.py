@@ -3,42 +3,27 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like import agents
-from pfrl_like.agents.recorded_data import first_observation
 from pfrl_like.algos.minibatches import fitting_batch
-from pfrl_like.algos.shapes import (
-    check_action_kind,
-    check_built_for,
-    shape_of_one,
-    shapes_of_env,
-)
 from pfrl_like.batch import Batch
-from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
-from pfrl_like.dataset.selection import Selection
-from pfrl_like.dataset.transition import stacked_shape
-from pfrl_like.env import as_gymnasium
+from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.errors import NotFittedError
-from pfrl_like.ope.fqe_config import FQEConfig, make_critics
+from pfrl_like.ope.fqe_building import BuildingFQE
+from pfrl_like.ope.fqe_config import FQEConfig, config_of
 from pfrl_like.ope.fqe_copying import CopyingFQE
-from pfrl_like.ope.fqe_fitting import FittingFQE, is_buffer
+from pfrl_like.ope.fqe_fitting import FittingFQE
 from pfrl_like.ope.fqe_judging import JudgingFQE
-from pfrl_like.ope.fqe_kind import KnowingFQE, kind_told_by
+from pfrl_like.ope.fqe_kind import kind_told_by
 from pfrl_like.ope.fqe_online import OnlineFQE
 from pfrl_like.ope.fqe_saving import SavedFQE
-from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, n_actions_of, policy_of
 from pfrl_like.preprocessing import Scaler
-from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.device import resolve_device
-from pfrl_like.utils.spaces import space_kind
 
 
-class FQE(KnowingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
+class FQE(BuildingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
     """Fitted Q evaluation: how good a trained algorithm is, learnt from recorded data.
 
     Whether actions are discrete is known from an estimator, and from many agents; otherwise the data or the environment
@@ -61,6 +46,10 @@ class FQE(KnowingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
 
     Attributes:
         discrete_action: Whether actions are discrete; None as long as that is not known.
+
+    Raises:
+        ValueError: On hyperparameters that cannot be, or a device that is not there.
+        TypeError: If `config` is no `FQEConfig`, or a number is none.
     """
 
     #: Whether actions have to be discrete; None for either kind.
@@ -71,7 +60,7 @@ class FQE(KnowingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
     def __init__(
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
     ) -> None:
-        self._algo, self._config = algo, FQEConfig() if config is None else config
+        self._algo, self._config = algo, config_of(config)
         self.discrete_action = kind_told_by(impl, algo) if self.only is None else self.only
         self._config.check(bool(self.discrete_action))
         self._device = _device_of(device)
@@ -159,96 +148,6 @@ class FQE(KnowingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
         check_counts(least=0, grad_step=grad_step)
         self.agent.count_updates_from(grad_step)
 
-    # Building
-
-    def create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent, of continuous actions unless it is known better; `fit` does it for the shapes of its data.
-
-        Args:
-            observation_shape: Shape of an observation, frames not stacked.
-            action_size: Numbers of an action, or how many discrete actions there are.
-
-        Raises:
-            ValueError: On shapes that cannot be.
-            NotFittedError: If a scaler or the algorithm is not fitted.
-            TypeError: If the algorithm cannot act, or has other actions.
-        """
-        check_counts(action_size=action_size)
-        self.take_kind(False)
-        self._shape, self._action_size = shape_of_one(observation_shape), int(action_size)
-        self.inner_create_impl(self._shape, self._action_size)
-
-    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """What `create_impl` calls."""
-        policy: torch.nn.Module = NoPolicy()
-        if self._algo is not None:
-            policy = lying_on(self._device, policy_of(self._algo, action_size if self.discrete_action else None))
-        features = self._features(policy)
-        extract = FeatureExtractor(features.get("phi"), features.get("batch_states", batch_states))
-        seen = stacked_shape(observation_shape, self.n_frames)
-        shape = tuple(extract([np.zeros(seen, np.float32)], "cpu").shape[1:])
-        critics, optimizer = make_critics(self._config, self.scalers, shape, action_size, bool(self.discrete_action))
-        modes = self._algo is None or evaluates_modes(self._algo)
-        agent_class = agents.DiscreteFittedQEvaluation if self.discrete_action else agents.FittedQEvaluation
-        self._impl = agent_class(
-            policy, [critics], [optimizer], ReplayBuffer(None), self.gamma, device=self._device,
-            minibatch_size=self.batch_size, replay_start_size=self.batch_size, act_deterministically=modes,
-            target_update_interval=self._config.target_update_interval, **features,
-        )  # fmt: skip
-
-    def _features(self, policy: Any) -> dict[str, Any]:
-        """How observations reach the policy, and so the critics."""
-        agent: Any = None if self._algo is None or isinstance(policy, ActingPolicy) else agent_of(self._algo)
-        return {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
-
-    def build_with_dataset(self, dataset: Any) -> None:
-        """Build the agent for the shapes of data, and fit the scalers to them; one that is there has to fit.
-
-        Args:
-            dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
-
-        Raises:
-            TypeError: If its actions are of the other kind.
-            ValueError: If it is empty, does not fit what is built, or is a replay buffer of n-step returns where there
-                is a `reward_scaler`.
-        """
-        if self.reward_scaler is not None and (num_steps := getattr(dataset, "num_steps", 1)) > 1:
-            raise ValueError(
-                f"the buffer has num_steps {num_steps}, whose sums of rewards a reward_scaler of single rewards does "
-                "not fit: use num_steps=1, or no reward_scaler"
-            )
-        if self._impl is not None and self._shape is None:  # an agent of the user's own
-            return
-        selection = _selection_of(dataset)
-        self.take_kind(selection.discrete_action)
-        check_action_kind(self, selection.discrete_action)
-        shape = selection.observation_shape
-        known = getattr(self._algo, "observation_shape_", None), getattr(self._algo, "action_size_", None)
-        check_built_for(self._algo, *known, shape, selection.action_size)
-        if self._impl is None:
-            for scaler in self.scalers.values():
-                if scaler is not None and not scaler.fitted:
-                    scaler.fit(selection.episodes)
-            size = selection.action_size
-            if self.discrete_action:
-                observation = first_observation(selection, 1 if is_buffer(dataset) else self.n_frames)
-                size = n_actions_of(self._algo, size, observation)
-            self.create_impl(shape, size)
-        check_built_for(self, self._shape, self._action_size, shape, selection.action_size)
-
-    def build_with_env(self, env: Any) -> None:
-        """Build the agent for the spaces of an environment; one that is there has to fit.
-
-        Raises:
-            TypeError: If its actions are of the other kind.
-            ValueError: If its actions are no vectors, or it does not fit what is built.
-        """
-        self.take_kind(space_kind(as_gymnasium(env).action_space) == "discrete")
-        shape, size = shapes_of_env(self, env)
-        if self._impl is None:
-            self.create_impl(shape, size)
-        check_built_for(self, self._shape, self._action_size, shape, size)
-
     # Learning
 
     def update(self, batch: TransitionMiniBatch | Batch) -> dict[str, float]:
@@ -289,11 +188,3 @@ def _device_of(device: bool | int | str) -> torch.device:
     if isinstance(device, bool):
         return resolve_device(0 if device else None, None)
     return resolve_device(device, None) if isinstance(device, int) else resolve_device(None, device)
-
-
-def _selection_of(dataset: Any) -> Selection:
-    if isinstance(dataset, Selection):
-        return dataset
-    if is_buffer(dataset):
-        return Selection(MDPDataset.from_buffer(dataset))
-    return Selection(dataset)

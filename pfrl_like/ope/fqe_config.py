@@ -12,7 +12,7 @@ from pfrl_like.algos.networks import adam, make_q_function
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
 from pfrl_like.preprocessing import Scaler, make_scaler
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_numbers
 
 #: The scalers of a configuration, and the columns of data that they are of.
 SCALERS = {"observation_scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}
@@ -52,11 +52,13 @@ class FQEConfig:
 
         Raises:
             ValueError: With the value got.
-            TypeError: If a count is no integer.
+            TypeError: If a count is no integer, or another one no number.
         """
         check_counts(
             batch_size=self.batch_size, n_critics=self.n_critics, target_update_interval=self.target_update_interval
         )
+        check_numbers(0, learning_rate=self.learning_rate)
+        check_numbers(0, 1, gamma=self.gamma)
         if discrete_action and self.action_scaler is not None:
             raise ValueError(f"action_scaler is {self.action_scaler!r}, but actions are discrete: leave it out")
 
@@ -73,6 +75,17 @@ class FQEConfig:
     def from_described(cls, values: Mapping[str, Any]) -> Self:
         """What `described` gave."""
         return cls(**values)
+
+
+def config_of(config: FQEConfig | None, **otherwise: Any) -> FQEConfig:
+    """A configuration; None stands for one of these values.
+
+    Raises:
+        TypeError: If it is something else.
+    """
+    if config is not None and not isinstance(config, FQEConfig):
+        raise TypeError(f"config is {config!r:.80} ({type(config).__name__}), expected an FQEConfig, or None")
+    return FQEConfig(**otherwise) if config is None else config
 
 
 class ActionScaled(nn.Module):

@@ -7,10 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfrl_like.algos.sampling import greedy, sampled
 from pfrl_like.algos.shapes import actions_for, check_as_many, observations_for
 from pfrl_like.dataset.transition import stacked_shape
-from pfrl_like.ope.policies import sampled
-from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 Array = NDArray[Any]
@@ -44,8 +43,7 @@ class JudgingFQE:
             TypeError: On a mask of which the algorithm cannot be told, such as something with `predict` alone.
         """
         agent, obs = self.agent, self._observations(x)
-        with agent.eval_mode():
-            return np.asarray(agent.batch_act(obs, **mask_keyword(action_mask)))
+        return greedy(agent, obs, action_mask, bool(self.discrete_action), self._action_size)
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Samples of the policy, its actions if it is deterministic; arguments, result and errors as of `predict`."""

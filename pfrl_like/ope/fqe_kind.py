@@ -1,5 +1,7 @@
 """Whether fitted Q evaluation is of discrete or of continuous actions."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from pfrl_like.algos.spaces import ActionSpace as ActionSpace
@@ -24,6 +26,17 @@ class KnowingFQE:
         if self.discrete_action is None and discrete_action is not None:
             self.config.check(discrete_action)
             self.discrete_action = discrete_action
+
+    @contextlib.contextmanager
+    def taking_kind(self, discrete_action: bool) -> Iterator[None]:
+        """`take_kind`, after which a block builds; if that fails the kind is as little known as before."""
+        before = self.discrete_action
+        self.take_kind(discrete_action)
+        try:
+            yield
+        except BaseException:
+            self.discrete_action = before
+            raise
 
 
 def kind_told_by(*algos: Any) -> bool | None:

@@ -6,20 +6,17 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
-from pfrl_like.agents.recorded_data import OneObservation
-from pfrl_like.algos.sampling import sampled as sampled
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical
 from pfrl_like.errors import NotFittedError
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.policies import DeterministicHead
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.direct_call import call
 
 
@@ -29,10 +26,15 @@ class GreedyPolicy(nn.Module):
     Args:
         q_function: Module from features to an `ActionValue`.
         epsilon: Probability of a random action.
+
+    Raises:
+        ValueError: If `epsilon` is not from 0 to 1.
+        TypeError: If it is no number.
     """
 
     def __init__(self, q_function: nn.Module, epsilon: float = 0.0) -> None:
         super().__init__()
+        check_numbers(0, 1, epsilon=epsilon)
         self.q_function, self.epsilon, self.certain = q_function, epsilon, DeterministicHead()
 
     def forward(self, obs: Any) -> Any:
@@ -100,11 +102,15 @@ class ActingPolicy(nn.Module):
     Args:
         algo: An agent with `batch_act` and `eval_mode`, or anything with `predict`, of raw observations.
         n_actions: How many discrete actions there are; None of continuous ones.
+        argument: What errors call the algorithm.
+
+    Raises:
+        TypeError: If it cannot act.
     """
 
-    def __init__(self, algo: Any, n_actions: int | None) -> None:
+    def __init__(self, algo: Any, n_actions: int | None, argument: str = "algo") -> None:
         super().__init__()
-        self.ask, self.n_actions, self.certain = _question(algo), n_actions, DeterministicHead()
+        self.ask, self.n_actions, self.certain = _question(algo, argument), n_actions, DeterministicHead()
 
     def forward(self, obs: Tensor) -> Any:
         """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
@@ -121,7 +127,7 @@ class UnmaskedChoice(Categorical):
     """
 
     def __init__(self, action: Tensor, n_actions: int) -> None:
-        super().__init__(_near_certainty(action, torch.ones(len(action), n_actions, device=action.device)))
+        super().__init__(_near_certainty(action, _all_allowed(action, n_actions)))
 
     def masked(self, action_mask: Any) -> NoReturn:
         """Refuse: what it would have done among the allowed actions is not known.
@@ -147,9 +153,13 @@ class NoPolicy(nn.Module):
         raise NotFittedError("the algorithm that is evaluated is not known here: give algo, or set it")
 
 
-def certain(action: Tensor, n_actions: int, epsilon: float = 0.0) -> Categorical:
-    """Distributions of discrete actions, [N], that are certain of them but for `epsilon`."""
-    return Categorical(_near_certainty(action, torch.ones(len(action), n_actions, device=action.device), epsilon))
+def certain(action: Tensor, n_actions: int) -> Categorical:
+    """Distributions of discrete actions, [N], that are certain of them."""
+    return Categorical(_near_certainty(action, _all_allowed(action, n_actions)))
+
+
+def _all_allowed(action: Tensor, n_actions: int) -> Tensor:
+    return torch.ones(len(action), n_actions, device=action.device)
 
 
 def _near_certainty(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
@@ -158,8 +168,12 @@ def _near_certainty(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tenso
     return ((1 - epsilon) * one_hot + epsilon * mask / mask.sum(-1, keepdim=True)).log()
 
 
-def agent_of(algo: Any) -> Any:
+def agent_of(algo: Any, argument: str = "algo") -> Any:
     """The agent of an estimator, which has to be built; an agent, or what else acts, itself.
+
+    Args:
+        algo: As of `policy_of`.
+        argument: What errors call it.
 
     Raises:
         NotFittedError: If an estimator is not built yet.
@@ -167,16 +181,19 @@ def agent_of(algo: Any) -> Any:
     if not hasattr(algo, "create_impl"):
         return algo
     if algo.impl is None:
-        raise NotFittedError(f"algo is a {type(algo).__name__} that is not built yet: fit it, or call create_impl")
+        raise NotFittedError(
+            f"{argument} is a {type(algo).__name__} that is not built yet: fit it, or call create_impl"
+        )
     return algo.impl
 
 
-def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
+def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Module:
     """What an algorithm does, as a module that shares its parameters and changes nothing in it.
 
     Args:
         algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
         n_actions: How many discrete actions there are; None of continuous ones.
+        argument: What errors call it.
 
     Raises:
         TypeError: If it cannot act, or acts by more than the state.
@@ -184,14 +201,14 @@ def policy_of(algo: Any, n_actions: int | None) -> nn.Module:
     """
     if isinstance(algo, nn.Module):
         return _still(algo)
-    agent = agent_of(algo)
+    agent = agent_of(algo, argument)
     if getattr(agent, "recurrent", False):
-        raise TypeError(f"algo is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
+        raise TypeError(f"{argument} is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
-        raise TypeError(f"algo is a {type(agent).__name__}, whose actions depend on more than the state")
+        raise TypeError(f"{argument} is a {type(agent).__name__}, whose actions depend on more than the state")
     policy = agent.policy if _acts_by_policy(agent) else _policy_of_model(agent)
     if policy is None:
-        return ActingPolicy(agent, n_actions)
+        return ActingPolicy(agent, n_actions, argument)
     return _still(policy, getattr(agent, "obs_normalizer", None))
 
 
@@ -218,43 +235,6 @@ def evaluates_modes(algo: Any) -> bool:
     return bool(getattr(agent_of(algo), "act_deterministically", True))
 
 
-def first_distribution(policy: nn.Module, agent: Any, obs: Any) -> Distribution:
-    """What a policy gives for one observation.
-
-    Args:
-        policy: What `policy_of` gives.
-        agent: Whose features come before it, as `reader_of` has it.
-        obs: Observations, [1, ...].
-
-    Raises:
-        TypeError: If it gives no distributions.
-    """
-    with torch.no_grad(), evaluating_readers(policy):
-        distribution = policy(features_of(agent, obs))
-    if not isinstance(distribution, Distribution):
-        raise TypeError(f"algo gives a {type(distribution).__name__}, expected distributions of actions")
-    return distribution
-
-
-def n_actions_of(algo: Any, shown: int, observation: OneObservation | None) -> int:
-    """How many discrete actions there are: those that data show, or more if the algorithm knows of more.
-
-    Args:
-        algo: As of `policy_of`.
-        shown: How many there are in the data.
-        observation: What an agent or a module is asked about; None for nothing.
-    """
-    known = getattr(algo, "action_size_", None)
-    if known is None and observation is not None:
-        if isinstance(algo, nn.Module):
-            given: Any = first_distribution(policy_of(algo, None), None, observation.sample()[None])
-        else:
-            given = agent.probe(observation) if hasattr(agent := agent_of(algo), "probe") else None
-        given = given[0] if isinstance(given, tuple) else given
-        known = given.logits.shape[-1] if isinstance(given, Categorical) else getattr(given, "n_actions", 0)
-    return max(shown, known or 0)
-
-
 def _acts_by_policy(agent: Any) -> bool:
     """Whether an agent takes samples or modes of its `policy`, and chooses in no other way."""
     takes_modes = getattr(type(agent), "greedy_actions", None) is PolicyActingMixin.greedy_actions
@@ -279,11 +259,12 @@ def _still(policy: nn.Module, normalizer: nn.Module | None = None) -> nn.Module:
     return StillPolicy(policy, normalizer) if normalizer is not None or normalizations_of(policy) else policy
 
 
-def _question(algo: Any) -> Any:
+def _question(algo: Any, argument: str) -> Any:
     if hasattr(algo, "predict"):
         return algo.predict
     if not hasattr(algo, "batch_act") or not hasattr(algo, "eval_mode"):
-        raise TypeError(f"algo is a {type(algo).__name__}, expected an agent, an estimator or something with predict")
+        expected = "an agent, an estimator or something with predict"
+        raise TypeError(f"{argument} is a {type(algo).__name__}, expected {expected}")
 
     def ask(obs: Any) -> Any:
         with algo.eval_mode():

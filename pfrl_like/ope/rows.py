@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pfrl_like.agents.recorded_data import OneObservation
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
@@ -32,6 +33,10 @@ class Observations:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def stacked_for(self, algo: Any) -> Self:
+        """The same as an algorithm takes them: with its `n_frames`, or as they are if it has none."""
+        return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
         return observed(self._table, self._rows[part], self._n_frames, following=self._following)
@@ -72,6 +77,11 @@ class Rows:
         )  # fmt: skip
 
 
+def first_of(selection: Selection, n_frames: int) -> OneObservation:
+    """The first observation of a selection, with so many frames stacked, by which policies are tried."""
+    return OneObservation(observed(selection.dataset.table, selection.rows[:1], n_frames)[0])
+
+
 def in_parts(function: Callable[..., Array], *columns: Any) -> Array:
     """A function's values for all rows of columns, [n, ...], asked for some thousand rows at a time.
 
@@ -79,5 +89,5 @@ def in_parts(function: Callable[..., Array], *columns: Any) -> Array:
         function: From slices of the columns to an array of as many rows.
         columns: What has a length and gives slices.
     """
-    starts = range(0, len(columns[0]), _ROWS)
+    starts = range(0, max(1, len(columns[0])), _ROWS)  # the values of none have a shape, too
     return np.concatenate([function(*(column[start : start + _ROWS] for column in columns)) for start in starts])

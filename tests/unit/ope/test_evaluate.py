@@ -173,6 +173,12 @@ def test_probabilities_of_another_length_are_refused() -> None:
         ({"estimators": "fqe"}, ValueError, "in a list"),
         ({"interval": 0.95}, TypeError, r"interval is 0.95 \(float\), expected a Bootstrap"),
         ({"estimators": []}, ValueError, r"estimators is \[\], expected some of fqe, is, wis"),
+        ({"estimators": 3}, ValueError, "estimators is 3, expected some of fqe, is, wis"),
+        ({"config": {"gamma": GAMMA}}, TypeError, r"config is .* \(dict\), expected an FQEConfig, or None"),
+        ({"fqe": "fqe"}, TypeError, r"fqe is 'fqe' \(str\), expected an FQE, or None"),
+        ({"gamma": 2.0, "config": None}, ValueError, r"gamma is 2.0, expected a number from 0 to 1"),
+        ({"n_steps": 0, "estimators": ["wis"]}, ValueError, "n_steps is 0, expected an integer from 1"),
+        ({"deterministic": "yes"}, TypeError, r"deterministic is 'yes' \(str\), expected True or False"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_fitted(
@@ -180,13 +186,15 @@ def test_what_cannot_be_is_refused_before_anything_is_fitted(
 ) -> None:
     monkeypatch.setattr(ope.FQE, "fit", lambda *_, **__: pytest.fail("it is too late"))
     with pytest.raises(error, match=text):
-        ope.evaluate_offline(of_probability(0.8), recorded(), n_steps=1, gamma=GAMMA, config=SMALL, **options)
+        ope.evaluate_offline(
+            of_probability(0.8), recorded(), **{"n_steps": 1, "gamma": GAMMA, "config": SMALL, **options}
+        )
 
 
 def test_observations_that_an_agent_cannot_take_are_refused() -> None:
     bc = algos.DiscreteBC()
     bc.create_impl((3,), 2)
-    with pytest.raises(ValueError, match="obs does not fit policy"):
+    with pytest.raises(ValueError, match="obs does not fit algo"):
         ope.evaluate_offline(bc, recorded(), n_steps=1, gamma=GAMMA, config=SMALL)
 
 

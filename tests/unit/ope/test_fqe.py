@@ -162,6 +162,15 @@ def test_observations_and_actions_that_do_not_fit_are_refused(
             fqe.predict_state_value(x)
 
 
+@pytest.mark.parametrize("discrete", [True, False])
+def test_of_no_observation_there_is_nothing_to_say(discrete: bool) -> None:
+    fqe, x = make(discrete), np.zeros((0, OBS))
+    fqe.create_impl((OBS,), 2)
+    for actions in (fqe.predict(x), fqe.sample_action(x)):
+        assert actions.shape == ((0,) if discrete else (0, 2))
+    assert fqe.predict_value(x, fqe.predict(x)).shape == fqe.predict_state_value(x).shape == (0,)
+
+
 # What it evaluates
 
 
@@ -415,6 +424,9 @@ def make_transformer() -> agents.DecisionTransformer:
         (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),
         (lambda: make(batch_size=0), ValueError, "batch_size"),
+        (lambda: make(gamma=2.0), ValueError, r"gamma is 2.0, expected a number from 0 to 1"),
+        (lambda: make(learning_rate=-1.0), ValueError, r"learning_rate is -1.0, expected a finite number"),
+        (lambda: ope.FQE(LeansOn(True), {"gamma": 0.9}), TypeError, r"\(dict\), expected an FQEConfig, or None"),
         (
             lambda: make().fit(data(), 1, evaluators=[3], **QUIET),
             TypeError,

@@ -9,10 +9,12 @@ import pytest
 import torch
 from estimator_parts import SMALL_FILTERS, images
 from fqe_parts import QUIET
+from torch import nn
 
 import pfrl_like
 from pfrl_like import algos, ope
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import ReplayBuffer
 
 N_FRAMES = 3
@@ -130,3 +132,25 @@ def test_files_know_how_many_frames_there_were(tmp_path: Path) -> None:
     assert loaded.n_frames == N_FRAMES
     x, action = data.sample(4, N_FRAMES).observations, np.zeros(4, np.int64)
     np.testing.assert_array_equal(loaded.predict_value(x, action), fqe.predict_value(x, action))
+
+
+def test_a_behavior_sees_as_many_frames_as_it_has_learnt_from() -> None:
+    algo, behavior = estimator(), algos.DiscreteBC(n_frames=1, encoder_params=SMALL_FILTERS)
+    behavior.create_impl((1, 16, 16), 3)
+    found = ope.evaluate_offline(algo, images(True), behavior=behavior, estimators=["wis"])
+    assert found["wis"].n_episodes == len(images(True).episodes)
+
+
+def test_a_policy_is_asked_about_the_stacks_of_a_buffer() -> None:
+    class Policy(nn.Sequential):
+        n_frames = N_FRAMES
+
+    policy = Policy(nn.Flatten(), ToFloat(), nn.Linear(N_FRAMES * 16 * 16, 4), SoftmaxCategoricalHead())
+    fqe = make(algo=policy)
+    fqe.fit(ReplayBuffer.from_dataset(images(True)), 1, **QUIET)
+    assert fqe.action_size == 4
+
+
+class ToFloat(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.float()

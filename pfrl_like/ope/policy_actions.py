@@ -1,0 +1,141 @@
+"""What a policy gives for observations, and whether its actions are those of data or of an environment."""
+
+import dataclasses
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.distributions import Categorical, Distribution
+
+from pfrl_like.agents.acting import MISFITS, misfit
+from pfrl_like.agents.recorded_data import OneObservation
+from pfrl_like.ope.policies import agent_of, features_of, policy_of, reader_of
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.isolated_rng import isolated_rng
+
+
+def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "algo") -> Distribution:
+    """What a policy gives for observations.
+
+    Args:
+        policy: What `policy_of` gives.
+        agent: Whose features come before it, as `reader_of` has it.
+        obs: Observations, [n, ...].
+        argument: What errors call the policy.
+
+    Raises:
+        ValueError: If it cannot take such observations.
+        TypeError: If it gives no distributions.
+    """
+    try:
+        distribution = policy(features_of(agent, obs))
+    except MISFITS as error:
+        if type(error) not in MISFITS:  # out of memory, not implemented, ...
+            raise
+        raise misfit(obs, error, argument) from error
+    if not isinstance(distribution, Distribution):
+        raise TypeError(f"{argument} gives a {type(distribution).__name__}, expected distributions of actions")
+    return distribution
+
+
+def first_distribution(policy: nn.Module, agent: Any, obs: Any) -> Distribution:
+    """`distribution_of` for one observation, [1, ...], by which a policy is tried; the random streams stay."""
+    with torch.no_grad(), evaluating_readers(policy), isolated_rng():
+        return distribution_of(policy, agent, obs)
+
+
+def check_actions(
+    distribution: Distribution,
+    discrete_action: bool,
+    size: int,
+    argument: str = "algo",
+    *,
+    env: bool = False,
+) -> None:
+    """Refuse a policy of other actions than those of data or of an environment.
+
+    Args:
+        distribution: What it gives for some observations, [n].
+        discrete_action: Whether actions are indices.
+        size: Numbers of an action, or how many discrete actions there are.
+        argument: What errors call the policy.
+        env: Whether they are those of an environment, which has to have every action of the policy.
+
+    Raises:
+        TypeError: If its actions are of the other kind.
+        ValueError: If they are of another size, or fewer discrete ones.
+    """
+    shape = tuple(distribution.batch_shape + distribution.event_shape)
+    categorical = isinstance(distribution, Categorical)
+    if (categorical, len(shape) == 1) != (discrete_action, discrete_action):
+        kinds = "continuous", "discrete"
+        raise TypeError(
+            f"{argument} gives {kinds[not discrete_action]} actions, of shape {shape}, but those of "
+            f"{'the environment' if env else 'the data'} are {kinds[discrete_action]}"
+        )
+    has = distribution.probs.shape[-1] if isinstance(distribution, Categorical) else math.prod(shape[1:])
+    if has < size or (has > size and (env or not discrete_action)):
+        what = "discrete actions" if discrete_action else "numbers in an action"
+        raise ValueError(f"{argument} has {has} {what}, but {'the environment has' if env else 'the data have'} {size}")
+
+
+def n_actions_of(algo: Any, shown: int, observation: OneObservation) -> int:
+    """How many discrete actions there are: those that data show, or more if the algorithm knows of more.
+
+    Args:
+        algo: As of `policy_of`.
+        shown: How many there are in the data.
+        observation: What an agent or a module is asked about.
+    """
+    known = getattr(algo, "action_size_", None)
+    if known is None:
+        if isinstance(algo, nn.Module):
+            given: Any = first_distribution(policy_of(algo, None), None, observation.sample()[None])
+        else:
+            given = agent.probe(observation) if hasattr(agent := agent_of(algo), "probe") else None
+        given = given[0] if isinstance(given, tuple) else given
+        known = given.logits.shape[-1] if isinstance(given, Categorical) else getattr(given, "n_actions", 0)
+    return max(shown, known or 0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Tried:
+    """A policy that has the actions that are asked for, as one observation has shown.
+
+    Attributes:
+        policy: What `policy_of` gives.
+        agent: Whose features come before it, as of `reader_of`.
+        distribution: What it gives for the observation.
+        size: Numbers of an action, or how many discrete actions there are.
+    """
+
+    policy: nn.Module
+    agent: Any
+    distribution: Distribution
+    size: int
+
+
+def tried(algo: Any, observation: OneObservation, discrete_action: bool, size: int, env: bool = False) -> Tried:
+    """The policy of an algorithm, which is asked about one observation.
+
+    Args:
+        algo: As of `policy_of`.
+        observation: One of the data or of the environment, frames stacked.
+        discrete_action: Whether their actions are indices.
+        size: Numbers of an action, or how many discrete actions there are; of data there may be more, which do not
+            occur.
+        env: Whether they are those of an environment.
+
+    Raises:
+        TypeError: If it cannot act, or has actions of the other kind.
+        ValueError: If it does not take the observation, or has actions of another size, or fewer discrete ones.
+        NotFittedError: If it is not built yet.
+    """
+    if discrete_action and not env:
+        size = n_actions_of(algo, size, observation)
+    policy = policy_of(algo, size if discrete_action else None)
+    agent = reader_of(algo, policy)
+    distribution = first_distribution(policy, agent, observation.sample()[None])
+    check_actions(distribution, discrete_action, size, env=env)
+    return Tried(policy, agent, distribution, size)
