@@ -9,6 +9,7 @@ from pfrl_like.algos.collecting import Collector
 from pfrl_like.algos.data import drawn_data
 from pfrl_like.algos.epochs import OnlineUpdates, evaluated, shown
 from pfrl_like.algos.fitting import interval_of
+from pfrl_like.algos.online import CAPACITY, checked_buffer
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
@@ -20,9 +21,6 @@ from pfrl_like.ope.fqe_fitting import Evaluator, Metrics, StepCallback, called, 
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.action_masks import Allowed
 from pfrl_like.utils.checks import check_counts, check_function
-
-#: What a buffer that is made here holds.
-_CAPACITY = 1_000_000
 
 
 class PolicyCollector(Collector):
@@ -86,14 +84,14 @@ class OnlineFQE:
             The buffer.
 
         Raises:
-            ValueError: On numbers that cannot be.
-            TypeError: If the environment or the explorer has other actions, or the environment tells an action mask of
-                which the policy cannot be told.
+            ValueError: On numbers that cannot be, or an algorithm that does not fit the environment.
+            TypeError: If `buffer` is no replay buffer, the environment or the explorer has other actions, or the
+                environment tells an action mask of which the policy cannot be told.
         """
         check_counts(n_steps=n_steps)
         fqe: Any = self
         fqe.build_with_env(env)
-        buffer = ReplayBuffer(_CAPACITY) if buffer is None else buffer
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, 1)
         space = as_gymnasium(env).action_space
         collector = PolicyCollector(fqe, buffer, explorer, space, deterministic=deterministic)
         clock = Clock(n_steps)
@@ -148,7 +146,8 @@ class OnlineFQE:
             callback: Called as (fqe, epoch, steps so far) after every epoch.
 
         Raises:
-            ValueError: On numbers that cannot be, or an `eval_env` that is `env`.
+            ValueError: As of `collect`, and on a buffer that is smaller than a minibatch, or an `eval_env` that is
+                `env`.
             TypeError: As of `collect`.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -162,7 +161,7 @@ class OnlineFQE:
         check_apart(env, eval_env)
         fqe: Any = self
         fqe.build_with_env(env)
-        buffer = ReplayBuffer(_CAPACITY) if buffer is None else buffer
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, fqe.batch_size)
         data = drawn_data(buffer, fqe.batch_size, fqe.n_frames, fqe.observation_shape)
         scorers = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
         collector = PolicyCollector(fqe, buffer, explorer, as_gymnasium(env).action_space, random_steps)
@@ -203,14 +202,13 @@ class Epochs:
     ) -> None:
         self.fqe, self.log, self.updates, self.length, self.interval = fqe, log, updates, length, interval
         self.save_interval, self.scorers, self.callback = save_interval, scorers, callback
-        self.epoch = 1
-        updates.begin_epoch(1)
+        self._begin(1)
 
     def __call__(self, clock: Clock) -> None:
         """Log what is due, and end an epoch, if the clock says so."""
         epoch, log, updates = self.epoch, self.log, self.updates
         if self.interval is not None and clock.t % self.interval == 0:
-            log.metrics(epoch, clock.t, self._losses(self.interval))
+            log.metrics(epoch, clock.t, self._losses())
         if clock.t % self.length and not clock.done:
             return
         if epoch % self.save_interval == 0:
@@ -219,10 +217,14 @@ class Epochs:
         returns = {"rollout_return": float(np.mean(updates.returns))} if updates.returns else {}
         log.metrics(epoch, clock.t, {**losses, **returns, **evaluated(self.fqe, self.scorers, None)})
         called(self.callback, self.fqe, epoch)(clock)
-        self.epoch += 1
-        updates.begin_epoch(self.epoch)
+        self._begin(epoch + 1)
 
-    def _losses(self, last: int = 0) -> Metrics:
-        """Means over so many last updates of the epoch, 0 for all; nothing if there was none."""
-        source = self.updates.source
-        return source.metrics(last) if len(source) else {}
+    def _begin(self, epoch: int) -> None:
+        self.epoch, self._logged = epoch, 0  # updates of the epoch that have been logged
+        self.updates.begin_epoch(epoch)
+
+    def _losses(self) -> Metrics:
+        """Means over the updates of the epoch that have not been logged yet; nothing if there was none."""
+        source, logged = self.updates.source, self._logged
+        self._logged = len(source)
+        return source.metrics(len(source) - logged) if len(source) > logged else {}

@@ -138,19 +138,19 @@ class SavedFQE:
             fqe.agent.load_state_dict({"attributes": attributes, "state": state["state"]})
 
 
-def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = False, algo: Any = None) -> Any:
+def loaded_fqe(fname: Any, state: Mapping[str, Any], params: Mapping[str, Any], device: Any, algo: Any) -> Any:
     """What `FQE.save` saved.
 
     Args:
         fname: The file.
+        state: What `read_model` read of it.
+        params: Likewise.
         device: As of `FQE`.
-        algo: What is evaluated; None for the estimator that was. An agent is in no file: without it values are known,
-            actions are not.
+        algo: What is evaluated; None for the estimator that was.
 
     Raises:
-        CheckpointError: If the file is damaged or holds something else.
+        CheckpointError: If the file tells what cannot be.
     """
-    state, params = read_model(fname)
     with told_by(fname):
         made: Any = SavedFQE.of_params(params, device, algo)
         made._take(fname, state)

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from pfrl_like.algos.saving import loaded_estimator, read_model
-from pfrl_like.ope import fqe_saving
+from pfrl_like.ope.fqe_saving import loaded_fqe
 from pfrl_like.utils.device import resolve_device
 
 
@@ -27,7 +27,7 @@ def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = 
     """
     state, params = read_model(fname)
     if "algorithm" not in params:
-        return fqe_saving.load_learnable(fname, device=device, algo=algo)
+        return loaded_fqe(fname, state, params, device, algo)
     if algo is not None:
         raise TypeError(f"algo is a {type(algo).__name__}, but {fname} holds a {params['algorithm']}, expected None")
     return loaded_estimator(fname, state, params, _gpu_of(device))

@@ -353,6 +353,25 @@ def test_metrics_are_logged_by_the_strategy(strategy: LoggingStrategy, lines: in
     assert json.loads((folder / "params.json").read_text())["class"] == "DiscreteFQE"
 
 
+@pytest.mark.parametrize(("interval", "n"), [(2, 1), (1, 3)])
+def test_losses_logged_online_are_those_since_the_last_ones(interval: int, n: int, tmp_path: Path) -> None:
+    fqe, losses = make(batch_size=1), []
+
+    def learn(epoch: int, step: int, batch: Batch) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        losses.append(float(step))
+        return torch.zeros(1), {"loss": torch.tensor(losses[-1])}
+
+    fqe._learn = learn  # type: ignore[method-assign]
+    fqe.fit_online(
+        Noise(DISCRETE), n_steps=24, n_steps_per_epoch=12, update_interval=interval, n_updates=n, show_progress=False,
+        logging_steps=6, logging_strategy=LoggingStrategy.STEPS, logger_adapter=FileAdapterFactory(str(tmp_path)),
+        experiment_name="run", with_timestamp=False,
+    )  # fmt: skip
+    lines = [line.split(",") for line in (tmp_path / "run" / "loss.csv").read_text().splitlines()[1:]]
+    assert [int(step) for _, step, _ in lines] == [6, 12, 18, 24]
+    assert [float(value) for _, _, value in lines] == np.reshape(losses, (4, -1)).mean(1).tolist()
+
+
 def test_names_have_the_time_and_adapters_are_combined(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     both = CombineAdapterFactory([FileAdapterFactory(str(tmp_path)), TensorboardAdapterFactory(str(tmp_path))])
@@ -422,6 +441,17 @@ def make_transformer() -> agents.DecisionTransformer:
         (lambda: make(False, make_transformer()).build_with_dataset(data(False)), TypeError, "more than the state"),
         (lambda: make().fit(data(), 0, **QUIET), ValueError, "n_steps"),
         (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
+        (
+            lambda: make().fit_online(NOISE, ReplayBuffer(3), n_steps=20, **QUIET),
+            ValueError,
+            "a capacity of 3, expected at least batch_size, 16",
+        ),
+        (lambda: make().fit_online(NOISE, [], n_steps=1, **QUIET), TypeError, r"buffer is \[\], expected one of pfrl_"),
+        (
+            lambda: make().collect(NOISE, data(), n_steps=1, show_progress=False),
+            TypeError,
+            "buffer is .*, expected one of pfrl_like.replay_buffers",
+        ),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),
         (lambda: make(batch_size=0), ValueError, "batch_size"),
         (lambda: make(gamma=2.0), ValueError, r"gamma is 2.0, expected a number from 0 to 1"),
