@@ -59,7 +59,7 @@ class Copying:
         names = self._shared(algo, what)
         pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
         for own, other in pairs:
-            _check_form(own, other, what)
+            check_form(own, other, what)
         _warn_of_scalers(self, algo, what)
         for own, other in pairs:
             copy_param(own, other)
@@ -114,7 +114,12 @@ def _optimizers(agent: Any) -> list[Any]:
     return [step.optimizer for step in agent.gradient_steps.values()]
 
 
-def _check_form(own: nn.Module, other: nn.Module, what: str) -> None:
+def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
+    """Refuse another network whose parameters do not fit.
+
+    Raises:
+        ValueError: If it is of another form, naming what it is.
+    """
     try:
         check_same_form(own, other)
     except ValueError as error:
@@ -127,7 +132,7 @@ def take_from(own: nn.Module, other: nn.Module, what: str) -> None:
     Raises:
         ValueError: If it is of another form, naming what it is.
     """
-    _check_form(own, other, what)
+    check_form(own, other, what)
     copy_param(own, other)
 
 
@@ -144,7 +149,7 @@ def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, n
         ValueError: If networks are of another form, or optimisers of another kind; all stay as they were.
     """
     for own, theirs in networks:
-        _check_form(own, theirs, what)
+        check_form(own, theirs, what)
     params = [param for own, _ in networks for param in own.parameters()]
     others = [param for _, theirs in networks for param in theirs.parameters()]
     take_states(params, _optimizers(agent), others, _optimizers(other))

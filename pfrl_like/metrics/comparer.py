@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.metrics.minibatches import mean, measured, scored_episodes
-from pfrl_like.metrics.misuse import check_makes
+from pfrl_like.metrics.misuse import check_makes, check_scored
 from pfrl_like.metrics.scorer import squared_distance
+from pfrl_like.utils.checks import check_counts
 
 
 def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
@@ -19,8 +20,12 @@ def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> C
 
     Returns:
         Function called as `scorer(algo, episodes)`.
+
+    Raises:
+        ValueError: If `window_size` is less than 1.
+        TypeError: If it is no integer, or `base_algo` predicts nothing.
     """
-    check_makes("compare_continuous_action_diff(base_algo)", window_size)
+    _check("compare_continuous_action_diff", base_algo, window_size)
     return lambda algo, episodes: -_compared(base_algo, algo, episodes, window_size, squared_distance)
 
 
@@ -33,9 +38,20 @@ def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Ca
 
     Returns:
         Function called as `scorer(algo, episodes)`.
+
+    Raises:
+        ValueError: If `window_size` is less than 1.
+        TypeError: If it is no integer, or `base_algo` predicts nothing.
     """
-    check_makes("compare_discrete_action_match(base_algo)", window_size)
+    _check("compare_discrete_action_match", base_algo, window_size)
     return lambda algo, episodes: _compared(base_algo, algo, episodes, window_size, np.equal)
+
+
+def _check(name: str, base_algo: Any, window_size: Any) -> None:
+    """Refuse at once what would fail after an epoch."""
+    check_makes(f"{name}(base_algo)", window_size)
+    check_scored(base_algo)
+    check_counts(window_size=window_size)
 
 
 def _compared(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:

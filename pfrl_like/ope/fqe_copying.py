@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.algos.copying import reset_optimizers, take_from, take_states_of
+from pfrl_like.algos.copying import check_form, reset_optimizers, take_from, take_states_of
 from pfrl_like.ope.policies import ActingPolicy, agent_of, evaluates_modes, lying_on, policy_of
 
 
@@ -39,7 +39,7 @@ class CopyingFQE:
                 )
         if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
             raise ValueError("algo has another phi, through which the critics do not see: make an FQE of it")
-        take_from(copy.deepcopy(self.agent.policy), policy, "policy")
+        check_form(self.agent.policy, policy, "policy")
         self.agent.policy, self._algo = lying_on(self.agent.device, policy), own
         self.agent.act_deterministically = evaluates_modes(acting)
 

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.algos.sampling import greedy, sampled
 from pfrl_like.algos.shapes import actions_for, check_as_many, observations_for
+from pfrl_like.batch import batch_of_states
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
@@ -82,10 +82,10 @@ class JudgingFQE:
         with torch.no_grad(), evaluating_readers(agent.policy):
             distribution = agent.policy(obs)
         if self.discrete_action:
-            probs = distribution.probs
-            actions = torch.arange(probs.shape[1], device=probs.device)
-            every = [self._values(obs, action.expand(len(probs))) for action in actions]
-            return np.asarray((probs * torch.stack(every, 1)).sum(1).cpu())
+            with torch.no_grad(), evaluating_readers_among(*agent.critics):
+                q = [agent.value_of(critic, batch_of_states(obs)).q_values for critic in agent.critics]
+            of_states: Tensor = torch.linalg.vecdot(distribution.probs, torch.stack(q).mean(0))
+            return of_states.cpu().numpy()
         drawn = [self._values(obs, distribution.sample()) for _ in range(_SAMPLES)]
         return torch.stack(drawn).mean(0).cpu().numpy()
 

@@ -235,3 +235,11 @@ def test_what_makes_scorers_is_none(maker: Callable[..., object], call: str, tol
     name = maker.__name__
     with pytest.raises(TypeError, match=rf"{name} was called as if .* makes one: give {name}\({call}\) in its place"):
         maker(Greedy(1), episodes)
+
+
+@pytest.mark.parametrize("maker", [compare_continuous_action_diff, compare_discrete_action_match])
+def test_comparers_refuse_at_once_what_they_cannot_compare(maker: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match="given a object, expected .* predict"):
+        maker(object())
+    with pytest.raises(ValueError, match="window_size is 0, expected an integer from 1 on"):
+        maker(Greedy(1), 0)

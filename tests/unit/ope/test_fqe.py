@@ -106,14 +106,19 @@ def test_predict_and_values_have_a_row_for_each_observation(discrete: bool) -> N
         fqe.predict_value(x, actions[:6])
 
 
-def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions() -> None:
-    fqe = make(algo=softmax_policy())
+@pytest.mark.parametrize("q_func_type", ["mean", "qr", "iqn", "fqf"])
+def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions(q_func_type: str) -> None:
+    fqe = make(algo=softmax_policy(), q_func_type=q_func_type, n_critics=2)
     fqe.build_with_dataset(data())
     fqe.agent.act_deterministically = False
     x = torch.randn(4, OBS)
     probs = fqe.algo(x).probs.detach().numpy()
     q = np.stack([fqe.predict_value(x, np.full(4, i)) for i in range(2)], 1)
-    np.testing.assert_allclose(fqe.predict_state_value(x), (probs * q).sum(1), rtol=1e-5)
+    asked: list[int] = []
+    for critic in fqe.agent.critics:
+        critic.register_forward_hook(lambda *_: asked.append(1))
+    np.testing.assert_allclose(fqe.predict_state_value(x), (probs * q).sum(1), rtol=1e-4, atol=1e-6)
+    assert len(asked) == len(fqe.agent.critics)  # once for all actions
 
 
 def test_the_value_of_a_state_of_modes_asks_the_policy_once() -> None:

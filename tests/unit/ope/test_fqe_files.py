@@ -173,7 +173,7 @@ def test_optimisers_of_estimators_are_taken_with_their_states() -> None:
         (algos.BC(**SMALL), "algo is a BC, which has no Q-function"),
         (algos.DiscreteBC(**SMALL), "algo is a DiscreteBC, which has no Q-function"),
         (algos.SAC(**SMALL), "algo has 2 Q-functions, expected 1"),
-        (algos.TD3(n_critics=1, encoder_params={"hidden_units": (256,)}), r"shape \(256, 7\), expected \(8, 7\)|form"),
+        (algos.TD3(n_critics=1, encoder_params={"hidden_units": (256,)}), "algo has a Q-function of another form"),
     ],
     ids=["BC", "DiscreteBC", "SAC", "TD3"],
 )
@@ -232,7 +232,8 @@ def test_what_chooses_in_a_way_of_its_own_is_not_copied(first: str, second: str)
     fqe = make(False, built(getattr(algos, first)()))
     fqe.build_with_dataset(data(False))
     policy, algo = fqe.agent.policy, fqe.algo
-    with pytest.raises(ValueError, match="BCQ chooses in a way of its own|BEAR chooses in a way of its own"):
+    own = "BEAR" if "BEAR" in (first, second) else "BCQ"
+    with pytest.raises(ValueError, match=f"{own} chooses in a way of its own"):
         fqe.copy_policy_from(built(getattr(algos, second)()))
     assert fqe.agent.policy is policy and fqe.algo is algo
 
