@@ -13,8 +13,8 @@ from seed_parts import ASYNCHRONOUS, OFFLINE, RUNNERS, course, digest, exemplar
 from pfrl_like import experiments
 from pfrl_like.testing.requirement import difference
 
-#: In the default run the first agent of each family has one of the runners; the slow one has all, also recurrent.
-AGENTS = dict.fromkeys(family.kinds[0] for family in FAMILIES)
+#: In the default run the first agent of every other family has one of the runners; the slow one has all, and memory.
+AGENTS = [*dict.fromkeys(family.kinds[0] for family in FAMILIES)][::2]
 FIRST = {*zip(AGENTS, itertools.cycle(RUNNERS), itertools.repeat(False))}  # noqa: B905 - cycles have no end
 CASES = [
     pytest.param(*case, marks=[] if case in FIRST else pytest.mark.slow)

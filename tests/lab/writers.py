@@ -186,5 +186,8 @@ WRITERS: dict[str, Subject] = {
     "epochs": _LOADED["epochs"],
     "checkpoint": Subject(write_checkpoint, read_checkpoint, adds=True),
 }
-#: Those that take too long for the default run.
-SLOW = ("epochs", "evaluation", "checkpoint")
+#: Those that take too long for the default run, or are written much as others are.
+SLOW = (
+    "epochs", "evaluation", "checkpoint", "persistent episodes", "3-step buffer", "prioritised episodic buffer",
+    "hindsight buffer",
+)  # fmt: skip

@@ -176,6 +176,7 @@ def test_the_command_starts_both_programs_again_to_name_the_step(
     assert "program.py a spoil_at 0" in err and "program.py b spoil_at 10" in err and files_in(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_programs_are_started_again_only_where_more_can_be_told(
     two_runs: Two, capfd: pytest.CaptureFixture[str]
 ) -> None:
