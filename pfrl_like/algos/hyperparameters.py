@@ -90,8 +90,13 @@ class Hyperparameters:
 
 
 def _hint(given: str, known: Iterable[str]) -> str:
-    """What an unknown name may have meant: every one that it is the end of, as of `learning_rate`, or the nearest."""
-    if longer := sorted(name for name in known if name.endswith(f"_{given}")):
+    """What an unknown name may have meant.
+
+    That is every one that it is the end of, as of `learning_rate`, in initials as well, as `lr`, or else the nearest.
+    """
+    initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
+    ends = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
+    if longer := sorted(ends):
         return f": there {'is' if len(longer) == 1 else 'are'} {', '.join(map(repr, longer))}"
     return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, known, n=1, cutoff=0.0))
 

@@ -144,11 +144,12 @@ def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
     left = min(found, expected)
     if left >= FEW_EPISODES:
         return "", left
-    worth = f"the weights leave {left:.3g} of {len(episodes)} episodes"
-    if left == 0:
+    worth = f"the weights leave {f'{left:.3g}' if left == 0 or left >= 0.01 else 'less than 0.01'} of"
+    worth = f"{worth} {len(episodes)} episodes"
+    if found == 0:
         return f"{worth}: the evaluated policy never acts as any of them did to its end", left
-    later = f", once the largest have come ({found:.3g} so far)" if expected < found else ""
-    return f"{worth}{later}: the policies are too far apart for so few, or too many steps long", left
+    why = f", as widely as they spread ({found:.3g} by those that happened to come)" if expected < found else ""
+    return f"{worth}{why}: the policies are too far apart for so few, or too many steps long", left
 
 
 def _scaled(numbers: Array, log_scale: float) -> list[float]:

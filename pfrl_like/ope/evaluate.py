@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 from torch.distributions import Distribution
 
@@ -23,7 +24,7 @@ from pfrl_like.ope.importance_sampling import (
     weighted_per_decision_importance_sampling,
 )
 from pfrl_like.ope.policies import agent_of, evaluates_modes
-from pfrl_like.ope.policy_actions import tried
+from pfrl_like.ope.policy_actions import check_fits, tried
 from pfrl_like.ope.probabilities import has_density, log_probs
 from pfrl_like.ope.rows import Array, Rows, first_of, in_parts
 from pfrl_like.utils.callers import levels_to_the_caller
@@ -83,9 +84,9 @@ def evaluate_offline(
     Raises:
         ValueError: If the data or a number cannot be, a policy does not take the observations or has actions of another
             size, `behavior` has another length or holds no log-probabilities, there is no estimator of a name, no name,
-            or one whose estimate the policy does not have, `fqe` evaluates modes where samples are asked for or the
-            reverse, or `fqe` or `config` has another `gamma`, or a `reward_scaler`, whose values are not those of the
-            rewards.
+            or one whose estimate the policy does not have, `fqe` evaluates another policy, or modes where samples are
+            asked for or the reverse, or `fqe` or `config` has another `gamma`, or a `reward_scaler`, whose values are
+            not those of the rewards.
         TypeError: If the algorithm gives no actions or those of the other kind, a policy has no densities, or an
             argument is of no class named here.
         NotFittedError: If an estimator is not built yet.
@@ -97,7 +98,10 @@ def evaluate_offline(
     selection, n_frames = Selection(dataset), int(getattr(algo, "n_frames", 1))
     rows, discrete = Rows.of(selection, n_frames), selection.discrete_action
     shown = max(selection.action_size, getattr(fqe, "action_size", None) or 0) if discrete else selection.action_size
+    check_fits(algo, discrete, selection.observation_shape, selection.action_size)
     evaluated = tried(algo, first_of(selection, n_frames), discrete, shown)
+    if fqe is not None:
+        _check_evaluates(fqe, evaluated.policy)
     n_actions = evaluated.size if discrete else None
     modes = _takes_modes(algo, evaluated.distribution, fqe) if deterministic is None else deterministic
     if fqe is not None and deterministic is not None:
@@ -173,6 +177,13 @@ def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> F
     if used.reward_scaler is not None:
         raise ValueError(f"{name} has the reward_scaler {used.reward_scaler!r:.80}, expected None: values in rewards")
     return used
+
+
+def _check_evaluates(fqe: FQE, policy: nn.Module) -> None:
+    """Refuse a model of another policy, as far as parameters tell."""
+    theirs, ours = ([param.detach().cpu() for param in each.parameters()] for each in (fqe.agent.policy, policy))
+    if len(theirs) != len(ours) or not all(map(torch.equal, theirs, ours)):
+        raise ValueError("fqe evaluates another policy than that of algo, expected the same: make it with FQE(algo)")
 
 
 def _check_policy(fqe: FQE, modes: bool) -> None:

@@ -21,7 +21,7 @@ from pfrl_like.ope.fqe_config import FQEConfig, make_critics
 from pfrl_like.ope.fqe_fitting import is_buffer
 from pfrl_like.ope.fqe_kind import KnowingFQE
 from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_modes, lying_on, policy_of
-from pfrl_like.ope.policy_actions import tried
+from pfrl_like.ope.policy_actions import check_fits, tried
 from pfrl_like.ope.rows import first_of
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -107,8 +107,7 @@ class BuildingFQE(KnowingFQE):
         shape, size = selection.observation_shape, selection.action_size
         with self.taking_kind(selection.discrete_action):
             check_action_kind(self, selection.discrete_action)
-            known = getattr(self._algo, "observation_shape_", None), getattr(self._algo, "action_size_", None)
-            check_built_for(self._algo, *known, shape, size)
+            check_fits(self._algo, selection.discrete_action, shape, size)
             n_actions = self._tried_size(first_of(selection, self.n_frames), size)
             if self._impl is None:
                 for scaler in self.scalers.values():

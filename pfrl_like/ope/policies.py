@@ -177,7 +177,10 @@ def agent_of(algo: Any, argument: str = "algo") -> Any:
 
     Raises:
         NotFittedError: If an estimator is not built yet.
+        TypeError: If it is a class.
     """
+    if isinstance(algo, type):
+        raise TypeError(f"{argument} is the class {algo.__name__}, expected one that is made of it")
     if not hasattr(algo, "create_impl"):
         return algo
     if algo.impl is None:

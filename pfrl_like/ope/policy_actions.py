@@ -10,6 +10,8 @@ from torch.distributions import Categorical, Distribution
 
 from pfrl_like.agents.acting import MISFITS, misfit
 from pfrl_like.agents.recorded_data import OneObservation
+from pfrl_like.algos.shapes import check_built_for
+from pfrl_like.ope.fqe_kind import kind_told_by
 from pfrl_like.ope.policies import agent_of, features_of, policy_of, reader_of
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -78,6 +80,27 @@ def check_actions(
     if has < size or (has > size and (env or not discrete_action)):
         what = "discrete actions" if discrete_action else "numbers in an action"
         raise ValueError(f"{argument} has {has} {what}, but {'the environment has' if env else 'the data have'} {size}")
+
+
+def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_size: int) -> None:
+    """Refuse data of other shapes, or of another kind of actions, than an algorithm says that it has.
+
+    Args:
+        algo: As of `policy_of`.
+        discrete_action: Whether actions of the data are indices.
+        observation_shape: Shape of an observation of the data, frames not stacked.
+        action_size: Numbers of an action of the data, or how many discrete actions occur.
+
+    Raises:
+        TypeError: If actions are of the other kind.
+        ValueError: If shapes differ.
+    """
+    told = kind_told_by(algo)
+    if told is not None and told != discrete_action:
+        kinds = "continuous", "discrete"
+        raise TypeError(f"algo gives {kinds[told]} actions, but those of the data are {kinds[discrete_action]}")
+    known = getattr(algo, "observation_shape_", None), getattr(algo, "action_size_", None)
+    check_built_for(algo, *known, observation_shape, action_size)
 
 
 def n_actions_of(algo: Any, shown: int, observation: OneObservation) -> int:

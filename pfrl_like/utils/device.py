@@ -46,6 +46,8 @@ def _check_present(device: torch.device) -> None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
             seen = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
-            raise ValueError(f"device {device} was asked for, but torch sees {seen}; gpu=None computes on the CPU")
+            raise ValueError(
+                f"device {device} was asked for, but torch sees {seen}; device='cpu' or gpu=None computes on the CPU"
+            )
     elif device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("device mps was asked for, but torch sees none; gpu=None computes on the CPU")
+        raise ValueError("device mps was asked for, but torch sees none; device='cpu' or gpu=None computes on the CPU")

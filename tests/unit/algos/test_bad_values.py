@@ -127,6 +127,8 @@ def test_a_rate_that_there_are_several_of_is_told_with_all_their_names() -> None
         algos.CQL(learning_rate=1e-3)
     with pytest.warns(UserWarning, match="the nearest is 'gamma'"):
         algos.CQL(gama=0.9)
+    with pytest.warns(UserWarning, match="ignored: there is 'learning_rate'$"):
+        algos.DiscreteCQL(lr=1e-3)
 
 
 @pytest.mark.parametrize("name", [*ALL, MOPO.__name__])

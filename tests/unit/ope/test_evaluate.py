@@ -194,8 +194,33 @@ def test_what_cannot_be_is_refused_before_anything_is_fitted(
 def test_observations_that_an_agent_cannot_take_are_refused() -> None:
     bc = algos.DiscreteBC()
     bc.create_impl((3,), 2)
-    with pytest.raises(ValueError, match="obs does not fit algo"):
+    with pytest.raises(
+        ValueError, match=r"observations \(2,\) and actions of size 2 came, but DiscreteBC .* for \(3,\)"
+    ):
         ope.evaluate_offline(bc, recorded(), n_steps=1, gamma=GAMMA, config=SMALL)
+    with pytest.raises(ValueError, match="obs does not fit"):
+        ope.evaluate_offline(bc.impl, recorded(), n_steps=1, gamma=GAMMA, config=SMALL)
+
+
+def test_a_class_is_no_algorithm() -> None:
+    with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected one that is made of it"):
+        ope.FQE(algos.DiscreteBC, SMALL).fit(recorded(), 1)
+    with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected one that is made of it"):
+        ope.evaluate_offline(algos.DiscreteBC, recorded())
+
+
+def test_a_model_that_evaluates_another_algorithm_is_refused() -> None:
+    one, other = (algos.DiscreteBC() for _ in range(2))
+    for each in (one, other):
+        each.create_impl((2,), 2)
+    fqe = ope.FQE(one, SMALL)
+    fqe.build_with_dataset(recorded())
+    options = {"gamma": GAMMA, "fqe": fqe, "estimators": ["fqe"]}
+    with pytest.raises(ValueError, match="fqe evaluates another policy than that of algo"):
+        ope.evaluate_offline(other, recorded(), **options)
+    other.copy_policy_from(one)
+    for same in (one, one.impl, other):
+        assert "fqe" in ope.evaluate_offline(same, recorded(), **options)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +328,7 @@ def test_a_policy_of_other_actions_is_refused() -> None:
 def test_an_estimator_of_other_actions_is_refused(algo: Any) -> None:
     algo.create_impl((2,), 2)
     discrete = isinstance(algo, algos.BCQ)
-    with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, of shape"):
+    with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, but those of"):
         ope.evaluate_offline(algo, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
 
 

@@ -35,8 +35,8 @@ def of_torch(n_actions: int) -> nn.Module:
     return nn.Sequential(nn.Linear(OBS, n_actions), Head())
 
 
-DISCRETE_ONES = r"algo gives discrete actions, of shape \(1,\), but those of the {} continuous"
-CONTINUOUS_ONES = r"algo gives continuous actions, of shape \(1, 2\), but those of the {} discrete"
+DISCRETE_ONES = r"algo gives discrete actions.*, but those of the {} continuous"
+CONTINUOUS_ONES = r"algo gives continuous actions.*, but those of the {} discrete"
 #: What does not fit, the kind of the actions it meets, and what is said of it.
 MISFITS: dict[str, tuple[Callable[[], Any], bool, type[Exception], str]] = {
     "an agent of a Q-function": (lambda: make_agent("DoubleDQN"), False, TypeError, DISCRETE_ONES),
