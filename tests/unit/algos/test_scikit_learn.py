@@ -1,6 +1,7 @@
 """Estimators within scikit-learn's tools, with episodes as samples."""
 
 import copy
+import multiprocessing
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pfrl_like.preprocessing import MinMaxScaler, StandardScaler
 
 sklearn_base = pytest.importorskip("sklearn.base")
 model_selection = pytest.importorskip("sklearn.model_selection")
+loky = pytest.importorskip("joblib.externals.loky")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -80,8 +82,12 @@ def test_a_grid_is_searched_by_several_processes() -> None:
         make("DQN"), {"learning_rate": [1e-4, 1e-3]}, cv=2, scoring=td_error_scorer, refit=False, n_jobs=2,
         error_score="raise",
     )  # fmt: skip
-    search.fit(vectors(True).episodes, n_epochs=1, **QUIET)
+    try:
+        search.fit(vectors(True).episodes, n_epochs=1, **QUIET)
+    finally:
+        loky.get_reusable_executor().shutdown()  # its processes would stay for minutes
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert not multiprocessing.active_children()
 
 
 def test_whether_it_is_fitted_is_known() -> None:
