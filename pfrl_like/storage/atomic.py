@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.storage.open_file import NO_FOLLOW
 from pfrl_like.storage.syncing import catch_up, sync, synced_together
 
 #: What fills a file: its bytes, or a function that writes them to a stream (which cannot seek).
@@ -22,8 +23,7 @@ Writer = bytes | Callable[[BinaryIO], None]
 
 _CHUNK = 1 << 24
 _STALE_SECONDS = 3600.0
-# Absent on Windows, where the flags do not exist and are not needed, or on file systems without the operation.
-_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+# Of systems and file systems that do not have the operation.
 _NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK, errno.ENOSYS)
 
 
@@ -111,7 +111,7 @@ def sync_file(path: str) -> None:
         CheckpointError: If it cannot be opened, or the disk reports an error.
     """
     with named_errors(path, "written"):
-        descriptor = os.open(path, os.O_RDWR | _NO_FOLLOW)
+        descriptor = os.open(path, os.O_RDWR | NO_FOLLOW)
         try:
             sync(descriptor, path)
         finally:
@@ -154,7 +154,7 @@ def open_regular(path: str) -> BinaryIO:
         if os.path.islink(path):
             raise CheckpointError(path, "is a symbolic link, which is not followed; copy the file itself (cp -L)")
         # Without O_NONBLOCK the opening of a pipe would wait for its other end.
-        descriptor = os.open(path, os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | NO_FOLLOW | getattr(os, "O_NONBLOCK", 0))
         try:
             refuse_irregular(descriptor, path)
         except BaseException:
@@ -237,7 +237,7 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
 
 
 def _fill(temporary: str, writer: Writer, synced_as: str | None) -> None:
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
     try:
         stream = _Stream(descriptor)
         if isinstance(writer, bytes):

@@ -7,7 +7,6 @@
 A record whose content is `SYNCED` says that whatever the records before it tell of has reached the disk.
 """
 
-import contextlib
 import os
 import struct
 import zlib
@@ -15,6 +14,7 @@ from collections.abc import Sequence
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import read_bounded
+from pfrl_like.storage.open_file import OpenFile
 
 SYNCED = b"Y\x9d\x1f\xc3synced\x00\x17"
 MAGIC = b"PFRLJRN1"
@@ -23,10 +23,9 @@ _HEAD = struct.Struct("<QI")
 _SUM = struct.Struct("<I")
 _LARGEST = 1 << 30  # bytes, of which no more are written: reading takes some times as many of memory
 _MARK = _HEAD.size + _SUM.size + len(SYNCED)
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-class Journal:
+class Journal(OpenFile):
     """A new file of records, being written.
 
     Args:
@@ -37,12 +36,11 @@ class Journal:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = path
         self.count = 0
         self.size = len(MAGIC)
         self._marked = False
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | _FLAGS, 0o666)
+            super().__init__(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
         except OSError as error:
             raise CheckpointError(path, f"cannot be written: {error.strerror or error}") from error
         try:
@@ -87,13 +85,6 @@ class Journal:
             os.fsync(self._descriptor)
         except OSError as error:
             raise CheckpointError(self.path, f"cannot be written: {error.strerror or error}") from error
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):  # what counts has been synced
-                os.close(self._descriptor)
-            self._descriptor = -1
 
     def _framed(self, records: Sequence[bytes]) -> bytes:
         parts = []

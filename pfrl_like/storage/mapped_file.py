@@ -1,6 +1,5 @@
 """A file that is mapped into memory and grows."""
 
-import contextlib
 import errno
 import mmap
 import os
@@ -11,12 +10,12 @@ from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import named_errors, refuse_irregular
+from pfrl_like.storage.open_file import OpenFile
 
 _ZEROS = bytes(1 << 20)
-_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-class MappedFile:
+class MappedFile(OpenFile):
     """A file for values in rows; its content is what was written through the arrays that `map` gives.
 
     Room is taken on the disk before it is mapped, so that a full disk is an error and not a signal.
@@ -33,11 +32,10 @@ class MappedFile:
     """
 
     def __init__(self, path: str, grows: bool = True) -> None:
-        self.path = path
         self.grows = grows
         self._map: mmap.mmap | None = None
         with named_errors(path, "opened"):
-            self._descriptor = os.open(path, os.O_RDWR | (os.O_CREAT if grows else 0) | _FLAGS, 0o666)
+            super().__init__(path, os.O_RDWR | (os.O_CREAT if grows else 0))
             try:
                 refuse_irregular(self._descriptor, path)
             except BaseException:
@@ -86,10 +84,7 @@ class MappedFile:
     def close(self) -> None:
         """Let go of the file; arrays over it stay valid."""
         self._map = None
-        if self._descriptor >= 0:
-            with contextlib.suppress(OSError):  # what counts has been synced
-                os.close(self._descriptor)
-            self._descriptor = -1
+        super().close()
 
     def _grow(self, size: int) -> None:
         before = self.size

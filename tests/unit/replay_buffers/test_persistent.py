@@ -52,6 +52,11 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def files_open_in(folder: Path) -> list[str]:
+    names = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+    return [name for name in names if name.startswith(f"{folder}{os.sep}")]
+
+
 @BOTH
 def test_a_directory_is_free_as_soon_as_nothing_names_its_buffer(tmp_path, make):
     gc.disable()  # PFRL's scripts know no `close`
@@ -61,6 +66,16 @@ def test_a_directory_is_free_as_soon_as_nothing_names_its_buffer(tmp_path, make)
         assert rewards(make(tmp_path / "b", 20)) == list(range(10))
     finally:
         gc.enable()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+@BOTH
+def test_a_buffer_that_nothing_names_leaves_no_file_open(tmp_path, make):
+    buffer = fill(make(tmp_path, 20), 10)
+    assert files_open_in(tmp_path)
+    del buffer
+    gc.collect()
+    assert not files_open_in(tmp_path)
 
 
 @BOTH
