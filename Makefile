@@ -3,13 +3,18 @@ PYTHON ?= .venv/bin/python
 
 TRUST := $(wildcard $(addprefix benchmarks/,kill_saves.py kill_training.py worker_faults.py soak.py))
 
-.PHONY: test slow fuzz trust lint types format bench
+.PHONY: test slow peers fuzz trust lint types format bench
 
 test:
 	$(PYTHON) -m pytest -n 2
 
 slow:
 	$(PYTHON) -m pytest -m slow
+
+# PFRL 0.4 and d3rlpy 2.8, whose pins contradict ours and each other's: an environment of its own for each, in .peers.
+peers:
+	python3 -m venv .peers/pfrl && .peers/pfrl/bin/python -m pip install -q -c constraints.txt torch==2.13.0 pfrl==0.4.0 packaging
+	python3 -m venv .peers/d3rlpy && .peers/d3rlpy/bin/python -m pip install -q torch==2.13.0 d3rlpy==2.8.1
 
 # 10,000 changed files, for loaders to read or to refuse.
 fuzz:
