@@ -68,6 +68,8 @@ class ActingMixin(ExportingMixin):
     t: int
     batch_last_obs: Any = None
     batch_last_action: Any = None
+    #: Methods of PFRL's agent that the class or the agent overrides (`learning.HookType`).
+    overridden_hooks: frozenset[str] = frozenset()
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None

@@ -15,6 +15,7 @@ from pfrl_like.agents.shared_weights import SharedWeights
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import WorkerError
 from pfrl_like.export import Signature
+from pfrl_like.learning.hooks import HookType
 from pfrl_like.processes import Portable, SharedArrays
 from pfrl_like.processes.shared_arrays import Layout
 
@@ -76,7 +77,7 @@ class RowSender:
         self._sent_at = time.monotonic()
 
 
-class Actor(AsyncAgent):
+class Actor(AsyncAgent, metaclass=HookType):
     """Acts as an agent does, in one environment; steps, and requests to save or load, go to the learner's process.
 
     Args:

@@ -23,6 +23,7 @@ from pfrl_like.agents.shared_model import SharedModelMixin
 from pfrl_like.agents.steps import Steps
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning.hooks import HookType
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
@@ -31,7 +32,7 @@ from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
 
-class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent):
+class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclass=HookType):
     """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
     Every process acts with a copy of the shared model, at most `t_max` steps or to the end of an episode, computes the

@@ -25,19 +25,6 @@ from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.recurrent import sequence_outputs
 from pfrl_like.utils.spaces import space_kind
 
-#: What subclasses of PFRL's DQN override; nothing here calls it.
-_HOOKS_OF_PFRL = frozenset(
-    [
-        "_batch_observe_train",
-        "_compute_loss",
-        "_compute_target_values",
-        "_compute_y_and_t",
-        "_evaluate_model_and_update_recurrent_states",
-        "_l_operator",
-        "update_from_episodes",
-    ]
-)
-
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
 Penalty = Callable[[Any, Batch], Tensor]
@@ -153,14 +140,6 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
 
     loss_record: deque[Tensor]
     q_record: deque[Tensor]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        for name in sorted(_HOOKS_OF_PFRL & vars(cls).keys()):
-            raise TypeError(
-                f"{cls.__name__} overrides {name} of PFRL's DQN, which is not called here: override target(value, "
-                "next_value, bootstrap, batch) for other targets, loss(batch) for another loss, or select_actions"
-            )
 
     def __init__(
         self,

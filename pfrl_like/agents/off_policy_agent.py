@@ -25,6 +25,7 @@ from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
+from pfrl_like.learning.hooks import HookType
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep
@@ -42,7 +43,9 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
-class OffPolicyAgent(ActingMixin, ActorLearnerMixin, ProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent):
+class OffPolicyAgent(
+    ActingMixin, ActorLearnerMixin, ProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
+):
     """Base of agents with a replay buffer and target networks.
 
     An algorithm adds its modules and optimisers as attributes, `loss(batch)` (or `learn(batch)`, where one loss and

@@ -26,6 +26,7 @@ from pfrl_like.agents.rollout import Episodes, Rollout, Rows
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
+from pfrl_like.learning.hooks import HookType
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts
@@ -36,7 +37,9 @@ from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import one_step_forward
 
 
-class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent):
+class OnPolicyAgent(
+    PolicyActingMixin, OnPolicyProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
+):
     """Base of agents that learn from their own last steps alone.
 
     An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution

@@ -16,6 +16,7 @@ LAYERS = (
     {"replay_buffers", "dataset", "datasets", "preprocessing", "augmentation", "envs", "wrappers"},
     {"nn", "distributions", "initializers", "optimizers", "action_value", "implicit_action_value"},
     {"q_functions", "policies", "explorers", "encoders", "export"},
+    {"learning"},
     {"agents"},
     {"experiments", "loggers", "metrics", "testing"},
     {"algos", "online", "ope", "dynamics"},

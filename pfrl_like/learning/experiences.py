@@ -1,0 +1,158 @@
+"""Minibatches in PFRL's forms, for overridden methods of its agents: lists of transition dicts, dicts of columns."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.batch import ACTION_MASK, Batch, map_nested
+
+
+class ColumnsOfBatch(dict[str, Any]):
+    """A minibatch under the keys of PFRL's `batch_experiences`, of which values may be changed.
+
+    `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount` (gamma**n; gamma where the n
+    steps ended in a terminal state), rows as in the batch; of sequences `state` and `next_state` are lists with a
+    tensor for each sequence, and there are `recurrent_state` and `next_recurrent_state`. `weights` of prioritised
+    replay, `next_action` and `action_mask`, `next_action_mask` are there if the batch has them.
+
+    Args:
+        batch: Minibatch of features.
+        gamma: Discount factor per step.
+    """
+
+    def __init__(self, batch: Batch, gamma: float) -> None:
+        self.batch = batch
+        terminal = (batch.discount == 0).float()
+        columns = {
+            "state": _by_sequence(batch.obs, batch),
+            "action": batch.action,
+            "reward": batch.reward,
+            "next_state": _by_sequence(batch.next_obs, batch),
+            "is_state_terminal": terminal,
+            "discount": torch.where(terminal == 1, gamma, batch.discount),
+            **{name: getattr(batch, field) for name, field in _FIELDS.items() if getattr(batch, field) is not None},
+        }
+        if batch.lengths is not None:
+            columns |= {name: getattr(batch, name) for name in ("recurrent_state", "next_recurrent_state")}
+        super().__init__(columns)
+        self._given = dict(columns)
+
+    def to_batch(self) -> Batch:
+        """The batch, with the columns that were changed."""
+        names = {**_FIELDS, "state": "obs", "action": "action", "reward": "reward", "next_state": "next_obs"}
+        names |= {name: name for name in ("recurrent_state", "next_recurrent_state") if name in self}
+        changed = {field: self[name] for name, field in names.items() if self.get(name) is not self._given.get(name)}
+        return self.batch.replace(discount=self["discount"] * (1 - self["is_state_terminal"]), **changed)
+
+
+#: Columns that a batch need not have.
+_FIELDS = {
+    "weights": "weight",
+    "next_action": "next_action",
+    ACTION_MASK: "action_mask",
+    "next_action_mask": "next_action_mask",
+}
+
+
+def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
+    """The minibatch that a method of PFRL's is given, as a `Batch`.
+
+    Args:
+        columns: A `Batch`, a `ColumnsOfBatch`, or what `batch_experiences` gives.
+
+    Raises:
+        TypeError: If it is something else, or holds sequences of `batch_recurrent_experiences`.
+    """
+    if isinstance(columns, Batch):
+        return columns
+    if isinstance(columns, ColumnsOfBatch):
+        return columns.to_batch()
+    required = {"state", "action", "reward", "next_state", "is_state_terminal", "discount"}
+    if not isinstance(columns, Mapping) or not required <= columns.keys() or isinstance(columns["state"], list):
+        came = f"a dict with {sorted(columns)}" if isinstance(columns, Mapping) else f"a {type(columns).__name__}"
+        raise TypeError(f"batch is {came}, expected what batch_experiences gives, or a Batch")
+    return Batch(
+        obs=columns["state"],
+        action=columns["action"],
+        reward=columns["reward"],
+        next_obs=columns["next_state"],
+        discount=columns["discount"] * (1 - columns["is_state_terminal"]),
+        **{field: columns[name] for name, field in _FIELDS.items() if name in columns},
+    )
+
+
+def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
+    """A minibatch of raw observations as `sample` would give it, a list of items, each of n transition dicts.
+
+    The first dict of an item has the sum of its n rewards, the last one the next observation. Sequences are items of
+    as many steps.
+
+    Args:
+        batch: Transitions or sequences.
+        gamma: Discount factor per step, from which n follows.
+    """
+    columns = {
+        "state": batch.obs,
+        "action": batch.action,
+        "next_state": batch.next_obs,
+        **{name: getattr(batch, field) for name, field in _FIELDS.items()},
+    }
+    host = {name: map_nested(lambda leaf: leaf.numpy(force=True), column) for name, column in columns.items()}
+    reward, discount = batch.reward.tolist(), batch.discount.tolist()
+    steps = [
+        {
+            **{name: map_nested(lambda leaf: leaf[i], column) for name, column in host.items() if column is not None},  # noqa: B023
+            "reward": reward[i],
+            "is_state_terminal": discount[i] == 0,
+            "env_id": 0,
+        }
+        for i in range(len(reward))
+    ]
+    for step in steps:
+        step.setdefault("next_action", None)
+        if "weights" in step:
+            step["weight"] = float(step.pop("weights"))
+    if batch.lengths is not None:
+        return _sequences(steps, batch)
+    return [[step, *_rest(step, _n_steps(factor, gamma))] for step, factor in zip(steps, discount, strict=True)]
+
+
+def _n_steps(discount: float, gamma: float) -> int:
+    return round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
+
+
+def _rest(first: dict[str, Any], n_steps: int) -> list[dict[str, Any]]:
+    return [{**first, "reward": 0.0} for _ in range(n_steps - 1)]
+
+
+def _sequences(steps: list[dict[str, Any]], batch: Batch) -> list[list[dict[str, Any]]]:
+    assert batch.lengths is not None
+    items: list[list[dict[str, Any]]] = [[] for _ in batch.lengths]
+    rows = iter(steps)
+    for time in range(int(batch.lengths.max())):
+        for item, length in zip(items, batch.lengths.tolist(), strict=True):
+            if time < length:
+                item.append(next(rows))
+    for name in ("recurrent_state", "next_recurrent_state"):
+        state = getattr(batch, name)
+        for i, item in enumerate(items if state is not None else ()):
+            item[0][name] = map_nested(lambda leaf: leaf[:, i].numpy(force=True), state)  # noqa: B023
+    return items
+
+
+def _by_sequence(packed: Any, batch: Batch) -> Any:
+    """Rows of sequences, packed time first, as a list with a tensor for each sequence; else the rows as they are."""
+    if batch.lengths is None:
+        return packed
+    order = _rows_of_sequences(batch.lengths)
+    return [map_nested(lambda leaf: leaf[rows.to(leaf.device)], packed) for rows in order]  # noqa: B023
+
+
+def _rows_of_sequences(lengths: Tensor) -> list[Tensor]:
+    """The packed rows of each sequence, in the order of its steps."""
+    started = torch.arange(int(lengths.max())).unsqueeze(0) < lengths.unsqueeze(1)  # [B, T]
+    first = torch.cat([torch.zeros(1, dtype=torch.int64), started.sum(0).cumsum(0)[:-1]])  # row of each time's first
+    return [first[:length] + i for i, length in enumerate(lengths.tolist())]
