@@ -15,6 +15,7 @@ from pfrl_like.agents.exporting import ExportingMixin
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.batch import ACTION_MASK, described
 from pfrl_like.explorer import select_actions
+from pfrl_like.learning.overridden import act_through_hook
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
@@ -70,6 +71,8 @@ class ActingMixin(ExportingMixin):
     batch_last_action: Any = None
     #: Methods of PFRL's agent that the class or the agent overrides (`learning.HookType`).
     overridden_hooks: frozenset[str] = frozenset()
+    #: That of them which chooses actions for raw observations.
+    acting_hook: str = ""
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
@@ -100,6 +103,8 @@ class ActingMixin(ExportingMixin):
             raise ValueError(f"obs is {came}, expected a sequence of observations, one for each environment")
         if action_mask is None and has_mask(batch_obs):
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
+        if self.acting_hook in self.overridden_hooks:
+            return act_through_hook(self, batch_obs, action_mask, active)
         try:
             obs = self.features(batch_obs, self.device)
             module = getattr(self, self.acting_attributes[0])

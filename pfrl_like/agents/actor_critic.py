@@ -23,6 +23,8 @@ from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
+from pfrl_like.learning.experiences import ColumnsOfBatch, to_batch
+from pfrl_like.learning.overridden import learn_through_hooks, own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 from pfrl_like.q_functions.ensemble import members_by_name, members_of
@@ -66,6 +68,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
     #: Called as (critic, batch): what a critic says of the actions taken.
     value_of: Callable[..., Any] = staticmethod(value_of)
+    #: Methods of PFRL's agent that make up its update.
+    hooks_of_update: frozenset[str] = frozenset()
     #: Whether the policy learns; one that does not has no optimiser.
     policy_learns: bool = True
     #: Whether the policy has a target, too.
@@ -185,6 +189,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         """The critics' step, and the policy's if it is its turn."""
         if batch.action.dtype == torch.float64:  # as NumPy's functions give random actions
             batch = batch.replace(action=batch.action.float())
+        if self.overridden_hooks and not self.hooks_of_update.isdisjoint(self.overridden_hooks):
+            return learn_through_hooks(self, batch)
         with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
         td_error, stats = self.improved(batch, with_policy)
         if with_policy:
@@ -192,6 +198,28 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         if self.moves_its_targets and self.targets_are_due(with_policy):
             self.sync_target_network()
         return td_error, stats
+
+    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+        """Call the methods of PFRL's agent as its `update` does, which a subclass overrides."""
+        raise NotImplementedError
+
+    def step_on_critics(self, batch: Any) -> None:
+        """A step on the critics' losses: the own body of PFRL's methods for it.
+
+        Args:
+            batch: A minibatch in any of the forms that `to_batch` takes.
+        """
+        self.record(self.improve(to_batch(batch), own_step(self), False)[1])
+
+    def step_on_policy(self, batch: Any) -> None:
+        """A step on the policy's loss, and on those that follow from it; argument as of `step_on_critics`."""
+        self.record(self.improve_policy(to_batch(batch), own_step(self)))
+        self.n_policy_updates += 1
+
+    def td_errors_of(self, batch: Batch) -> Tensor:
+        """`td_errors` of a minibatch of features, one for each row, [N]."""
+        with isolated_rng():
+            return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
     def improved(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
         """What `improve` gives, which is compiled if the agent is; called with what it takes beside the step."""
@@ -291,6 +319,10 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     def n_policy_updates(self) -> int:
         """Updates of the policy."""
         return int(self.policy_updates.count)
+
+    @n_policy_updates.setter
+    def n_policy_updates(self, count: int) -> None:
+        self.policy_updates.count.fill_(count)
 
     @property
     def burning_in(self) -> bool:

@@ -12,6 +12,8 @@ from pfrl_like.agents.critics import distribution_of, least_next_value, mean_val
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
+from pfrl_like.learning.experiences import ColumnsOfBatch, to_batch
+from pfrl_like.learning.overridden import own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.ensemble import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -88,6 +90,7 @@ class DDPG(OffPolicyActorCritic):
     averaged_updates = ("actor_loss", "critic_loss")
     reported = ("average_q", "average_actor_loss", "average_critic_loss", "n_updates")
     elementwise = staticmethod(square)
+    hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
 
     actor_optimizer: Any = Fixed()
     critic_optimizer: Any = Fixed()
@@ -151,6 +154,29 @@ class DDPG(OffPolicyActorCritic):
         loss, q = ddpg_policy_loss(self.policy, self.q_func, batch, self.batch_accumulator)
         step("actor_optimizer", loss)
         return {"actor_loss": loss.detach(), "q": q}
+
+    def compute_critic_loss(self, batch: Any) -> Tensor:
+        """The critic's loss, a scalar.
+
+        Args:
+            batch: What `batch_experiences` gives, or a `Batch`, of features.
+        """
+        ((loss, _, _),) = self.critic_losses(to_batch(batch))
+        self.record({"critic_loss": loss.detach()})
+        return loss
+
+    def compute_actor_loss(self, batch: Any) -> Tensor:
+        """The policy's loss, a scalar; argument as of `compute_critic_loss`."""
+        loss, q = ddpg_policy_loss(self.policy, self.q_func, to_batch(batch), self.batch_accumulator)
+        self.record({"actor_loss": loss.detach(), "q": q})
+        return loss
+
+    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+        """PFRL's `update`: a step on each loss."""
+        step = own_step(self)
+        step("critic_optimizer", self.compute_critic_loss(batch))
+        step("actor_optimizer", self.compute_actor_loss(batch))
+        self.n_policy_updates += 1
 
     def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """As of `OffPolicyActorCritic`, with the critic's loss under PFRL's name."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,8 +16,11 @@ from pfrl_like.agents.recorded_data import RecordedDataMixin, check_kind, check_
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
+from pfrl_like.functions.td import td_target
 from pfrl_like.functions.value_loss import compute_value_loss as compute_value_loss
 from pfrl_like.functions.value_loss import compute_weighted_value_loss as compute_weighted_value_loss
+from pfrl_like.learning.experiences import to_batch
+from pfrl_like.learning.overridden import loss_of_overridden, overridden_target, within_hook
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
@@ -200,14 +203,52 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
             check_explorer(self.explorer, kind_of_actions(check_output(name, module, self.value_type)), name)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`dqn_loss` of this agent's networks."""
+        """`dqn_loss` of this agent's networks, or what an overridden method of PFRL's puts in its place."""
+        target = self.target
+        if self.overridden_hooks:
+            if "_compute_loss" in self.overridden_hooks and self.hooked_batch is None:
+                return loss_of_overridden(self, batch)
+            if "_compute_target_values" in self.overridden_hooks:
+                target = overridden_target(self)
         loss, td_error, value = dqn_loss(
             self.model, self.target_model, batch,
             next_action=self.next_action, elementwise=huber if self.clip_delta else half_square,
-            accumulator=self.batch_accumulator, value_type=self.value_type, target=self.target,
+            accumulator=self.batch_accumulator, value_type=self.value_type, target=target,
             penalty=self.penalty,
         )  # fmt: skip
         return loss, td_error, {"loss": loss.detach(), "q": value}
+
+    def _compute_loss(self, exp_batch: Any, errors_out: list[float] | None = None) -> Tensor:
+        """The loss, a scalar.
+
+        Args:
+            exp_batch: What `batch_experiences` gives, or a `Batch`, of features.
+            errors_out: Cleared and filled with the absolute TD errors, if given.
+        """
+        batch = to_batch(exp_batch)
+        with within_hook(self, batch):
+            loss, td_error, stats = self.loss(batch)
+        if errors_out is not None:
+            errors_out[:] = td_error.abs().tolist()
+        self.record({"q": stats["q"]})
+        return loss
+
+    def _compute_target_values(self, exp_batch: Any) -> Tensor:
+        """The targets that Q(s, a) is compared with, [N]; argument as of `_compute_loss`."""
+        batch = to_batch(exp_batch)
+        next_q = value_of(self.target_model, batch, next=True)
+        action = None if self.next_action is None else self.next_action(self.model, batch)
+        bootstrap = next_q.max if action is None else next_q.evaluate_actions(action)
+        return td_target(batch.reward, batch.discount, bootstrap)
+
+    def update_from_episodes(self, episodes: Sequence[Any], errors_out: list[float] | None = None) -> None:
+        """Learn from parts of episodes, as `update` of a recurrent agent does.
+
+        Args:
+            episodes: What `sample_episodes` gives.
+            errors_out: Cleared and filled with the largest absolute TD error of each, if given.
+        """
+        self.update(episodes, errors_out)
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
         """What the Q-function, or each of an ensemble, holds of observations and actions, [n_members, N]."""

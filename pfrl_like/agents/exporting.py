@@ -24,6 +24,8 @@ class ExportingMixin:
     memory: RecurrentMemory | None
     features: FeatureExtractor
     batch_last_obs: Any
+    acting_hook: str
+    overridden_hooks: frozenset[str]
 
     def export(
         self,
@@ -69,6 +71,11 @@ class ExportingMixin:
             NonFiniteError: If the agent's own actions are NaN or infinite.
             ValueError: If the ending or `noise` is another one.
         """
+        if self.acting_hook in self.overridden_hooks:
+            raise ExportError(
+                f"{type(self).__name__} overrides {self.acting_hook}, which no file can hold: override "
+                "greedy_actions(obs, action_mask, active), torch operations on features, instead"
+            )
         if example_obs is None:
             example_obs = self._observations_seen()
         return export_policy(self.greedy_copy, path, example_obs, action_mask, noise, format)

@@ -26,6 +26,7 @@ from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.hooks import HookType
+from pfrl_like.learning.overridden import check_not_compiled, takes_experiences, update_by_experiences, within_hook
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep
@@ -37,6 +38,7 @@ from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.fixed import Fixed
+from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.recurrent import max_over_sequences
 
 #: Name of the replay buffer's file in a snapshot.
@@ -79,6 +81,9 @@ class OffPolicyAgent(
     #: Changes what is learnt from, a minibatch of features on the agent's device; None leaves it. It may give all rows
     #: several times, one copy of the batch after the other.
     augment: Callable[[Batch], Batch] | None = None
+
+    #: The minibatch of an update by overridden methods of PFRL's, while it runs.
+    hooked_batch: Batch | None = None
 
     #: What other parts of the agent were built with.
     optimizer: Any = Fixed()
@@ -149,6 +154,7 @@ class OffPolicyAgent(
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
+        check_not_compiled(self, compile)
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
         if compile and self.learn is not None and type(self).improve is OffPolicyAgent.improve:
@@ -262,9 +268,12 @@ class OffPolicyAgent(
         """Sample, learn, and write the priorities back; nothing happens while a recurrent agent lacks episodes."""
         buffer: Any = self.replay_buffer
         device = self.device if self.features.is_identity else torch.device("cpu")
+        if self.learns_from_sequences and buffer.n_episodes < self.minibatch_size:
+            return
+        if (self.overridden_hooks or "update" in self.__dict__) and takes_experiences(self):
+            update_by_experiences(self)
+            return
         if self.learns_from_sequences:
-            if buffer.n_episodes < self.minibatch_size:
-                return
             batch = buffer.sample_sequences(
                 self.minibatch_size, self.sequence_length, self.gamma, device, **self.sampling
             )  # fmt: skip
@@ -354,6 +363,34 @@ class OffPolicyAgent(
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
+
+    def record(self, stats: Mapping[str, Tensor]) -> None:
+        """Put statistics of a loss into the windows of their names."""
+        for name, record in self._records.items():
+            if name in stats:
+                record.append(stats[name])
+
+    def td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
+        """TD errors of a minibatch as the networks are now, [N] (of sequences: the largest of each, [B]).
+
+        Nothing is learnt, and no random stream moves.
+
+        Args:
+            batch: Transitions or sequences with raw observations; what `sample` and `sample_episodes` give will do.
+        """
+        order = None
+        if not isinstance(batch, Batch):
+            batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
+            order = batch.index
+        td_error = self.td_errors_of(self._prepare(batch))
+        if batch.lengths is not None:
+            td_error = max_over_sequences(td_error, batch.lengths)
+        return td_error if order is None else td_error[order.argsort()]
+
+    def td_errors_of(self, batch: Batch) -> Tensor:
+        """`td_errors` of a minibatch of features, one for each row, [N]."""
+        with isolated_rng(), within_hook(self, batch):
+            return self.loss(batch)[1]
 
     def _prepare(self, batch: Batch) -> Batch:
         """Features instead of raw observations, on this agent's device."""

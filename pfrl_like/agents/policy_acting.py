@@ -1,5 +1,6 @@
 """How an agent with a policy chooses actions: a sample, or the mode, and an explorer on top where there is one."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -13,7 +14,9 @@ from pfrl_like.batch import first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
+from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.utils.action_masks import Allowed, required_keyword
+from pfrl_like.utils.contexts import evaluating_readers
 
 
 class PolicyActingMixin(ActingMixin):
@@ -29,10 +32,14 @@ class PolicyActingMixin(ActingMixin):
 
     #: In evaluation choose the mode of the distribution instead of a sample.
     act_deterministically: bool = True
+    policy: Any
     #: Asked in training, after the policy; None takes the sample as it is.
     explorer: Any = None
     #: Chooses in training, in place of the policy, while the agent is `burning_in`.
     burnin_action_func: Callable[..., Any] | None = None
+
+    #: Mask and active environments of a choice that an overridden method makes.
+    hooked_choice: tuple[Any, Any] = (None, None)
 
     @property
     def burning_in(self) -> bool:
@@ -45,19 +52,37 @@ class PolicyActingMixin(ActingMixin):
             return self.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
         burning_in = self.training and self.burnin_action_func is not None and self.burning_in
         if burning_in and self.memory is None:
-            return self._burnin_actions(len(first_leaf(obs)), action_mask, active)
+            return self.burnin_actions(len(first_leaf(obs)), action_mask, active)
         distribution = self._distribution(obs, action_mask, active)  # brings a recurrent policy's memory up to date
         if burning_in:
-            return self._burnin_actions(len(first_leaf(obs)), action_mask, active)
+            return self.burnin_actions(len(first_leaf(obs)), action_mask, active)
         actions = sample_of(distribution, active).cpu().numpy()
         if self.explorer is None or not self.training:
             return actions
+        return select_actions(self.explorer, self.t, actions, _told(action_mask, actions), active)
+
+    def explored(self, actions: Any, action_mask: Any, active: Any) -> Any:
+        """What the explorer makes of the policy's actions, array [k, ...]."""
         return select_actions(self.explorer, self.t, actions, _told(action_mask, actions), active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """The modes of the policy for a batch of features, [k, ...], and its distributions."""
         distribution = self._distribution(obs, action_mask, active)
         return mode_of(distribution), distribution
+
+    def actions_of_policy(self, batch_obs: Any, deterministic: bool) -> Any:
+        """The policy's actions for raw observations, array [k, ...]: the own body of PFRL's methods for it.
+
+        Args:
+            batch_obs: k observations.
+            deterministic: Take the mode of each distribution, not a sample.
+        """
+        action_mask, active = self.hooked_choice
+        still = contextlib.nullcontext() if self.training else holding_still(self.policy)
+        with torch.inference_mode(), evaluating_readers(self.policy), still:
+            distribution = self._distribution(self.features(batch_obs, self.device), action_mask, active)
+            actions = mode_of(distribution) if deterministic else sample_of(distribution, active)
+        return actions.cpu().numpy()
 
     def greedy_copy(self) -> Self:
         """As of the base; the copy acts by modes."""
@@ -71,7 +96,7 @@ class PolicyActingMixin(ActingMixin):
         check_one_for_each(distribution, first_leaf(obs).shape[0])
         return distribution if action_mask is None else masked(distribution, action_mask)
 
-    def _burnin_actions(self, k: int, action_mask: Any, active: Any) -> list[Any]:
+    def burnin_actions(self, k: int, action_mask: Any, active: Any) -> list[Any]:
         """One call for each environment that is active; the others repeat their last action, which is ignored.
 
         Raises:
@@ -99,6 +124,7 @@ def _rows_of(action_mask: Any, k: int) -> Tensor:
 def samples_its_policy(agent: Any) -> bool:
     """Whether what acts chooses, in training, by samples of its `policy`; BCQ does by another module made of it."""
     chooses = getattr(type(agent), "select_actions", None) is PolicyActingMixin.select_actions
+    chooses = chooses and agent.acting_hook not in agent.overridden_hooks
     return chooses and agent.acting_attributes[0] == "policy" and isinstance(agent.policy, nn.Module)
 
 

@@ -18,6 +18,8 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.learning.experiences import ColumnsOfBatch
+from pfrl_like.learning.overridden import own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -149,6 +151,8 @@ class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
     moves_its_targets = True
     has_target_policy = False
     needs_densities = True
+    hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
+    acting_hook = "batch_select_greedy_action"
     multipliers: Mapping[str, str] = {"temperature": "entropy_target"}
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
@@ -236,8 +240,54 @@ class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
             self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator, self.policy_pool
         )
         step("policy_optimizer", loss)
-        self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, step)
+        if "update_temperature" not in self.overridden_hooks:
+            self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, step)
+        elif self.entropy_target is not None:
+            self.update_temperature(log_prob)
         return {"policy_loss": loss.detach(), "entropy": entropy}
+
+    def update_q_func(self, batch: Any) -> None:
+        """A step on the loss of each critic.
+
+        Args:
+            batch: What `batch_experiences` gives, or a `Batch`, of features.
+
+        Raises:
+            NonFiniteError: If a loss or a gradient is NaN or infinite.
+        """
+        self.step_on_critics(batch)
+
+    def update_policy_and_temperature(self, batch: Any) -> None:
+        """A step on the policy's loss, and on the temperature's; argument and errors as of `update_q_func`."""
+        self.step_on_policy(batch)
+
+    def update_temperature(self, log_prob: Tensor) -> None:
+        """A step on `temperature_loss`.
+
+        Args:
+            log_prob: Log-probabilities of the policy's actions, [N], without a gradient.
+
+        Raises:
+            NonFiniteError: If the loss or a gradient is NaN or infinite.
+        """
+        batch = self.hooked_batch or Batch(None, None, log_prob, None, log_prob)
+        self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, own_step(self))
+
+    def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
+        """An action of the policy for each of k raw observations, array [k, ...].
+
+        Args:
+            batch_obs: The observations.
+            deterministic: Take the mode of each distribution, not a sample.
+        """
+        return self.actions_of_policy(batch_obs, deterministic)
+
+    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+        """PFRL's `update`: the critics' step, that of policy and temperature, and the targets move."""
+        self.update_q_func(batch)
+        if (self.optim_t + 1) % self.policy_update_delay == 0:
+            self.update_policy_and_temperature(batch)
+        self.sync_target_network()
 
     def bootstrap_critics(self) -> Sequence[Any]:
         """The critics whose values of the next states make the targets."""

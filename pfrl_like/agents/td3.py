@@ -16,6 +16,7 @@ from pfrl_like.agents.policy_spaces import Bounds
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
+from pfrl_like.learning.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -108,6 +109,9 @@ class TD3(OffPolicyActorCritic):
     )  # fmt: skip
     elementwise = staticmethod(square)
     moves_its_targets = True
+    hooks_of_update = frozenset(["update_q_func", "update_policy"])
+    acting_hook = "batch_select_onpolicy_action"
+    _more_critic_updates = 0  # than updates, by methods of PFRL's that are called more than once, or not at all
 
     policy_optimizer: Any = Fixed()
     q_func1_optimizer: Any = Fixed()
@@ -186,6 +190,34 @@ class TD3(OffPolicyActorCritic):
         smoothed = (-1.0, 1.0) if by_default else None
         return {**super().bounds_of_actions(distribution), "target_policy_smoothing_func": smoothed}
 
+    def update_q_func(self, batch: Any) -> None:
+        """A step on the loss of each critic.
+
+        Args:
+            batch: What `batch_experiences` gives, or a `Batch`, of features.
+
+        Raises:
+            NonFiniteError: If a loss or a gradient is NaN or infinite.
+        """
+        self.step_on_critics(batch)
+        self.q_func_n_updates += 1
+
+    def update_policy(self, batch: Any) -> None:
+        """A step on the policy's loss; argument and errors as of `update_q_func`."""
+        self.step_on_policy(batch)
+
+    def batch_select_onpolicy_action(self, batch_obs: Sequence[Any]) -> list[Any]:
+        """A sample of the policy for each of k raw observations."""
+        return list(self.actions_of_policy(batch_obs, deterministic=False))
+
+    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+        """PFRL's `update`: the critics' step, and by its turn that of the policy, after which the targets move."""
+        self.update_q_func(batch)
+        if self.q_func_n_updates % self.policy_update_delay == 0:
+            self.update_policy(batch)
+            self.sync_target_network()
+        self._more_critic_updates -= 1  # for `update` counts one
+
     def targets_are_due(self, with_policy: bool) -> bool:
         """The targets move when the policy has."""
         return with_policy
@@ -199,7 +231,23 @@ class TD3(OffPolicyActorCritic):
         """Updates of the policy."""
         return self.n_policy_updates
 
+    @policy_n_updates.setter
+    def policy_n_updates(self, count: int) -> None:
+        self.n_policy_updates = count
+
     @property
     def q_func_n_updates(self) -> int:
         """Updates of the critics."""
-        return self.optim_t
+        return self.optim_t + self._more_critic_updates
+
+    @q_func_n_updates.setter
+    def q_func_n_updates(self, count: int) -> None:
+        self._more_critic_updates = count - self.optim_t
+
+    def _counters(self) -> dict[str, int]:
+        return {**super()._counters(), "q_func_n_updates": self.q_func_n_updates}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        super().restore_state(state)
+        self.q_func_n_updates = state.get("q_func_n_updates", self.optim_t)

@@ -30,7 +30,7 @@ class Hook(NamedTuple):
             overrider: Name of the class that overrides, or of the agent's class.
         """
         return TypeError(
-            f"{overrider} overrides {self.name}({self.arguments}) of PFRL's {self.owner}, which is not called here: "
+            f"{overrider} overrides {self.name} of PFRL's {self.owner}, which is not called here: "
             f"override {self.replacement} instead"
         )
 
@@ -43,7 +43,10 @@ _OBSERVED = "batch_obs, batch_reward, batch_done, batch_reset"
 _LOSS = "loss(batch) for another loss, or learn(batch) for another update,"
 _TARGETS = "target(value, next_value, bootstrap, batch) for other targets, or loss(batch)"
 _EPISODES = "learn(episodes)"
-_STEPS_OF_ACER = "t_start, t_stop, R, actions, rewards, values, action_values, action_distribs, action_distribs_mu, avg_action_distribs"
+_STEPS_OF_ACER = ", ".join(
+    ("t_start", "t_stop", "R", "actions", "rewards", "values", "action_values")
+    + ("action_distribs", "action_distribs_mu", "avg_action_distribs")
+)
 _VALUES = "greedy_actions(obs, action_mask, active)"
 
 
@@ -106,7 +109,16 @@ HOOKS: tuple[Hook, ...] = (
         _compute_loss=("exp_batch, errors_out=None", _LOSS),
         _compute_y_and_taus=("exp_batch", _LOSS),
     ),
-    *_refused("AbstractDPP", _l_operator=("qout", _TARGETS)),
+    *_refused("AbstractDPP", _l_operator=("qout", _TARGETS), _compute_target_values=("exp_batch", _TARGETS)),
+    *_refused("AL", _compute_target_values=("exp_batch", _TARGETS)),
+    *_refused("PAL", _compute_target_values=("exp_batch", _TARGETS)),
+    *_refused("QRDQN", _compute_target_values=("exp_batch", "next_action(q_function, batch), or loss(batch)")),
+    *_refused("FQF", _compute_target_values=("exp_batch", "next_action(q_function, batch), or loss(batch)")),
+    *_refused(
+        "DiscreteBCQ",
+        _compute_target_values=("exp_batch", "loss(batch)"),
+        _compute_loss=("exp_batch, errors_out=None", "loss(batch)"),
+    ),
     *_called("DDPG", compute_critic_loss="batch", compute_actor_loss="batch"),
     *_acting_and_observing("DDPG"),
     *_refused(

@@ -34,13 +34,18 @@ class HookMethod:
         name = self.hook.name
         if agent is not None and name in vars(agent) and name not in type(agent).overridden_hooks:
             return vars(agent)[name]
+        if agent is None:
+            return self.function or self
         if self.function is None:
             raise AttributeError(f"{self.hook.owner} has no {name} here: see {self.hook.replacement}", name=name)
-        return self.function if agent is None else MethodType(self.function, agent)
+        return MethodType(self.function, agent)
 
     def __set__(self, agent: Any, value: Any) -> None:
         if self.hook.outcome == "refused":
             raise self.hook.refusal(type(agent).__name__)
+        if getattr(agent, "_compiled", None) is not None:
+            name = self.hook.name
+            raise TypeError(f"{name} is assigned to an agent that was built with compile=True, which does not call it")
         vars(agent)[self.hook.name] = value
         agent.overridden_hooks = agent.overridden_hooks | {self.hook.name}
 
@@ -114,7 +119,7 @@ def _resolve(cls: HookType) -> None:
         if hook.outcome == "refused":
             raise hook.refusal(cls.__name__)
         if hook.name == "update":
-            if is_of_our_form(function):
+            if first_argument(function) == "batch":
                 continue
             is_wrapped = getattr(function, "given_experiences", None) is function
             if hook.arguments.startswith("experiences") and not is_wrapped:
@@ -143,10 +148,9 @@ def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == _PACKAGE
 
 
-def is_of_our_form(update: Callable[..., Any]) -> bool:
-    """True if an `update`, a function or a bound method, takes a `batch`, and not what PFRL's takes."""
-    names = [name for name in inspect.signature(update).parameters if name != "self"]
-    return names[:1] == ["batch"]
+def first_argument(update: Callable[..., Any]) -> str | None:
+    """Name of the first argument of an `update`, `self` left out; None if it has none."""
+    return next((name for name in inspect.signature(update).parameters if name != "self"), None)
 
 
 def _given_experiences(update: Callable[..., Any]) -> Callable[..., Any]:

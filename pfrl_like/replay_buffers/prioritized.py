@@ -87,6 +87,11 @@ class PriorityWeightError:
         priority: Floats = (error + self.eps) ** self.alpha
         return priority
 
+    @property
+    def waits_for_errors(self) -> bool:
+        """True after a draw until its errors are written back."""
+        return self._last_index is not None
+
     def update_errors(self, errors: Any) -> None:
         """Write back the errors of the items of the last draw, in its order; items overwritten meanwhile are skipped.
 

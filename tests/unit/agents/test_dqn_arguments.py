@@ -505,7 +505,7 @@ def test_unknown_keywords_are_refused(agent: str) -> None:
         make_agent(agent, replay_start=5)
 
 
-@pytest.mark.parametrize("hook", ["_compute_loss", "_compute_target_values", "_compute_y_and_t"])
+@pytest.mark.parametrize("hook", ["_batch_observe_train", "_can_start_replay", "_compute_y_and_t"])
 def test_a_subclass_with_a_private_hook_of_pfrl_is_refused(hook: str) -> None:
     with pytest.raises(TypeError, match=f"Mine overrides {hook} of PFRL's DQN, which is not called here"):
         type("Mine", (DQN,), {hook: lambda self, exp_batch: None})
