@@ -263,7 +263,7 @@ def own_soft_policy_step(base: Any) -> Any:
 def own_temperature_step(base: Any) -> Any:
     class Own(base):  # type: ignore[misc]
         def update_temperature(self, log_prob: Any) -> None:
-            loss = -(self.temperature_holder() * (log_prob + 2 * self.entropy_target)).mean()
+            loss = (self.temperature_holder() * (log_prob + 2 * self.entropy_target)).mean()
             self.temperature_optimizer.zero_grad()
             loss.backward()
             self.temperature_optimizer.step()
