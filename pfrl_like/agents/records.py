@@ -3,7 +3,7 @@
 import collections
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Self
@@ -53,7 +53,7 @@ class Record(collections.deque[float]):
         for value in (values,) if isinstance(values, (Tensor, np.ndarray)) else tuple(values):
             self.append(value)
 
-    def __iadd__(self, values: Any, /) -> Self:
+    def __iadd__(self, values: Any, /) -> Self:  # type: ignore[misc]  # which `deque` itself needs
         self.extend(values)
         return self
 
@@ -79,6 +79,8 @@ class Record(collections.deque[float]):
 
 
 def _after_reading(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a deque, of records whose tensors have been read."""
+
     @functools.wraps(method)
     def read_first(*args: Any) -> Any:
         for each in args:  # the other side of a comparison may be a record, too
@@ -89,16 +91,9 @@ def _after_reading(method: Callable[..., Any]) -> Callable[..., Any]:
     return read_first
 
 
-def _methods_that_look() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The methods of a deque that `Record` has not itself, by name."""
-    apart = {"__new__", "__getattribute__", "__class_getitem__", *vars(Record)}
-    for name, method in vars(collections.deque).items():
-        if callable(method) and name not in apart:
-            yield name, method
-
-
-for _name, _method in [*_methods_that_look()]:
-    setattr(Record, _name, _after_reading(_method))
+for _name, _method in vars(collections.deque).items():
+    if callable(_method) and _name not in {"__new__", "__getattribute__", "__class_getitem__", *vars(Record)}:
+        setattr(Record, _name, _after_reading(_method))
 
 
 # The records of an agent, each the attribute `name_record`

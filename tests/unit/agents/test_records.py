@@ -22,6 +22,7 @@ from seed_parts import exemplar
 from pfrl_like.agents.records import Record
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_one
+from pfrl_like.utils.reachable_streams import Reachable
 
 CHAIN = Chain(time_limit=7)
 
@@ -163,13 +164,12 @@ def test_a_record_keeps_no_graph() -> None:
 def looks(monkeypatch: Any) -> list[str]:
     """The names of all calls that wait for a device and bring numbers from it."""
     found: list[str] = []
+
+    def looking(name: str, method: Any) -> Any:
+        return lambda *args: found.append(name) or method(*args)
+
     for name in ("tolist", "item", "numpy", "cpu", "__float__", "__int__", "__bool__", "__array__"):
-
-        def look(self: Any, *args: Any, name: str = name, method: Any = getattr(torch.Tensor, name)) -> Any:
-            found.append(name)
-            return method(self, *args)
-
-        monkeypatch.setattr(torch.Tensor, name, look)
+        monkeypatch.setattr(torch.Tensor, name, looking(name, getattr(torch.Tensor, name)))
     return found
 
 
@@ -194,6 +194,13 @@ def test_an_update_does_not_wait_for_its_statistics(looks: list[str]) -> None:
     assert looks == []
     agent.get_statistics()
     assert looks == ["tolist", "tolist"]  # one for the values, one for the losses
+
+
+def test_who_looks_for_random_streams_reads_no_record(looks: list[str]) -> None:
+    record = Record()
+    record.append(torch.ones(3))
+    Reachable().visit({"record": record}, "agent")
+    assert looks == []
 
 
 def test_a_step_of_an_on_policy_agent_does_not_wait_for_its_statistics(looks: list[str]) -> None:
