@@ -141,8 +141,8 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
     #: What counts beside the loss of each row, as in `dqn_loss`; None for nothing.
     penalty: Penalty | None = None
 
-    loss_record: deque[Tensor]
-    q_record: deque[Tensor]
+    loss_record: deque[float]
+    q_record: deque[float]
 
     def __init__(
         self,

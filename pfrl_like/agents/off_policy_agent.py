@@ -20,6 +20,7 @@ from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.moments import Moments
 from pfrl_like.agents.observing import check_observed
 from pfrl_like.agents.progress import ProgressMixin
+from pfrl_like.agents.records import add_values
 from pfrl_like.agents.replay_arguments import check_arguments, check_parts
 from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import ACTION_MASK, Batch
@@ -351,9 +352,7 @@ class OffPolicyAgent(
             self.look_for_draws()
         self.optim_t += 1
         self._updates_left -= 1
-        for name, record in self._records.items():
-            if name in stats:
-                record.append(stats[name])
+        add_values(self, self._records, stats)
         if len(td_error) > len(batch.reward):
             td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # of the copies of each row
         if ready.lengths is not None:

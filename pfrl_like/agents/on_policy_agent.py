@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,6 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.agents.acting import wrong_value
-from pfrl_like.agents.averages import Window
 from pfrl_like.agents.declared_parts import check_policy
 from pfrl_like.agents.episodes_of_batch import batch_of_episodes, episodes_of_batch
 from pfrl_like.agents.guard import GuardMixin
@@ -22,6 +22,7 @@ from pfrl_like.agents.on_policy_arguments import check_parts
 from pfrl_like.agents.on_policy_progress import OnPolicyProgressMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin
 from pfrl_like.agents.policy_spaces import check_policy_fits
+from pfrl_like.agents.records import add_values, make_records
 from pfrl_like.agents.rollout import Episodes, Rollout, Rows
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
@@ -49,7 +50,7 @@ class OnPolicyAgent(
         modules: The modules that learn, by argument, as errors call them; they are moved to the device.
         optimizers: Their optimisers, likewise; `gradient_steps` has a `GradientStep` of each.
         rollout_size: Steps to collect between updates, of all environments together; None if `is_due` says when.
-        windows: Sizes of the windows of statistics, by name; each is an attribute `name_record`.
+        windows: Sizes of the records of statistics, by name; each is an attribute `name_record`.
         gamma: This and the others are as in `PPO`.
     """
 
@@ -60,9 +61,9 @@ class OnPolicyAgent(
 
     model: Any
     obs_normalizer: Any
-    #: Of agents with windows of statistics.
-    entropy_record: Window
-    value_record: Window
+    #: Of agents with records of statistics.
+    entropy_record: deque[float]
+    value_record: deque[float]
 
     #: What other parts of the agent were built with.
     phi: Any = Fixed()
@@ -116,9 +117,7 @@ class OnPolicyAgent(
         self.t = 0  # environment steps in training
         self.n_updates = 0
         self._cumulative_steps = 0
-        for name, size in windows.items():
-            setattr(self, f"{name}_record", Window(size))
-        self._windows = tuple(windows)
+        self._records = make_records(self, windows)
 
     # How an algorithm differs
 
@@ -152,9 +151,8 @@ class OnPolicyAgent(
 
     def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
         """Keep statistics of what the model says of the states that are acted in, those rows that `acting` selects."""
-        if self._windows:
-            self.entropy_record.extend(distribution.entropy()[acting])
-            self.value_record.extend(value[acting])
+        if self._records:
+            add_values(self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]})
 
     def normalized(self, obs: Any) -> Any:
         """What the model takes in: features, normalised if there is a normaliser."""
@@ -309,9 +307,7 @@ class OnPolicyAgent(
         except NonFiniteError as failure:
             self.refused(failure, batch_of_episodes(episodes) if batch is None else batch, "n_updates")
             raise
-        for name in self._windows:
-            if name in stats:
-                getattr(self, f"{name}_record").extend(stats[name])
+        add_values(self, self._records, stats)
         return error, stats
 
     def take_back(self, updates: int) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from pfrl_like.agents.averages import Window
 from pfrl_like.agents.memory import RecurrentMemory
+from pfrl_like.agents.records import means, plain_record, put_values, values_of
 from pfrl_like.agents.rollout import LastOf, Rollout
 from pfrl_like.utils.tensors_as_json import MOST_TEXT, text_length
 
@@ -16,7 +16,7 @@ from pfrl_like.utils.tensors_as_json import MOST_TEXT, text_length
 class OnPolicyProgressMixin:
     """Counters, statistics and the unfinished rollout of an on-policy agent.
 
-    Windows of statistics are the attributes `name_record`; `kept_numbers` names attributes that are single numbers.
+    Records of statistics are the attributes `name_record`; `kept_numbers` names attributes that are single numbers.
     """
 
     #: Attributes that are numbers, NaN where there is none yet.
@@ -25,7 +25,7 @@ class OnPolicyProgressMixin:
     t: int
     n_updates: int
     _cumulative_steps: int
-    _windows: tuple[str, ...]
+    _records: dict[str, str]  # their attributes, by name
     _last_of: LastOf
     device: torch.device
     logger: logging.Logger
@@ -38,8 +38,8 @@ class OnPolicyProgressMixin:
         return self._cumulative_steps
 
     def window_means(self) -> list[tuple[str, float]]:
-        """The means of the windows, as ("average_name", value)."""
-        return [(f"average_{name}", getattr(self, f"{name}_record").mean) for name in self._windows]
+        """The means of the records, as ("average_name", value)."""
+        return means(self, self._records)
 
     def move_average(self, name: str, value: Any) -> None:
         """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` says how far."""
@@ -53,7 +53,7 @@ class OnPolicyProgressMixin:
             "n_updates": self.n_updates,
             "cumulative_steps": self._cumulative_steps,
             "numbers": [_finite(getattr(self, name)) for name in self.kept_numbers],
-            "windows": {name: getattr(self, f"{name}_record").state_dict() for name in self._windows},
+            "windows": {name: plain_record(getattr(self, record)) for name, record in self._records.items()},
         }
         if self.memory is not None:
             state["memory"] = self.memory.state_dict()
@@ -78,16 +78,13 @@ class OnPolicyProgressMixin:
         if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
         numbers, windows = state.get("numbers", ()), state.get("windows", {})
-        if len(numbers) != len(self.kept_numbers) or windows.keys() != set(self._windows):
+        if len(numbers) != len(self.kept_numbers) or windows.keys() != self._records.keys():
             raise ValueError(
                 f"the state has {len(numbers)} numbers and the windows {sorted(windows)}, expected "
-                f"{len(self.kept_numbers)} and {sorted(self._windows)}"
+                f"{len(self.kept_numbers)} and {sorted(self._records)}"
             )
         numbers = [math.nan if number is None else float(number) for number in numbers]
-        records = {
-            name: Window.of_state(getattr(self, f"{name}_record").size, values, self.device)
-            for name, values in windows.items()
-        }
+        values = {self._records[name]: values_of(saved) for name, saved in windows.items()}
         memory, rollout, last_of = copy.copy(self.memory), Rollout(self.rollout.room), self._last_of
         if memory is not None and "memory" in state:
             memory.load_state_dict(state["memory"])
@@ -96,8 +93,7 @@ class OnPolicyProgressMixin:
         self.t, self.n_updates, self._cumulative_steps = counts  # type: ignore[assignment]
         for name, number in zip(self.kept_numbers, numbers, strict=True):
             setattr(self, name, number)
-        for name, record in records.items():
-            setattr(self, f"{name}_record", record)
+        put_values(self, values)
         self.memory, self.rollout, self._last_of = memory, rollout, last_of
 
 

@@ -1,6 +1,7 @@
 """Proximal Policy Optimisation (Schulman et al. 2017, arXiv:1707.06347)."""
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from pfrl_like.agents.averages import Window
 from pfrl_like.agents.minibatches import shuffled
 from pfrl_like.agents.model_outputs import policy_and_value
 from pfrl_like.agents.on_policy_agent import OnPolicyAgent
@@ -114,8 +114,8 @@ class PPO(OnPolicyAgent):
     saved_attributes = ("model", "optimizer", "obs_normalizer")
     kept_numbers = ("explained_variance",)
 
-    value_loss_record: Window
-    policy_loss_record: Window
+    value_loss_record: deque[float]
+    policy_loss_record: deque[float]
 
     def __init__(
         self,

@@ -1,26 +1,24 @@
 """What an agent keeps of its progress beside the networks: counters, windows of statistics, and how they are saved."""
 
-import collections
 import copy
 import logging
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pfrl_like.agents.memory import RecurrentMemory
+from pfrl_like.agents.records import make_records, means, plain_record, put_values, values_of
 from pfrl_like.explorer import Explorer
-from pfrl_like.utils.tensors_as_json import from_plain, to_plain
 
-#: How many rows, or updates, a mean is taken over.
+#: How many values, of rows or of updates, a mean is taken over.
 ROWS, UPDATES = 1000, 100
 
 
 class ProgressMixin:
     """Counters and statistics of an agent with a replay buffer.
 
-    Of each `name` below a window, the attribute `name_record`, is filled with the statistic of this name that comes
-    with a loss; its mean is reported as "average_name".
+    Of each `name` below a `Record`, the attribute `name_record`, is filled with the statistic of this name that comes
+    with a loss; its mean is reported as "average_name". A deque or list may be put in its place.
     """
 
     #: Statistics with a value for each row, [N].
@@ -32,7 +30,7 @@ class ProgressMixin:
     optim_t: int
     _cumulative_steps: int
     _updates_left: int
-    _records: dict[str, collections.deque[Tensor]]
+    _records: dict[str, str]  # their attributes, by name
     device: torch.device
     explorer: Any
     logger: logging.Logger
@@ -48,7 +46,7 @@ class ProgressMixin:
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
         return [
-            *((f"average_{name}", _mean(record)) for name, record in self._records.items()),
+            *means(self, self._records),
             ("cumulative_steps", self._cumulative_steps),
             ("n_updates", self.optim_t),
             ("rlen", len(self.replay_buffer)),
@@ -57,8 +55,8 @@ class ProgressMixin:
     def saved_state(self) -> dict[str, Any]:
         """What goes on beside the networks: counters, statistics, the explorer and recurrent states."""
         state: dict[str, Any] = {**self._counters()}
-        for name, record in self._records.items():
-            state[f"{name}_record"] = to_plain(tuple(record))
+        for attribute in self._records.values():
+            state[attribute] = plain_record(getattr(self, attribute))
         explorer_state = self.explorer.state_dict() if isinstance(self.explorer, Explorer) else {}
         if explorer_state:
             state["explorer"] = {"class": type(self.explorer).__name__, "state": explorer_state}
@@ -75,35 +73,28 @@ class ProgressMixin:
             ValueError: If it is something else; nothing was changed.
         """
         counters = self._counters()
-        windows = {f"{name}_record": record for name, record in self._records.items()}
-        unknown = state.keys() - {*counters, *windows, "explorer"} - ({"memory"} if self.memory else set())
+        known = {*counters, *self._records.values(), "explorer"}
+        unknown = state.keys() - known - ({"memory"} if self.memory else set())
         if unknown:
             raise ValueError(f"the state has {sorted(unknown)}, which this {type(self).__name__} has not")
         for name in counters.keys() & state.keys():
             counters[name] = state[name]
             if type(state[name]) is not int or state[name] < 0:
                 raise ValueError(f"{name} is {state[name]!r:.80}, expected an integer of at least 0")
-        records = {name: from_plain(state[name], self.device) for name in state.keys() & windows.keys()}
-        if not all(isinstance(record, tuple) and all(map(torch.is_tensor, record)) for record in records.values()):
-            raise ValueError(f"the records {sorted(records)} do not hold tensors only")
+        values = {name: values_of(state[name]) for name in self._records.values() if name in state}
         memory = copy.copy(self.memory)
         if memory is not None and "memory" in state:
             memory.load_state_dict(state["memory"])
         self._restore_explorer(state.get("explorer"))
         self.memory = memory
-        for name, record in records.items():
-            windows[name].clear()
-            windows[name].extend(record)
+        put_values(self, values)
         self.t, self.optim_t = counters["t"], counters["optim_t"]
         self._cumulative_steps, self._updates_left = counters["cumulative_steps"], counters["updates_left"]
 
     def clear_records(self) -> None:
-        """Begin the windows of the statistics anew."""
-        lengths = dict.fromkeys(self.averaged_rows, -(-ROWS // self.minibatch_size))
-        lengths |= dict.fromkeys(self.averaged_updates, UPDATES)
-        self._records = {name: collections.deque[Tensor](maxlen=int(length)) for name, length in lengths.items()}
-        for name, record in self._records.items():
-            setattr(self, f"{name}_record", record)
+        """Begin the records of the statistics anew."""
+        sizes = dict.fromkeys(self.averaged_rows, ROWS) | dict.fromkeys(self.averaged_updates, UPDATES)
+        self._records = make_records(self, sizes)
 
     def _restore_explorer(self, saved: Any) -> None:
         if saved is None:
@@ -125,7 +116,3 @@ class ProgressMixin:
             "cumulative_steps": self._cumulative_steps,
             "updates_left": self._updates_left,
         }
-
-
-def _mean(record: "collections.deque[Tensor]") -> float:
-    return float(torch.cat([values.reshape(-1) for values in record]).mean()) if record else float("nan")

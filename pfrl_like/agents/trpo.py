@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.distributions import kl_divergence
 
-from pfrl_like.agents.averages import Window
 from pfrl_like.agents.minibatches import everything, shuffled
 from pfrl_like.agents.model_outputs import output_of, policy_of
 from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers
@@ -127,8 +127,8 @@ class TRPO(OnPolicyAgent):
     acting_argument = "policy"
     kept_numbers = ("explained_variance",)
 
-    kl_record: Window
-    policy_step_size_record: Window
+    kl_record: deque[float]
+    policy_step_size_record: deque[float]
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ def test_sizes_of_the_windows_are_those_of_pfrl() -> None:
     batch = make_batch()
     for _ in range(130):
         agent.update(batch)
-    assert torch.cat([*agent.q1_record]).shape == torch.cat([*agent.entropy_record]).shape == (1_000,)
+    assert len([*agent.q1_record]) == len([*agent.entropy_record]) == 1_000
     assert len(agent.q_func1_loss_record) == 100
 
 

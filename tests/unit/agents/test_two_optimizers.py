@@ -118,7 +118,7 @@ def test_means_are_kept_of_the_statistics_that_came() -> None:
     assert [sorted(stats) for stats in came] == [["loss", "q"], ["loss", "policy_loss", "q"], ["loss", "q"]]
     assert average["average_loss"] == pytest.approx(np.mean([stats["loss"] for stats in came]))
     assert average["average_policy_loss"] == pytest.approx(came[1]["policy_loss"].item())
-    assert len(agent.q_record) == 3  # type: ignore[attr-defined]
+    assert len(agent.q_record) == 3 * 4  # type: ignore[attr-defined]
 
 
 def test_every_target_network_follows_the_network_of_its_name() -> None:
