@@ -364,10 +364,8 @@ class OffPolicyAgent(
         return td_error, stats
 
     def record(self, stats: Mapping[str, Tensor]) -> None:
-        """Put statistics of a loss into the windows of their names."""
-        for name, record in self._records.items():
-            if name in stats:
-                record.append(stats[name])
+        """Add statistics of a loss to the records of their names."""
+        add_values(self, self._records, stats)
 
     def td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
         """TD errors of a minibatch as the networks are now, [N] (of sequences: the largest of each, [B]).
