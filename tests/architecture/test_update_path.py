@@ -10,7 +10,9 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from peers.pfrl_off_policy import MAKE, filled_buffer
 
+import pfrl_like
 from pfrl_like.agents import DQN
 from pfrl_like.experiments import train_agent
 from pfrl_like.explorers import ConstantEpsilonGreedy
@@ -91,3 +93,23 @@ def test_from_env_step_to_optimizer_step_are_at_most_24_functions_in_12_files(tm
 def test_no_function_is_called_once_a_row(tmp_path: Path, buffer: Any) -> None:
     trace = trace_one_step(tmp_path, buffer(1_000), 64)
     assert max(trace.calls.values()) <= 8, f"with 64 rows:\n{trace}"
+
+
+@pytest.mark.parametrize("name", ["DQN", "DoubleDQN", "DDPG", "TD3", "SoftActorCritic"])
+def test_without_an_override_no_function_for_overrides_is_called(name: str) -> None:
+    buffer = filled_buffer(pfrl_like, "uniform", discrete=name.endswith("DQN"))
+    agent = MAKE[name](pfrl_like, getattr(pfrl_like.agents, name), buffer)
+    obs, entered = [np.zeros(3, np.float32)], list[str]()
+
+    def trace(frame: FrameType, event: str, arg: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            entered.append(f"{frame.f_code.co_filename.removeprefix(PACKAGE)} {frame.f_code.co_qualname}")
+
+    sys.setprofile(trace)
+    try:
+        agent.batch_act(obs)
+        agent.batch_observe(obs, [0.0], [False], [False])
+    finally:
+        sys.setprofile(None)
+    assert any("GradientStep" in function for function in entered)
+    assert not [function for function in entered if function.startswith("/learning/")]
