@@ -104,7 +104,8 @@ class HookType(ABCMeta):
 
 def _resolve_all(cls: HookType) -> None:
     _resolve(cls)
-    for each in cls.__subclasses__():
+    subclasses: list[HookType] = type.__subclasses__(cls)
+    for each in subclasses:
         _resolve_all(each)
 
 

@@ -111,7 +111,7 @@ def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
 
 @EVERY_ROW
 def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    base, calls = getattr(agents, hook.owner), list[Any]()
+    base = getattr(agents, hook.owner)
     if hook.outcome == "refused" or hook.name == "update":
         return
     grandchild = type("Grandchild", (type("Child", (base,), {}),), {})
