@@ -202,6 +202,7 @@ HOOKS: tuple[Hook, ...] = (
         "BEAR",
         update_q_func=("batch", "improve_critics(batch, step)"),
         update_policy_and_temperature=("batch", "improve_policy(batch, step)"),
+        update_temperature=("log_prob", "improve_policy(batch, step)"),
     ),
 )
 

@@ -5,7 +5,7 @@ import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterator
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 from pfrl_like.batch import Batch
 from pfrl_like.learning.experiences import experiences_of
@@ -104,8 +104,7 @@ class HookType(ABCMeta):
 
 def _resolve_all(cls: HookType) -> None:
     _resolve(cls)
-    subclasses: list[HookType] = type.__subclasses__(cls)
-    for each in subclasses:
+    for each in cast(list[HookType], cls.__subclasses__()):
         _resolve_all(each)
 
 
