@@ -321,6 +321,19 @@ def own_targets(base: Any) -> Any:
     return Own
 
 
+def own_recurrent_targets(base: Any) -> Any:
+    forward = sys.modules[base.__module__.partition(".")[0]].utils.recurrent.pack_and_forward
+
+    class Own(base):  # type: ignore[misc]
+        def _compute_target_values(self, exp_batch: Any) -> Any:
+            state = exp_batch["next_recurrent_state"]
+            value, _ = forward(self.target_model, exp_batch["next_state"], state)
+            going = 1.0 - exp_batch["is_state_terminal"]
+            return exp_batch["reward"] + exp_batch["discount"] * going * value.q_values.min(dim=1)[0]
+
+    return Own
+
+
 def clipped_rewards(base: Any) -> Any:
     class Clipped(base):  # type: ignore[misc]
         def update(self, experiences: Any, errors_out: Any = None) -> Any:
@@ -360,7 +373,12 @@ OVERRIDES: dict[str, dict[str, Callable[[Any], Any]]] = {
         "clipped rewards": clipped_rewards,
     },
     "DoubleDQN": {"halved targets": halved("_compute_target_values"), "other rewards": other_rewards("_compute_loss")},
-    "RecurrentDQN": {"none": lambda base: base, "clipped episodes": clipped_episodes},
+    "RecurrentDQN": {
+        "none": lambda base: base,
+        "clipped episodes": clipped_episodes,
+        "own targets": own_recurrent_targets,
+        "halved loss": halved("_compute_loss"),
+    },
     "DDPG": {
         "none": lambda base: base,
         "halved critic loss": halved("compute_critic_loss"),
