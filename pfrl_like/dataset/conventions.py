@@ -193,6 +193,18 @@ def warn_of_assumed_convention() -> None:
     warn_once("reward_convention", _ASSUMED)
 
 
+def logged_convention(data: Any) -> dict[str, str]:
+    """The reward convention of a dataset, or of the one that something draws from, as logs have it.
+
+    It is left out where the source leaves no choice: arrays of `from_arrays`, replay buffers, Minari's sets.
+    """
+    while hasattr(data, "dataset"):
+        data = data.dataset
+    table = getattr(data, "table", None)
+    told = isinstance(table, Table) and table.declared is not None
+    return {"reward_convention": table.convention} if told else {}
+
+
 def warn_of_integer_vectors(actions: Any) -> None:
     """Warn, once a process, that actions [n, 1] which may be indices are taken as continuous."""
     array = np.asarray(actions)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns import as_array
 from pfrl_like.dataset.conventions import actions_of, flags_of, table_from_arrays
 from pfrl_like.dataset.flat import CONVENTION, SHOWN, agreed, conventions_told, flat_of, shown_as
-from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
+from pfrl_like.dataset.table import SAME_ROW, Table
 from pfrl_like.errors import MissingDependencyError, NonFiniteError
 
 
@@ -52,7 +52,7 @@ def table_from_frame(
         next_observations=following,
         log_probs=None if log_prob is None else _numbers(frame, "log_prob", log_prob),
     )  # fmt: skip
-    return shown_as(table, frame.attrs.get(SHOWN, NEXT_ROW), convention), isinstance(actions, str)
+    return shown_as(table, frame.attrs.get(SHOWN), convention), isinstance(actions, str)
 
 
 def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:

@@ -30,14 +30,14 @@ class Flat(NamedTuple):
         convention: Its reward convention, None if it does not say.
         discrete: Whether actions are indices, None if it does not say.
         action_size: How many discrete actions there are at least, 0 if it does not say.
-        shown: The reward convention of the dataset, which need not be that of the arrays.
+        shown: The reward convention of the dataset, which need not be that of the arrays; None if it does not say.
     """
 
     arrays: dict[str, Any]
     convention: str | None
     discrete: bool | None
     action_size: int = 0
-    shown: str = NEXT_ROW
+    shown: str | None = None
 
 
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
@@ -67,7 +67,8 @@ def flat_of(table: Table, discrete: bool, convention: str | None, action_size: i
         arrays["log_probs"] = part(table.log_prob, shown.rows)
     if convention == NEXT_ROW:
         arrays["made_up"] = table.made_up
-    return Flat(arrays, convention, discrete, action_size if discrete else 0, table.convention)
+    named = table.convention if table.declared else None
+    return Flat(arrays, convention, discrete, action_size if discrete else 0, named)
 
 
 def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None) -> Flat:
@@ -75,8 +76,8 @@ def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None)
 
     Args:
         arrays: By name.
-        convention: Their reward convention, None if the file does not say.
-        shown: That of the dataset, None if the file does not say.
+        convention: As of `Flat`.
+        shown: As of `Flat`.
 
     Raises:
         ValueError: If the number of actions cannot be right.
@@ -85,22 +86,24 @@ def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None)
     if not np.shape(size) == () or not 0 <= size <= MOST_ACTIONS or int(size) != size:
         raise ValueError(f"action_size is {size!r:.80}, expected a number of actions")
     kind = None if discrete is None else bool(np.any(discrete))
-    return Flat(arrays, convention, kind, int(size), NEXT_ROW if shown is None else shown)
+    return Flat(arrays, convention, kind, int(size), shown)
 
 
 def conventions_told(flat: Flat) -> dict[str, Any]:
-    """What files and frames say of reward conventions, by name; what is shown only if it is not the documented one."""
-    return {CONVENTION: flat.convention} | ({SHOWN: flat.shown} if flat.shown != NEXT_ROW else {})
+    """What files and frames say of reward conventions, by name."""
+    return {CONVENTION: flat.convention} | ({} if flat.shown is None else {SHOWN: flat.shown})
 
 
-def shown_as(table: Table, shown: str, convention: str) -> Table:
-    """A table that was read in one convention, shown in another or the same; `append` knows it if it is the same.
+def shown_as(table: Table, shown: str | None, convention: str) -> Table:
+    """A table that was read in one convention, shown in the one that its source says, else in the documented one.
 
     Raises:
-        ValueError: If the former is none.
+        ValueError: If `shown` is no convention.
     """
+    if shown is None:
+        return table.declared_as(NEXT_ROW, True if convention == NEXT_ROW else None)
     check_convention(shown)
-    return table.declared_as(shown, True if shown == convention else None)
+    return table.declared_as(shown)
 
 
 def one_number_each(flat: Flat) -> dict[str, Any]:
