@@ -201,8 +201,9 @@ def logged_convention(data: Any) -> dict[str, str]:
     while hasattr(data, "dataset"):
         data = data.dataset
     table = getattr(data, "table", None)
-    told = isinstance(table, Table) and table.declared is not None
-    return {"reward_convention": table.convention} if told else {}
+    if not isinstance(table, Table) or table.declared is None:
+        return {}
+    return {"reward_convention": table.convention}
 
 
 def warn_of_integer_vectors(actions: Any) -> None:

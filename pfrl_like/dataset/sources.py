@@ -57,6 +57,7 @@ class DatasetSources(ABC):
         """A dataset of some episodes: of a slice, or of one part of scikit-learn's `train_test_split`.
 
         It has the discrete actions of the datasets that they came from, also those that none of them took.
+        Its reward convention is that of the first episode's dataset.
 
         Args:
             episodes: Episodes, of one dataset, whose observations are not copied, or of several; or a dataset.
