@@ -26,6 +26,7 @@ def main() -> None:
     dataset = MDPDataset(
         *(rows[:n] for rows in (whole.observations, whole.actions, whole.rewards, whole.terminals)),
         timeouts=whole.timeouts[:n],
+        reward_convention="next_row",
     )
     buffer = replay_buffers.ReplayBuffer.from_dataset(dataset)
     policy = nn.Sequential(*common.make_layers(3, 2), policies.SquashedGaussianHead())

@@ -14,6 +14,7 @@ from pfrl_like.algos.ranges import check_folder
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.shapes import check_action_kind
 from pfrl_like.algos.together import is_first, together
+from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.utils.checks import check_counts, check_function
@@ -166,7 +167,7 @@ class Fitting:
             per_epoch = len(data) if n_steps is None else n_steps_per_epoch
             log_options["adapter"] = lambda name: logger_adapter.create(self, name, per_epoch)
         with together(algo.impl, enable_ddp), RunLog(name, **log_options) as log:
-            log.params(algo._json_params())
+            log.params(algo._json_params() | logged_convention(data.selection))
             epoch = step = 0
             while epoch < n_epochs if n_steps is None else step < n_steps:
                 data.begin_epoch(self)

@@ -30,6 +30,8 @@ _MAX_JSON = 1 << 28
 _PARTS = {"attributes": dict, "state": str, "params": str}
 #: What every `params.json` tells, beside the hyperparameters.
 _TOLD = {"observation_shape", "action_size"}
+#: What it may tell beside them, and no constructor takes.
+_OF_THE_FILE = {"algorithm", "reward_convention"}
 #: What goes wrong where a file tells what cannot be.
 _CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: What building changes.
@@ -131,7 +133,7 @@ def export_greedy(
 
 def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
     """The estimator of what its `params.json` holds, built if it was; it warns of `dynamics`, which it has not."""
-    given = {name: value for name, value in params.items() if name not in {"algorithm", *_TOLD}}
+    given = {name: value for name, value in params.items() if name not in {*_OF_THE_FILE, *_TOLD}}
     if (dynamics := given.pop("dynamics", None)) is not None:
         told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
         warnings.warn(

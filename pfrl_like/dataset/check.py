@@ -14,18 +14,24 @@ from pfrl_like.dataset.table import NO_ACTION, NO_OBS, Table
 from pfrl_like.utils.spaces import space_kind
 
 _NAMED = 5
+_ASSUMED = (
+    "rewards were read as {!r}, where rewards[t + 1] is for actions[t], because no reward_convention was given to "
+    "MDPDataset; reward_convention='same_row' reads rewards[t] as that for actions[t]"
+)
 
 
 class Finding(NamedTuple):
     """Something that looks wrong.
 
     Attributes:
-        kind: "nan", "outside", "constant", "duplicate" or "empty".
-        where: "observations", of nested ones a part such as "observations['image'][0]"; "actions" or "episodes".
+        kind: "nan", "outside", "constant", "duplicate", "empty" or "convention".
+        where: "observations", of nested ones a part such as "observations['image'][0]"; "actions", "episodes" or
+            "rewards".
         message: What it is, with the first few places.
         places: All of them, shape [k]. For "nan" and "outside" rows of the dataset's arrays, `dataset.actions[place]`,
             which are not those of arrays given to `from_arrays`; for "constant" dimensions of a column; for
-            "duplicate" and "empty" numbers of episodes.
+            "duplicate" and "empty" numbers of episodes; none for "convention". A terminal state that is no row of
+            them stands at the row of the step into it.
         steps: Of places that are rows, the numbers of their episodes and of the steps in these, from 0 on, shape
             [k, 2], as in `dataset[episode].actions[step]`; None for other places.
     """
@@ -50,6 +56,8 @@ def findings(table: Table, observation_space: Any, action_space: Any) -> list[Fi
     found += [_constant(moments(lambda: iter([own])), "actions")]
     found += [_listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))]
     found += [_listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))]
+    if table.declared is False:
+        found += [Finding("convention", "rewards", _ASSUMED.format(table.convention), np.zeros(0, np.int64))]
     return [finding for finding in found if finding is not None]
 
 
@@ -117,10 +125,12 @@ def _non_finite(table: Table, rows: Indices) -> NDArray[np.bool_]:
 
 def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> Finding | None:
     steps = np.stack([table.episode[rows], table.position[rows]], axis=1)
+    places = np.searchsorted(table.shown.rows, rows, side="right") - 1
     named = [
-        f"{row - 1} (episode {i}, step {t})" for row, (i, t) in zip(rows[:_NAMED], steps[:_NAMED].tolist(), strict=True)
+        f"{place} (episode {i}, step {t})"
+        for place, (i, t) in zip(places[:_NAMED].tolist(), steps[:_NAMED].tolist(), strict=True)
     ]
-    found = _listed(kind, where, f"{what} in these rows of dataset.{where}", rows - 1, named)
+    found = _listed(kind, where, f"{what} in these rows of dataset.{where}", places, named)
     return found and found._replace(steps=steps)
 
 

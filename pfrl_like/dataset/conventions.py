@@ -7,11 +7,23 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Field, Indices, as_array
 from pfrl_like.columns.leaves import describe
-from pfrl_like.dataset.table import NO_ACTION, NO_OBS, NO_REWARD, Table, field_of
+from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, field_of
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.utils.callers import warn_once
 
-#: Where the reward for an action stands: in the row after it, beside the observation that it led to, or in its own row.
-NEXT_ROW, SAME_ROW = "next_row", "same_row"
+_ASSUMED = """\
+reward_convention is not given, so MDPDataset reads rewards[t + 1] as the reward for actions[t] ("next_row"), as \
+documented. In most recorded data rewards[t] is the reward for actions[t] ("same_row"). Two rows as an example:
+
+    t  actions[t]  rewards[t]  terminals[t]  reward for actions[t]: "next_row"  "same_row"
+    0  left        1.0         0                                     5.0        1.0
+    1  right       5.0         1                                     none       5.0
+
+Name the one that fits the data: MDPDataset(..., reward_convention="same_row"), or reward_convention="next_row"."""
+_INTEGER_VECTORS = (
+    "actions are integers of shape {shape}, which MDPDataset takes as continuous: discrete actions need "
+    "discrete_action=True; actions.astype(np.float32), if they are continuous, avoids this warning"
+)
 
 _CHUNK_BYTES = 1 << 26
 _ROUNDING = 1e-4  # of a log-probability of 0 that a network computed in single precision
@@ -174,6 +186,31 @@ def check_convention(convention: str) -> None:
             f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] pays actions[t]) or "
             f"{SAME_ROW!r} (rewards[t] pays actions[t])"
         )
+
+
+def warn_of_assumed_convention() -> None:
+    """Warn, once a process, that rewards are read in the documented convention because none was named."""
+    warn_once("reward_convention", _ASSUMED)
+
+
+def logged_convention(data: Any) -> dict[str, str]:
+    """The reward convention of a dataset, or of the one that something draws from, as logs have it.
+
+    It is left out where the source leaves no choice: arrays of `from_arrays`, replay buffers, Minari's sets.
+    """
+    while hasattr(data, "dataset"):
+        data = data.dataset
+    table = getattr(data, "table", None)
+    if not isinstance(table, Table) or table.declared is None:
+        return {}
+    return {"reward_convention": table.convention}
+
+
+def warn_of_integer_vectors(actions: Any) -> None:
+    """Warn, once a process, that actions [n, 1] which may be indices are taken as continuous."""
+    array = np.asarray(actions)
+    if array.dtype.kind in "biu" and array.shape[1:] == (1,) and array.min() >= 0:
+        warn_once("discrete_action", _INTEGER_VECTORS.format(shape=array.shape))
 
 
 def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:

@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import as_array
-from pfrl_like.dataset.conventions import SAME_ROW, actions_of, flags_of, table_from_arrays
-from pfrl_like.dataset.flat import agreed, flat_of
-from pfrl_like.dataset.table import Table
+from pfrl_like.dataset.conventions import actions_of, flags_of, table_from_arrays
+from pfrl_like.dataset.flat import CONVENTION, SHOWN, agreed, conventions_told, flat_of, shown_as
+from pfrl_like.dataset.table import SAME_ROW, Table
 from pfrl_like.errors import MissingDependencyError, NonFiniteError
-
-_CONVENTION = "reward_convention"  # in `DataFrame.attrs`
 
 
 def table_from_frame(
@@ -40,7 +38,8 @@ def table_from_frame(
     optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
     single = {name: [column] for name, column in optional.items() if column is not None}
     _check_columns(frame, reward=[reward], **lists, **single)
-    convention = agreed(_CONVENTION, frame.attrs.get(_CONVENTION), reward_convention)
+    told = agreed(CONVENTION, frame.attrs.get(CONVENTION), reward_convention)
+    convention = SAME_ROW if told is None else told
     action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
     obs, following = _observed(frame, observations, next_observations)
     ended, cut = _flags(frame, "terminal", terminal), _flags(frame, "timeout", timeout)
@@ -49,15 +48,15 @@ def table_from_frame(
         cut |= np.append(number[1:] != number[:-1], True) & ~ended
     table = table_from_arrays(
         obs, action, _numbers(frame, "reward", reward), ended, cut,
-        discrete_action=isinstance(actions, str), reward_convention=SAME_ROW if convention is None else convention,
+        discrete_action=isinstance(actions, str), reward_convention=convention,
         next_observations=following,
         log_probs=None if log_prob is None else _numbers(frame, "log_prob", log_prob),
     )  # fmt: skip
-    return table, isinstance(actions, str)
+    return shown_as(table, frame.attrs.get(SHOWN), convention), isinstance(actions, str)
 
 
-def frame_of(table: Table, discrete: bool, convention: str) -> Any:
-    """A frame of a table, which says its convention in `attrs`; as of `to_dataframe`.
+def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
+    """A frame of a table, which says its conventions in `attrs`; as of `to_dataframe`.
 
     Raises:
         MissingDependencyError: If pandas is not installed.
@@ -69,7 +68,8 @@ def frame_of(table: Table, discrete: bool, convention: str) -> Any:
         raise MissingDependencyError("pandas", "MDPDataset.to_dataframe") from error
     if not table.is_array or len(table.obs_shape) != 1:
         raise ValueError(f"observations: got shape {table.obs_shape}, expected vectors")
-    arrays = flat_of(table, discrete, convention).arrays
+    flat = flat_of(table, discrete, convention)
+    arrays = flat.arrays
     columns = {f"observation_{i}": column for i, column in enumerate(arrays["observations"].T)}
     actions = arrays["actions"]
     columns |= {"action": actions} if discrete else {f"action_{i}": column for i, column in enumerate(actions.T)}
@@ -77,7 +77,7 @@ def frame_of(table: Table, discrete: bool, convention: str) -> Any:
     columns |= {name.removesuffix("s"): arrays[name] for name in names if name in arrays}
     ends = arrays["episode_terminals"]
     frame = pandas.DataFrame(columns | {"episode": np.cumsum(ends) - ends})
-    frame.attrs[_CONVENTION] = convention
+    frame.attrs.update(conventions_told(flat))
     return frame
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices
-from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
-from pfrl_like.dataset.table import NO_ACTION, NO_OBS, NO_REWARD, Table
+from pfrl_like.dataset.conventions import table_from_arrays
+from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table
 from pfrl_like.dataset.transition import Transition, Transitions
 
 _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
@@ -16,6 +16,8 @@ _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 
 class Episode(Sequence[Transition]):
     """One episode of n rows: n - 1 transitions, each of which is paid with the reward of the next row.
+
+    That is so of the arrays given here. Episodes of a dataset have the rows of its `reward_convention`.
 
     Args:
         observation_shape: Shape of an observation.
@@ -117,7 +119,7 @@ class Episode(Sequence[Transition]):
     @property
     def observations(self) -> Any:
         """Observations, [n, ...]."""
-        return self._table.observations(np.append(self.steps, self._own.stop))
+        return self._table.observations(np.arange(self._own.start, self._own.stop) + 1)
 
     @property
     def actions(self) -> NDArray[Any]:
@@ -126,14 +128,21 @@ class Episode(Sequence[Transition]):
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """Rewards, [n]; that of row t + 1 is for the action of row t."""
-        return self._table.shown_reward[self._own]
+        """Rewards, [n]; that for the action of row t stands in row t + 1, or with "same_row" in row t."""
+        rewards = self._table.current_reward[self._own]
+        rewards.setflags(write=False)
+        return rewards
 
     def told(self, column: str) -> Any:
-        """The rows of "observations", "actions" or "rewards" without those that nobody told and that stand in."""
-        rows, made_up = getattr(self, column), int(self._table.made_up[self._number])
+        """All "observations", "actions" or "rewards" that somebody told, in either convention, without stand-ins."""
+        table, made_up = self._table, int(self._table.made_up[self._number])
+        rows = np.append(self.steps, table.ends[self._number])
         rows = rows[:-1] if made_up & _NO_LAST.get(column, 0) else rows
-        return rows[1:] if column == "rewards" and made_up & NO_REWARD else rows
+        if column == "observations":
+            return table.observations(rows)
+        if column == "actions":
+            return table.action[rows - 1]
+        return table.previous_reward[rows[1 if made_up & NO_REWARD else 0 :] - 1]
 
     @property
     def log_probs(self) -> NDArray[np.float64] | None:
@@ -143,9 +152,9 @@ class Episode(Sequence[Transition]):
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """Flags, [n]: whether the state of the row is terminal."""
-        flags = np.zeros(len(self) + 1, np.bool_)
-        flags[-1] = self.terminated
+        """Flags, [n]: whether the state of the row, with "same_row" that after its step, is terminal."""
+        flags = np.zeros(self._own.stop - self._own.start, np.bool_)
+        flags[-1:] = self.terminated
         return flags
 
     @property
@@ -171,6 +180,7 @@ class Episode(Sequence[Transition]):
 
     @property
     def _own(self) -> slice:
-        """Its part of the table's arrays."""
+        """Its part of the table's arrays, as far as it is shown."""
         start = int(self._table.starts[self._number]) - 1
-        return slice(start, start + len(self) + 1)
+        lacks_last = self._table.convention == SAME_ROW and self.terminated
+        return slice(start, start + len(self) + (not lacks_last))

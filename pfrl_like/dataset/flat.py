@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, check_convention, table_from_arrays
-from pfrl_like.dataset.table import Table
+from pfrl_like.dataset.conventions import check_convention, table_from_arrays
+from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table, part
 
 FORMAT = "pfrl_like dataset"
 #: The arrays that every file has.
@@ -16,6 +16,8 @@ REQUIRED = ("observations", "actions", "rewards", "terminals")
 OPTIONAL = (
     "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size", "log_probs",
 )  # fmt: skip
+#: Names by which files and frames tell the reward conventions of their arrays and of the dataset.
+CONVENTION, SHOWN = "reward_convention", "shown_convention"
 #: More discrete actions than any network has.
 MOST_ACTIONS = 1 << 24
 
@@ -28,16 +30,18 @@ class Flat(NamedTuple):
         convention: Its reward convention, None if it does not say.
         discrete: Whether actions are indices, None if it does not say.
         action_size: How many discrete actions there are at least, 0 if it does not say.
+        shown: The reward convention of the dataset, which need not be that of the arrays; None if it does not say.
     """
 
     arrays: dict[str, Any]
     convention: str | None
     discrete: bool | None
     action_size: int = 0
+    shown: str | None = None
 
 
-def flat_of(table: Table, discrete: bool, convention: str, action_size: int = 0) -> Flat:
-    """A table as arrays.
+def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
+    """A table as arrays, in its own convention if that is None.
 
     With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in
     a terminal state is its steps, so that one without a step is left out; one that was cut off has a last row, with
@@ -46,37 +50,34 @@ def flat_of(table: Table, discrete: bool, convention: str, action_size: int = 0)
     Raises:
         ValueError: On another convention, or one in which nothing is left.
     """
+    convention = table.convention if convention is None else convention
     check_convention(convention)
-    rows = np.arange(1, table.n_rows + 1)
-    last = np.zeros(table.n_rows + 1, np.bool_)
-    last[table.ends] = True
-    reward = table.shown_reward
-    if convention == NEXT_ROW:
-        terminal = np.zeros(table.n_rows + 1, np.bool_)
-        terminal[table.ends[table.terminated]] = True
-    else:
-        rows = np.setdiff1d(rows, table.ends[table.terminated])
-        if not len(rows):
-            raise ValueError(f"reward_convention: {convention!r} has rows for transitions, but the dataset has none")
-        reward, terminal = table.reward[rows - 1], table.terminal
-        last = terminal | last
+    shown = table.in_convention(convention)
+    if not len(shown.rows):
+        raise ValueError(f"reward_convention: {convention!r} has rows for transitions, but the dataset has none")
     arrays = {
-        "observations": table.observations(rows),
-        "actions": table.action[rows - 1],
-        "rewards": reward,
-        "terminals": terminal[rows],
-        "timeouts": (last & ~terminal)[rows],
-        "episode_terminals": last[rows],
+        "observations": table.observations(shown.rows),
+        "actions": part(table.action, shown.rows),
+        "rewards": shown.reward,
+        "terminals": shown.terminal,
+        "timeouts": shown.timeout,
+        "episode_terminals": shown.last,
     }
     if table.log_prob is not None:
-        arrays["log_probs"] = table.log_prob[rows - 1]
+        arrays["log_probs"] = part(table.log_prob, shown.rows)
     if convention == NEXT_ROW:
         arrays["made_up"] = table.made_up
-    return Flat(arrays, convention, discrete, action_size if discrete else 0)
+    named = table.convention if table.declared else None
+    return Flat(arrays, convention, discrete, action_size if discrete else 0, named)
 
 
-def flat_from(arrays: dict[str, Any], convention: str | None) -> Flat:
+def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None) -> Flat:
     """What the arrays of a file say; those that are one number are taken out.
+
+    Args:
+        arrays: By name.
+        convention: As of `Flat`.
+        shown: As of `Flat`.
 
     Raises:
         ValueError: If the number of actions cannot be right.
@@ -84,7 +85,25 @@ def flat_from(arrays: dict[str, Any], convention: str | None) -> Flat:
     discrete, size = arrays.pop("discrete_action", None), arrays.pop("action_size", 0)
     if not np.shape(size) == () or not 0 <= size <= MOST_ACTIONS or int(size) != size:
         raise ValueError(f"action_size is {size!r:.80}, expected a number of actions")
-    return Flat(arrays, convention, None if discrete is None else bool(np.any(discrete)), int(size))
+    kind = None if discrete is None else bool(np.any(discrete))
+    return Flat(arrays, convention, kind, int(size), shown)
+
+
+def conventions_told(flat: Flat) -> dict[str, Any]:
+    """What files and frames say of reward conventions, by name."""
+    return {CONVENTION: flat.convention} | ({} if flat.shown is None else {SHOWN: flat.shown})
+
+
+def shown_as(table: Table, shown: str | None, convention: str) -> Table:
+    """A table that was read in one convention, shown in the one that its source says, else in the documented one.
+
+    Raises:
+        ValueError: If `shown` is no convention.
+    """
+    if shown is None:
+        return table.declared_as(NEXT_ROW, True if convention == NEXT_ROW else None)
+    check_convention(shown)
+    return table.declared_as(shown)
 
 
 def one_number_each(flat: Flat) -> dict[str, Any]:
@@ -124,7 +143,7 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
     )  # fmt: skip
     if "made_up" in arrays:
         table = table.with_made_up(arrays["made_up"])
-    return table, discrete, flat.action_size
+    return shown_as(table, flat.shown, convention), discrete, flat.action_size
 
 
 def looks_discrete(actions: NDArray[Any]) -> bool:

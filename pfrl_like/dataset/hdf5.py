@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.conventions import SAME_ROW
-from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat, flat_from, one_number_each
+from pfrl_like.dataset.flat import (
+    CONVENTION,
+    FORMAT,
+    OPTIONAL,
+    REQUIRED,
+    SHOWN,
+    Flat,
+    conventions_told,
+    flat_from,
+    one_number_each,
+)
 from pfrl_like.dataset.hdf5_members import INDEX, Members, h5py_module
 from pfrl_like.dataset.hdf5_output import new_hdf5
+from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.storage import open_regular
 from pfrl_like.storage.budget import Budget, BudgetError
@@ -35,7 +45,7 @@ def write_hdf5(path: str, flat: Flat) -> None:
         if flat.convention == SAME_ROW:
             file["version"] = "1.0"  # by which d3rlpy knows this convention
         file.attrs["format"] = FORMAT
-        file.attrs["reward_convention"] = flat.convention
+        file.attrs.update(conventions_told(flat))
 
 
 def write_nested(parent: Any, name: str, values: Any) -> None:
@@ -69,7 +79,8 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
         arrays = {name: file.read(name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
-        return flat_from(arrays, _convention(file))
+        shown = file.group.attrs.get(SHOWN)
+        return flat_from(arrays, _convention(file), None if shown is None else str(shown))
 
 
 @contextlib.contextmanager
@@ -111,7 +122,7 @@ def _offset(node: Any) -> int | None:
 
 
 def _convention(file: Members) -> str | None:
-    told = file.group.attrs.get("reward_convention")
+    told = file.group.attrs.get(CONVENTION)
     if told is not None:
         return str(told)
     return SAME_ROW if "version" in file else None  # d3rlpy wrote a version from that on

@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import Indices, packed
 from pfrl_like.dataset.check import Finding, findings
-from pfrl_like.dataset.conventions import NEXT_ROW, table_from_arrays
+from pfrl_like.dataset.conventions import (
+    table_from_arrays,
+    warn_of_assumed_convention,
+    warn_of_integer_vectors,
+)
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.statistics import statistics
-from pfrl_like.dataset.table import Table, joined
+from pfrl_like.dataset.table import NEXT_ROW, Table, joined, part
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, is_image
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
@@ -25,9 +29,17 @@ from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 class MDPDataset(DatasetSources, Sequence[Episode]):
     """Recorded episodes.
 
-    The arrays given here, and those that the attributes show, pay the action of row t with the reward of row t + 1,
-    which came with the observation that the action led to; an episode of T steps has T + 1 rows. `from_arrays` takes
-    arrays that pay in the same row, and `to_arrays` gives them.
+    The reward convention says which reward is for which action. It belongs to the dataset: attributes, episodes,
+    transitions, `append` and `dump` follow it, and what is made of the dataset keeps it. Agents learn the same steps
+    in either.
+
+    - "next_row" pays the action of row t with the reward of row t + 1, which came with the observation that the action
+      led to (d3rlpy before 1.0). An episode of T steps has T + 1 rows: the last one holds the last observation, its
+      action is not learnt. The reward of an episode's first row precedes any action.
+    - "same_row" pays the action of row t with the reward of row t (gymnasium, D4RL, d3rlpy from 1.0 on). A row whose
+      `terminals` is set is a step like the others, the last one of its episode: T rows are T steps. The last row of an
+      episode that was cut off holds the last observation, since nobody tells what its action led to: its action is
+      not learnt, its reward is left out and shown as 0. `from_arrays(next_observations=...)` keeps such steps.
 
     An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. What ends otherwise
     than in a terminal state was cut off, and is bootstrapped from.
@@ -36,14 +48,15 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         observations: Array [n, ...], which is not copied, or a dict or tuple of such.
         actions: Shape [n, A], or [n] if discrete.
         rewards: Shape [n].
-        terminals: Flags, shape [n]: the state of the row is terminal.
-        discrete_action: Whether actions are indices.
+        terminals: Flags, shape [n]: the state of the row, with "same_row" that after its step, is terminal.
+        discrete_action: Whether actions are indices. Integers [n, 1] without it are continuous; that is warned of.
         timeouts: Flags, shape [n]: the episode was cut off in the state of the row. None for none.
         log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them, shape
             [n], possible ones in last rows, too, where they do not count. None if they were not recorded.
+        reward_convention: "next_row" or "same_row". None is "next_row", and warns once a process.
 
     Raises:
-        ValueError: If lengths, shapes or values cannot be right; the text names the row.
+        ValueError: If lengths, shapes or values cannot be right; the text names the row. On another convention.
         NonFiniteError: On NaN or infinity.
     """
 
@@ -57,24 +70,15 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         *,
         timeouts: Any = None,
         log_probs: Any = None,
+        reward_convention: str | None = None,
     ) -> None:
-        table = self._checked(observations, actions, rewards, terminals, timeouts, log_probs, discrete_action)
+        convention, declared = (NEXT_ROW, False) if reward_convention is None else (reward_convention, True)
+        table = _table_of(
+            observations, actions, rewards, terminals, timeouts, log_probs, bool(discrete_action), convention, declared
+        )
+        if not discrete_action:
+            warn_of_integer_vectors(actions)
         self._use(table, discrete_action)
-
-    @staticmethod
-    def _checked(
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        terminals: Any,
-        timeouts: Any,
-        log_probs: Any,
-        discrete_action: bool,
-    ) -> Table:
-        return table_from_arrays(
-            observations, actions, rewards, terminals, timeouts,
-            discrete_action=bool(discrete_action), reward_convention=NEXT_ROW, log_probs=log_probs,
-        )  # fmt: skip
 
     @classmethod
     def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
@@ -98,6 +102,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if len(self._tables) > 1:
             self._tables = [joined(self._tables)]
         return self._tables[0]
+
+    @property
+    def reward_convention(self) -> str:
+        """The convention of the arrays shown: "next_row" or "same_row"."""
+        return self._tables[0].convention
 
     # A list of episodes
 
@@ -144,37 +153,33 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     @property
     def observations(self) -> Any:
         """Observations, [n, ...]."""
-        return self.table.observations(np.arange(1, self.table.n_rows + 1))
+        return self.table.observations(self.table.shown.rows)
 
     @property
     def actions(self) -> NDArray[Any]:
         """Actions, [n, A], or [n] if discrete; zero in last rows of episodes where none was told."""
-        return self.table.action
+        return part(self.table.action, self.table.shown.rows)
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """Rewards, [n]; that of row t + 1 is for the action of row t."""
-        return self.table.shown_reward
+        """Rewards, [n]; that for the action of row t stands in row t + 1, or with "same_row" in row t."""
+        return self.table.shown.reward
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """Flags, [n]: the state of the row is terminal."""
-        return self._end_flags(self.table.terminated)
+        """Flags, [n]: the state of the row, with "same_row" that after its step, is terminal."""
+        return self.table.shown.terminal.copy()
 
     @property
     def timeouts(self) -> NDArray[np.bool_]:
         """Flags, [n]: the episode was cut off in the state of the row."""
-        return self._end_flags(~self.table.terminated)
+        return self.table.shown.timeout.copy()
 
     @property
     def log_probs(self) -> NDArray[np.float64] | None:
         """Recorded log-probabilities (densities) of the actions, [n]; None if there are none."""
-        return self.table.log_prob
-
-    def _end_flags(self, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        flags = np.zeros(self.table.n_rows, np.bool_)
-        flags[self.table.ends[which] - 1] = True
-        return flags
+        recorded = self.table.log_prob
+        return None if recorded is None else part(recorded, self.table.shown.rows)
 
     def to_arrays(self) -> dict[str, Any]:
         """Arrays of one row for each transition, whose reward is for the action of the same row.
@@ -220,19 +225,23 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         *,
         log_probs: Any = None,
     ) -> None:
-        """Add episodes from arrays like those of the constructor, whose `rewards[t + 1]` is for `actions[t]`.
+        """Add episodes from arrays like those of the constructor, in the reward convention of this dataset.
 
-        Arrays that pay in the same row are added by `dataset.extend(MDPDataset.from_arrays(...))`.
+        If nobody has named that, it is "next_row", and the warning of the constructor comes. Arrays in another one are
+        added by `dataset.extend(MDPDataset(..., reward_convention=...))`.
 
         Raises:
             ValueError: If they do not fit those that are there, or each other; nothing is added.
         """
         self._extend(
-            self._checked(observations, actions, rewards, terminals, timeouts, log_probs, self.discrete_action)
-        )
+            _table_of(
+                observations, actions, rewards, terminals, timeouts, log_probs, self.discrete_action,
+                self.reward_convention, self._tables[0].declared is True,
+            )
+        )  # fmt: skip
 
     def extend(self, dataset: "MDPDataset | Sequence[Episode]") -> None:
-        """Add the episodes of another dataset, or a list of episodes.
+        """Add the episodes of another dataset, or a list of episodes; they are shown in this one's reward convention.
 
         Raises:
             ValueError: If observations or actions are of another kind, or one of them alone has `log_probs`.
@@ -281,7 +290,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     def check(self, observation_space: Any = None, action_space: Any = None) -> list[Finding]:
         """What looks wrong: NaN, constant columns, duplicate or empty episodes, values outside the spaces if given.
 
-        Reads everything once, files that are mapped included. Of nested observations each part is looked at by itself.
+        A reward convention that nobody named is told, too. Reads everything once, files that are mapped included. Of
+        nested observations each part is looked at by itself.
         Rows are those of `observations` and `actions` here, told with episode and step, as in `self[9].actions[5]`;
         arrays given to `from_arrays` have other ones, since these lack the rows of what episodes ended with.
 
@@ -407,6 +417,27 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         rows = self.table.steps[drawn(n, self.n_steps, rng)]
         lazily = Transitions(self.table, rows, self.get_action_size())
         return TransitionMiniBatch.of_rows(lazily, self.table, rows, n_frames)
+
+
+def _table_of(
+    observations: Any,
+    actions: Any,
+    rewards: Any,
+    terminals: Any,
+    timeouts: Any,
+    log_probs: Any,
+    discrete_action: bool,
+    reward_convention: str,
+    declared: bool,
+) -> Table:
+    """The table of arrays in a convention; warns if that was not declared, but assumed."""
+    table = table_from_arrays(
+        observations, actions, rewards, terminals, timeouts,
+        discrete_action=discrete_action, reward_convention=reward_convention, log_probs=log_probs,
+    )  # fmt: skip
+    if not declared:
+        warn_of_assumed_convention()
+    return table.declared_as(reward_convention, declared)
 
 
 def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:

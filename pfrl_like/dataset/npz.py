@@ -8,7 +8,17 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.flat import FORMAT, OPTIONAL, REQUIRED, Flat, flat_from, one_number_each
+from pfrl_like.dataset.flat import (
+    CONVENTION,
+    FORMAT,
+    OPTIONAL,
+    REQUIRED,
+    SHOWN,
+    Flat,
+    conventions_told,
+    flat_from,
+    one_number_each,
+)
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
 from pfrl_like.storage.budget import Budget, BudgetError
@@ -26,7 +36,7 @@ def write_npz(path: str, flat: Flat) -> None:
     if not isinstance(arrays["observations"], np.ndarray):
         raise CheckpointError(path, "cannot hold nested observations; write an HDF5 file (.h5)")
     arrays |= {name: np.array(number) for name, number in one_number_each(flat).items()} | {"format": np.array(FORMAT)}
-    arrays["reward_convention"] = np.array(flat.convention)
+    arrays |= {name: np.array(told) for name, told in conventions_told(flat).items()}
 
     def write(file: BinaryIO) -> None:
         np.savez(file, **arrays)
@@ -48,8 +58,8 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
         try:
             with zipfile.ZipFile(file) as archive:
                 arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
-            convention = arrays.pop("reward_convention", None)
-            return flat_from(arrays, None if convention is None else str(convention))
+            told = [str(arrays.pop(name)) if name in arrays else None for name in (CONVENTION, SHOWN)]
+            return flat_from(arrays, *told)
         except BudgetError as error:
             raise CheckpointError(path, str(error)) from error
         except Exception as error:  # whatever a hostile file does to zipfile, zlib or numpy
@@ -58,7 +68,7 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
 
 
 def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]:
-    wanted = {*REQUIRED, *OPTIONAL, "reward_convention"}
+    wanted = {*REQUIRED, *OPTIONAL, CONVENTION, SHOWN}
     members = [info for info in archive.infolist() if info.filename.removesuffix(_SUFFIX) in wanted]
     if len({info.filename for info in members}) != len(members):
         raise ValueError("two of its members have one name")

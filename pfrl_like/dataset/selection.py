@@ -82,7 +82,7 @@ def batch_of(
     *,
     future: float = 0,
 ) -> Batch:
-    """A minibatch of arrays as agents learn from it; the actions are paid with the next rewards.
+    """A minibatch of arrays as agents learn from it.
 
     Args:
         minibatch: The transitions.
@@ -100,7 +100,7 @@ def batch_of(
     return Batch(
         obs=map_nested(tensor, minibatch.observations),
         action=tensor(actions.reshape(-1).astype(np.int64) if discrete_action else actions.astype(np.float32)),
-        reward=tensor(minibatch.next_rewards[:, 0]),
+        reward=tensor(minibatch.action_rewards[:, 0]),
         next_obs=map_nested(tensor, minibatch.next_observations),
         discount=tensor((gamma * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
         future=_future(minibatch, gamma, device) if future else None,

@@ -12,13 +12,13 @@ import numpy as np
 from pfrl_like.columns import Columns, Indices
 from pfrl_like.dataset.buffers import Buffer, episodes_of, table_from_buffer
 from pfrl_like.dataset.chosen import in_one_table, listed
-from pfrl_like.dataset.conventions import NEXT_ROW, SAME_ROW, table_from_arrays
+from pfrl_like.dataset.conventions import check_convention, table_from_arrays
 from pfrl_like.dataset.dataframes import frame_of, table_from_frame
 from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
 from pfrl_like.dataset.hdf5 import is_hdf5, read_hdf5, write_hdf5
 from pfrl_like.dataset.minari import read_minari, write_minari
 from pfrl_like.dataset.npz import read_npz, write_npz
-from pfrl_like.dataset.table import Table
+from pfrl_like.dataset.table import SAME_ROW, Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.utils.checks import check_counts
 
@@ -57,6 +57,7 @@ class DatasetSources(ABC):
         """A dataset of some episodes: of a slice, or of one part of scikit-learn's `train_test_split`.
 
         It has the discrete actions of the datasets that they came from, also those that none of them took.
+        Its reward convention is that of the first episode's dataset.
 
         Args:
             episodes: Episodes, of one dataset, whose observations are not copied, or of several; or a dataset.
@@ -85,6 +86,8 @@ class DatasetSources(ABC):
         log_probs: Any = None,
     ) -> Self:
         """A dataset of arrays whose reward is for the action of the same row, as in gymnasium, D4RL and `to_arrays`.
+
+        It learns what the constructor's `reward_convention="same_row"` learns, but its attributes show "next_row".
 
         An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. Where it was cut
         off, what came of the last action is known only from `next_observations`; without them the last row serves as
@@ -131,6 +134,7 @@ class DatasetSources(ABC):
 
         As in `from_arrays`, what came of the last action of an episode that was cut off is known only from
         `next_observations`; without them that row serves as the last observation, so that of T rows T - 1 are steps.
+        Frames of `to_dataframe` make a dataset of the same `reward_convention`, others one that shows "next_row".
 
         Args:
             frame: The frame.
@@ -158,7 +162,7 @@ class DatasetSources(ABC):
         )  # fmt: skip
         return cls.of_table(table, discrete)
 
-    def to_dataframe(self, *, reward_convention: str = NEXT_ROW) -> Any:
+    def to_dataframe(self, *, reward_convention: str | None = None) -> Any:
         """A pandas frame with a row for each time step, which `from_dataframe` takes.
 
         Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (its number from 0
@@ -166,8 +170,8 @@ class DatasetSources(ABC):
         that, such as a CSV file, is read as "same_row" unless `from_dataframe` is told otherwise.
 
         Args:
-            reward_convention: As of `dump`: "next_row" for the rows of the attributes, "same_row" for actions that are
-                paid in their own row.
+            reward_convention: As of `dump`: "next_row" for actions that are paid in the next row, "same_row" for those
+                that are paid in their own. None for that of the dataset, whose frame has the rows of the attributes.
 
         Raises:
             MissingDependencyError: If pandas is not installed.
@@ -178,15 +182,16 @@ class DatasetSources(ABC):
 
     # Files
 
-    def dump(self, fname: PathLike, *, reward_convention: str = NEXT_ROW) -> None:
+    def dump(self, fname: PathLike, *, reward_convention: str | None = None) -> None:
         """Write the dataset to one file, atomically: HDF5, or an archive of NumPy arrays if the name ends with `.npz`.
 
         Args:
             fname: The file; an old one of this name is replaced. Names that end as files of other formats do, such as
                 `.csv`, are refused.
-            reward_convention: "next_row" keeps everything, in the rows of the attributes. "same_row" pays actions in
+            reward_convention: "next_row" pays actions in the next row, and keeps everything. "same_row" pays actions in
                 their own row, in the form that d3rlpy reads from version 1.0 on; last observations of episodes that
-                ended in a terminal state are left out, and with them such episodes that have no transition.
+                ended in a terminal state are left out, and with them such episodes that have no transition. None for
+                that of the dataset, whose file has the rows of the attributes.
 
         Raises:
             ValueError: On another convention, or with "same_row" if there is no transition, or on the ending of another
@@ -216,7 +221,8 @@ class DatasetSources(ABC):
     ) -> Self:
         """Read a dataset from a file: what `dump` wrote, HDF5 files of d3rlpy, or arrays of the same names.
 
-        `load_minari` reads the folders of Minari, `from_directory` those of runs, `from_dataframe` tables.
+        What was dumped has its `reward_convention` again, other datasets show "next_row". `load_minari` reads the
+        folders of Minari, `from_directory` those of runs, `from_dataframe` tables.
 
         Args:
             fname: The file.
@@ -276,7 +282,7 @@ class DatasetSources(ABC):
     # Replay buffers
 
     @classmethod
-    def from_buffer(cls, buffer: Buffer) -> Self:
+    def from_buffer(cls, buffer: Buffer, *, reward_convention: str | None = None) -> Self:
         """A dataset of a copy of a replay buffer's steps, with the column "log_prob" if all have one.
 
         Other further columns, action masks for instance, stay behind.
@@ -284,11 +290,20 @@ class DatasetSources(ABC):
         Episodes that still run are cut off. An episode is also cut where a step's next observation is not the one that
         the step after it began with.
 
+        Args:
+            buffer: The replay buffer.
+            reward_convention: That of the dataset, "next_row" or "same_row". None shows "next_row"; `append` then asks
+                which one its arrays have, by the constructor's warning.
+
         Raises:
-            ValueError: If the buffer is empty, or its actions are no numbers or vectors.
+            ValueError: If the buffer is empty, or its actions are no numbers or vectors, or on another convention.
             TypeError: If it is no replay buffer.
         """
-        return cls.of_table(*table_from_buffer(buffer))
+        table, discrete = table_from_buffer(buffer)
+        if reward_convention is not None:
+            check_convention(reward_convention)
+            table = table.declared_as(reward_convention)
+        return cls.of_table(table, discrete)
 
     @classmethod
     def from_directory(cls, directory: PathLike) -> Self:

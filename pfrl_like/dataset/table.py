@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,37 @@ from pfrl_like.columns.structure import map_structure, structure_of
 #: What of an episode nobody has told, as bits: its last observation, the action there, the reward before any action.
 NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
 ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
+
+#: Where the reward for an action stands in arrays: in the row after it, beside the observation that it led to, or in
+#: its own row.
+NEXT_ROW, SAME_ROW = "next_row", "same_row"
+
+
+def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
+    """Some rows of a column: a view if they are all of them, else a copy, which cannot be written to."""
+    if len(rows) == len(column):
+        return column[:]
+    taken: NDArray[Any] = column[rows - 1]
+    taken.setflags(write=False)
+    return taken
+
+
+class Shown(NamedTuple):
+    """Rows of a table as arrays in a reward convention have them.
+
+    Attributes:
+        rows: Rows of the table, shape [n].
+        reward: Rewards, shape [n].
+        terminal: Flags of terminal states, or of steps into them, shape [n].
+        timeout: Flags of the last rows of episodes that were cut off, shape [n].
+        last: Flags of the last rows of all episodes, shape [n].
+    """
+
+    rows: Indices
+    reward: NDArray[np.float64]
+    terminal: NDArray[np.bool_]
+    timeout: NDArray[np.bool_]
+    last: NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +67,9 @@ class Table:
         made_up: What of them was not told, shape [E], bits.
         log_prob: Log-probabilities (densities) of the actions under the policy that took them, shape [n]; of no meaning
             in last rows. None if they were not recorded.
+        convention: Reward convention in which datasets, episodes and transitions show the table. Learning ignores it.
+        declared: True if the user or a file named it, False if rewards were read in it because nobody did, None if the
+            source left no choice of how to read them.
     """
 
     obs: Field
@@ -47,6 +81,8 @@ class Table:
     lead: NDArray[np.float64]
     made_up: NDArray[np.int64]
     log_prob: NDArray[np.float64] | None = None
+    convention: str = NEXT_ROW
+    declared: bool | None = None
 
     @property
     def n_rows(self) -> int:
@@ -94,12 +130,50 @@ class Table:
         return terminal
 
     @cached_property
-    def shown_reward(self) -> NDArray[np.float64]:
+    def previous_reward(self) -> NDArray[np.float64]:
         """For each row, the reward that came with its observation, shape [n]: that for the action of the row before."""
-        shown = np.concatenate([[0.0], self.reward[:-1]])
-        shown[self.starts - 1] = self.lead
-        shown.setflags(write=False)  # it is a copy
+        previous = np.concatenate([[0.0], self.reward[:-1]])
+        previous[self.starts - 1] = self.lead
+        previous.setflags(write=False)  # it is a copy
+        return previous
+
+    @cached_property
+    def current_reward(self) -> NDArray[np.float64]:
+        """For each row, the reward that arrays in the table's convention have there, shape [n]."""
+        return self.reward if self.convention == SAME_ROW else self.previous_reward
+
+    @cached_property
+    def next_reward(self) -> NDArray[np.float64]:
+        """For each step, the reward that they have in the row after it, shape [n]; of no meaning in last rows."""
+        return np.append(self.reward[1:], 0.0) if self.convention == SAME_ROW else self.reward
+
+    @cached_property
+    def shown(self) -> "Shown":
+        """The rows in the table's own convention."""
+        return self.in_convention(self.convention)
+
+    def in_convention(self, convention: str) -> "Shown":
+        """The rows that arrays in a convention have, with their rewards and flags.
+
+        `NEXT_ROW` has all of them. `SAME_ROW` lacks the last row of an episode that ended in a terminal state: there
+        the last step is the last row.
+        """
+        last = np.zeros(self.n_rows + 1, np.bool_)
+        last[self.ends] = True
+        terminal = np.zeros(self.n_rows + 1, np.bool_)
+        terminal[self.ends[self.terminated]] = True
+        rows, reward = np.arange(1, self.n_rows + 1), self.previous_reward
+        if convention == SAME_ROW:
+            rows = np.flatnonzero(~terminal)[1:]
+            reward, terminal, last = self.reward, self.terminal, last | self.terminal
+        timeout = last & ~terminal
+        shown = Shown(rows, part(reward, rows), terminal[rows], timeout[rows], last[rows])
+        shown.reward.setflags(write=False)
         return shown
+
+    def declared_as(self, convention: str, declared: bool | None = True) -> "Table":
+        """The same, shown in a convention that was named, or assumed if `declared` is False."""
+        return dataclasses.replace(self, convention=convention, declared=declared)
 
     @cached_property
     def next_row(self) -> Indices:
@@ -168,7 +242,7 @@ class Table:
         return joined_frames(self.obs, at, there)
 
     def like(self, other: "Table") -> "Table":
-        """The same in the dtypes of another table.
+        """The same in the dtypes and the reward convention of another table.
 
         Raises:
             ValueError: If observations or actions are of another structure or shape, or would lose their kind, or
@@ -192,7 +266,7 @@ class Table:
                 raise ValueError(f"{name}: got shape {got}, expected {expected} as in the dataset")
         if table.obs.spec() != other.obs.spec():
             raise ValueError(f"observations: got {table.obs.spec()}, expected {other.obs.spec()} as in the dataset")
-        return dataclasses.replace(table, action=action)
+        return dataclasses.replace(table, action=action, convention=other.convention)
 
     def of_episodes(self, numbers: Indices) -> "Table":
         """Some of the episodes, in this order; the observations stay where they are."""
@@ -257,7 +331,9 @@ def joined(tables: Sequence[Table]) -> Table:
     names = ["action", "reward", "terminated", "lengths", "lead", "made_up"]
     for name in names + ["log_prob"] * all(table.log_prob is not None for table in tables):
         parts[name] = [getattr(table, name) for table in tables]
-    return Table(obs, **{name: np.concatenate(values) for name, values in parts.items()})
+    declared = False if any(table.declared is False for table in tables) else first.declared
+    whole = {name: np.concatenate(values) for name, values in parts.items()}
+    return Table(obs, **whole, convention=first.convention, declared=declared)
 
 
 def distinct(rows: Indices) -> tuple[Indices, Indices]:

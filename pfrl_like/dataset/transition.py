@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices, as_array
 from pfrl_like.columns.leaves import describe
-from pfrl_like.dataset.table import Table
+from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
 from pfrl_like.utils.checks import check_counts
 
 #: Numbers of an observation or action that are shown as they are.
@@ -18,7 +18,9 @@ _SHOWN = 8
 class Transition:
     """What lies between two time steps of an episode.
 
-    The reward of step t is the one that came with its observation; the action at t is paid with `next_reward`.
+    The reward of step t is the one that came with its observation; the action at t is paid with `next_reward`. In a
+    dataset with `reward_convention="same_row"` the reward of step t is for its own action. `action_reward` is the
+    reward for the action at t in either.
 
     Args:
         observation_shape: Shape of an observation.
@@ -32,7 +34,12 @@ class Transition:
         terminal: 1 if the state at t+1 is terminal, else 0.
         prev_transition: The one before it in the episode; it is linked back to this one.
         next_transition: The one after it; it is linked back, too.
+
+    Attributes:
+        reward_convention: "next_row", or "same_row" if it comes from such a dataset.
     """
+
+    reward_convention: str = NEXT_ROW
 
     def __init__(
         self,
@@ -59,7 +66,8 @@ class Transition:
             next_transition._prev = self
 
     def __repr__(self) -> str:
-        values = {name: getattr(self, name) for name in ("observation", "action", "next_reward", "next_observation")}
+        paid = "reward" if self.reward_convention == SAME_ROW else "next_reward"
+        values = {name: getattr(self, name) for name in ("observation", "action", paid, "next_observation")}
         shown = ", ".join(f"{name} {_short(value)}" for name, value in values.items())
         return f"Transition({shown}, terminal {self.terminal})"
 
@@ -83,7 +91,7 @@ class Transition:
 
     @property
     def reward(self) -> float:
-        """Reward at t, which came with the observation."""
+        """Reward at t, which came with the observation; with "same_row" the one that the action at t has brought."""
         return self._reward
 
     @property
@@ -98,8 +106,13 @@ class Transition:
 
     @property
     def next_reward(self) -> float:
-        """Reward at t+1, which the action at t has brought."""
+        """Reward at t+1, which the action at t has brought; with "same_row" the action at t+1, 0 if there is none."""
         return self._next_reward
+
+    @property
+    def action_reward(self) -> float:
+        """The reward that the action at t has brought, in either reward convention."""
+        return self.reward if self.reward_convention == SAME_ROW else self.next_reward
 
     @property
     def terminal(self) -> int:
@@ -122,6 +135,7 @@ class StoredTransition(Transition):
 
     def __init__(self, table: Table, row: int, action_size: int) -> None:
         self.table, self.row, self._action_size = table, row, action_size
+        self.reward_convention = table.convention
 
     def get_observation_shape(self) -> Any:
         return self.table.obs_shape
@@ -136,7 +150,7 @@ class StoredTransition(Transition):
 
     @property
     def reward(self) -> float:
-        return float(self.table.shown_reward[self.row - 1])
+        return float(self.table.current_reward[self.row - 1])
 
     @property
     def next_observation(self) -> Any:
@@ -148,7 +162,7 @@ class StoredTransition(Transition):
 
     @property
     def next_reward(self) -> float:
-        return float(self.table.reward[self.row - 1])
+        return float(self.table.next_reward[self.row - 1])
 
     @property
     def terminal(self) -> int:
@@ -193,9 +207,10 @@ class Transitions(Sequence[Transition]):
 
 
 class TransitionMiniBatch(Sequence[Transition]):
-    """Transitions as arrays of one row each; rewards and flags have shape [B, 1], actions [B, A] or [B, 1].
+    """Transitions as arrays of one row each; rewards and flags have shape [B, 1], actions [B, A], or [B] if discrete.
 
-    Transitions of one dataset are gathered in one go, without an object for each.
+    Transitions of one dataset are gathered in one go, without an object for each. Rewards stand as in the transitions:
+    with "same_row" `rewards`, else `next_rewards` are for `actions`; `action_rewards` are in either.
 
     Args:
         transitions: The transitions.
@@ -204,9 +219,14 @@ class TransitionMiniBatch(Sequence[Transition]):
             is not stacked.
 
     Raises:
-        ValueError: If there are no transitions, or `n_frames` is less than 1.
+        ValueError: If there are no transitions, or some of each reward convention, or `n_frames` is less than 1.
         TypeError: If `n_frames` is no integer.
+
+    Attributes:
+        reward_convention: "next_row" or "same_row".
     """
+
+    reward_convention: str
 
     def __init__(self, transitions: Sequence[Transition], n_frames: int = 1) -> None:
         if not len(transitions):
@@ -233,10 +253,16 @@ class TransitionMiniBatch(Sequence[Transition]):
         self._observations = observed(table, rows, self.n_frames)
         self._next_observations = observed(table, rows, self.n_frames, following=True)
         self._actions, self._next_actions = _columns(table.action[rows - 1]), _columns(table.action[rows])
-        self._rewards, self._next_rewards = _column(table.shown_reward[rows - 1]), _column(table.reward[rows - 1])
+        self._rewards = _column(table.current_reward[rows - 1])
+        self._next_rewards = _column(table.next_reward[rows - 1])
         self._terminals = _column(table.terminal[rows])
+        self.reward_convention = table.convention
 
     def _collect(self) -> None:
+        conventions = {transition.reward_convention for transition in self._transitions}
+        if len(conventions) > 1:
+            raise ValueError("transitions: got both reward conventions, expected one: make a minibatch of each")
+        (self.reward_convention,) = conventions
         pairs = [_frames(transition, self.n_frames) for transition in self._transitions]
         self._observations, self._next_observations = (np.stack(side) for side in zip(*pairs, strict=True))
         self._actions = _columns(np.stack([transition.action for transition in self._transitions]))
@@ -265,12 +291,12 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     @property
     def actions(self) -> NDArray[Any]:
-        """Actions at t, [B, A], or [B, 1] if discrete."""
+        """Actions at t, [B, A], or [B] if discrete."""
         return self._actions
 
     @property
     def rewards(self) -> NDArray[np.float32]:
-        """Rewards at t, which came with the observations, [B, 1]."""
+        """Rewards at t, [B, 1]; those of transitions' `reward`."""
         return self._rewards
 
     @property
@@ -285,8 +311,13 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     @property
     def next_rewards(self) -> NDArray[np.float32]:
-        """Rewards at t+1, which the actions have brought, [B, 1]."""
+        """Rewards at t+1, [B, 1]; those of transitions' `next_reward`."""
         return self._next_rewards
+
+    @property
+    def action_rewards(self) -> NDArray[np.float32]:
+        """Rewards that the actions have brought, in either reward convention, [B, 1]."""
+        return self._rewards if self.reward_convention == SAME_ROW else self._next_rewards
 
     @property
     def terminals(self) -> NDArray[np.float32]:
@@ -355,4 +386,5 @@ def _column(values: Any) -> NDArray[np.float32]:
 
 
 def _columns(values: NDArray[Any]) -> NDArray[Any]:
-    return values.reshape(len(values), -1)
+    """Actions, [B, A]; discrete ones, which are integers, stay [B]."""
+    return values if values.ndim == 1 and values.dtype.kind in "biu" else values.reshape(len(values), -1)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.experiments.earlier_run import earlier_parts
 from pfrl_like.experiments.failed_writes import FailedWrites
@@ -33,6 +34,7 @@ class RunRecord:
         evaluator: The environment it evaluates in is recorded.
         items_on_disk: How many items replay buffers hold that outlast their process, by name.
         writes: Decides what becomes of a failure after the beginning, and knows what the directory lacks.
+        source: Where training comes from; the reward convention of its dataset is recorded, if it has one.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class RunRecord:
         evaluator: Any,
         items_on_disk: Mapping[str, int] = MappingProxyType({}),
         writes: FailedWrites,
+        source: Any = None,
     ) -> None:
         self.path = os.path.join(outdir, RECORD)
         self.started, self.writes = time.monotonic(), writes
@@ -58,6 +61,7 @@ class RunRecord:
             "outdir": os.path.realpath(outdir),
             "items_on_disk": dict(items_on_disk),
             "resumed": None,
+            **logged_convention(source),
             **circumstances(),
             "device": str(getattr(agent, "device", "cpu")),
             "start": _now(),

@@ -127,7 +127,7 @@ def train(
         callbacks.append(checkpoints)  # last of all, so that it sees what the others have done
         record = RunRecord(
             outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator,
-            items_on_disk=items, writes=writes,
+            items_on_disk=items, writes=writes, source=source,
         )  # fmt: skip
         with (
             reported(outdir, writes),

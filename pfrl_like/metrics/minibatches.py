@@ -95,11 +95,6 @@ def mean(values: Any) -> float:
     return float(np.mean(values, dtype=np.float64))
 
 
-def actions_of(batch: TransitionMiniBatch) -> NDArray[Any]:
-    """The actions as algorithms take them: [B] if they are discrete, else [B, A]."""
-    return batch.actions[:, 0] if has_discrete_actions(batch) else batch.actions
-
-
 def has_discrete_actions(batch: TransitionMiniBatch) -> bool:
     """Whether the actions are indices."""
-    return np.ndim(batch.transitions[0].action) == 0
+    return batch.actions.ndim == 1

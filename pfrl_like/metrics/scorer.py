@@ -14,7 +14,7 @@ import torch
 
 from pfrl_like.functions.rollout_returns import lambda_returns
 from pfrl_like.metrics.environment import evaluate_on_environment as evaluate_on_environment
-from pfrl_like.metrics.minibatches import actions_of, has_discrete_actions, mean, measured, scored_episodes
+from pfrl_like.metrics.minibatches import has_discrete_actions, mean, measured, scored_episodes
 
 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
@@ -27,9 +27,9 @@ def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
     """
 
     def squared_error(batch: Any) -> Any:
-        target = batch.next_rewards[:, 0]
+        target = batch.action_rewards[:, 0]
         target = target + _greedy_values(algo, batch.next_observations) * algo.gamma * (batch.terminals[:, 0] == 0)
-        return (_values(algo, batch.observations, actions_of(batch)) - target) ** 2
+        return (_values(algo, batch.observations, batch.actions) - target) ** 2
 
     return -mean(measured(algo, episodes, window_size, squared_error))
 
@@ -47,7 +47,7 @@ def discounted_sum_of_advantage_scorer(algo: Any, episodes: Any, window_size: in
     """
 
     def advantage_of(batch: Any) -> Any:
-        value = _values(algo, batch.observations, actions_of(batch))
+        value = _values(algo, batch.observations, batch.actions)
         return value - _greedy_values(algo, batch.observations)
 
     episodes = scored_episodes(episodes)
@@ -117,7 +117,7 @@ def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
 
     def scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
         def value_of(batch: Any) -> Any:
-            return _values(algo, batch.observations, actions_of(batch))
+            return _values(algo, batch.observations, batch.actions)
 
         episodes = scored_episodes(episodes)
         value = measured(algo, episodes, window_size, value_of)
@@ -145,7 +145,7 @@ def continuous_action_diff_scorer(algo: Any, episodes: Any, window_size: int = 1
     def distance(batch: Any) -> Any:
         if has_discrete_actions(batch):
             raise TypeError("the episodes have discrete actions, which discrete_action_match_scorer compares")
-        return squared_distance(actions_of(batch), algo.predict(batch.observations))
+        return squared_distance(batch.actions, algo.predict(batch.observations))
 
     return -mean(measured(algo, episodes, window_size, distance))
 
@@ -165,7 +165,7 @@ def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 10
     def match(batch: Any) -> Any:
         if not has_discrete_actions(batch):
             raise TypeError("the episodes have continuous actions, which continuous_action_diff_scorer compares")
-        return actions_of(batch) == algo.predict(batch.observations)
+        return batch.actions == np.reshape(algo.predict(batch.observations), batch.actions.shape)
 
     return mean(measured(algo, episodes, window_size, match))
 
@@ -199,7 +199,7 @@ def dynamics_reward_prediction_error_scorer(dynamics: Any, episodes: Any, window
 
     def error(batch: Any) -> Any:
         predicted = _predicted(dynamics, batch)[1]
-        return squared_distance(batch.next_rewards, np.reshape(predicted, (-1, 1)))
+        return squared_distance(batch.action_rewards, np.reshape(predicted, (-1, 1)))
 
     return -mean(measured(dynamics, episodes, window_size, error))
 
@@ -237,7 +237,7 @@ def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
     Raises:
         TypeError: If it is none.
     """
-    pair = batch.observations, actions_of(batch)
+    pair = batch.observations, batch.actions
     try:
         inspect.signature(dynamics.predict).bind(*pair, **options)
     except TypeError:

@@ -99,18 +99,16 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         """
         if not isinstance(episode, Episode):
             raise TypeError(f"episode is a {type(episode).__name__}, expected an Episode")
-        steps = episode.transitions
+        steps, before = episode.transitions, float(episode.table.lead[episode.number])
         for step in steps:
-            self._check_row(step.observation, step.reward)
+            self._check_row(step.observation, step.action_reward)
             self._check_action(step.action)
         for step in steps[-1:]:  # none, if the episode has no transition
-            self._check_row(step.next_observation, step.next_reward)
+            self._check_row(step.next_observation, before)
         self.stop_current_episode()
         for step in steps:
             ended = bool(step.terminal)
-            self._append_step(
-                step.observation, step.action, step.next_reward, step.next_observation, ended, step.reward
-            )
+            self._append_step(step.observation, step.action, step.action_reward, step.next_observation, ended, before)
         self.stop_current_episode()
 
     def _check_row(self, observation: Any, reward: Any) -> None:

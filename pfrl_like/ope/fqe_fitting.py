@@ -8,6 +8,7 @@ from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
 from pfrl_like.algos.fitting import interval_of, logged_every, named_scorers
 from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.together import is_first, together
+from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.loggers.adapters import (
@@ -115,7 +116,7 @@ class FittingFQE:
 
         def epochs() -> Iterator[tuple[int, Metrics]]:
             with log, together(fqe.agent, enable_ddp):
-                log.params(fqe.params())
+                log.params(fqe.params() | logged_convention(data))
                 for epoch, start in enumerate(range(0, n_steps, n_steps_per_epoch), 1):
                     clock = Clock(min(start + n_steps_per_epoch, n_steps), start)
                     source = UpdateSource(fqe, drawn, epoch)

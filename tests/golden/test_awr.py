@@ -114,7 +114,7 @@ def test_a_horizon_ends_the_future() -> None:
 
 def test_the_future_of_images_is_stacked_as_they_are() -> None:
     images = np.arange(5, dtype=np.uint8)[:, None, None, None] * np.ones((1, 1, 2, 2), np.uint8)
-    dataset = MDPDataset(images, np.zeros((5, 1)), np.zeros(5), np.arange(5) == 4)
+    dataset = MDPDataset(images, np.zeros((5, 1)), np.zeros(5), np.arange(5) == 4, reward_convention="next_row")
     batch = dataset.batch(np.array([0, 2]), n_frames=2, future=math.inf)
     assert batch.future.next_obs[:, :, 0, 0].sort(0)[0].tolist() == [[1, 2], [2, 3], [3, 4]]
 

@@ -62,12 +62,14 @@ class Mover:
 
 def discrete() -> MDPDataset:
     states, actions = np.array([[0], [1], [2], [3], [0]], np.float32), np.array([0, 1, 0, 1, 0])
-    return MDPDataset(states, actions, [7.0, 1, 2, 8, 4], [0, 0, 1, 0, 0], discrete_action=True)
+    return MDPDataset(
+        states, actions, [7.0, 1, 2, 8, 4], [0, 0, 1, 0, 0], discrete_action=True, reward_convention="next_row"
+    )
 
 
 def continuous() -> MDPDataset:
     states, actions = np.array([[0], [1], [2]], np.float32), np.array([[0, 1], [1, 0], [5, 5]], np.float32)
-    return MDPDataset(states, actions, [0.0, 1, 2], [0, 0, 1])
+    return MDPDataset(states, actions, [0.0, 1, 2], [0, 0, 1], reward_convention="next_row")
 
 
 @WINDOWS
@@ -124,7 +126,7 @@ def test_scores_of_dynamics(window_size: int) -> None:
 
 def test_observations_of_several_numbers_count_each() -> None:
     observations = np.array([[0, 0], [1, 3]], np.float32)
-    data = MDPDataset(observations, [0, 0], [0.0, 1], [0, 1], discrete_action=True)
+    data = MDPDataset(observations, [0, 0], [0.0, 1], [0, 1], discrete_action=True, reward_convention="next_row")
     # predicted (1, 1), true (1, 3)
     assert scorer.dynamics_observation_prediction_error_scorer(Mover(), data) == -4
 
@@ -145,7 +147,9 @@ class OfFrames(Tabular):
 
 def test_frames_are_stacked_as_the_algorithm_has_learnt_them() -> None:
     images = np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1, 1)
-    data = MDPDataset(images, [0, 0, 0, 0], [0.0, 1, 1, 1], [0, 0, 0, 1], discrete_action=True)
+    data = MDPDataset(
+        images, [0, 0, 0, 0], [0.0, 1, 1, 1], [0, 0, 0, 1], discrete_action=True, reward_convention="next_row"
+    )
     # stacks 01, 12, 23, in which the greedy actions are 0, 0, 1: 1, 12, 23 + 1
     assert scorer.average_value_estimation_scorer(OfFrames(), data) == pytest.approx(-(1 + 12 + 24) / 3)
     assert scorer.initial_state_value_estimation_scorer(OfFrames(), data) == 1

@@ -135,7 +135,7 @@ def last_step(folder: Path, episodic: bool = False) -> int:
 
 def recording(number: int) -> MDPDataset:
     rows = np.full((5, 2), number, np.float32)
-    return MDPDataset(rows, rows, rows[:, 0], np.arange(5) == 2)
+    return MDPDataset(rows, rows, rows[:, 0], np.arange(5) == 2, reward_convention="next_row")
 
 
 def number_of(dataset: MDPDataset) -> int:

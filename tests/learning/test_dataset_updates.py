@@ -21,7 +21,7 @@ def recorded() -> MDPDataset:
     observations = np.array([one, end, one, two, end, one, two, end])
     return MDPDataset(
         observations, np.array([0, 9, 1, 0, 9, 1, 1, 9]) % 9, np.array([5, 0.25, 5, 0, 0, 5, 0, 1]),
-        np.array([0, 1, 0, 0, 1, 0, 0, 1]), discrete_action=True,
+        np.array([0, 1, 0, 0, 1, 0, 0, 1]), discrete_action=True, reward_convention="next_row",
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.replay_buffers import ReplayBuffer
 
 GAMMA = 0.7
+CONVENTIONS = ["next_row", "same_row"]
 
 
 def random_rows(seed: int, n: int) -> tuple[np.ndarray, ...]:
@@ -53,7 +54,7 @@ def stack(obs: np.ndarray, start: int, row: int, k: int) -> np.ndarray:
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 4), st.integers(1, 3))
 def test_batches_are_those_of_the_reference(seed: int, n: int, num_steps: int, n_frames: int) -> None:
     rows = random_rows(seed, n)
-    dataset = MDPDataset(*rows[:4], timeouts=rows[4])
+    dataset = MDPDataset(*rows[:4], timeouts=rows[4], reward_convention="next_row")
     episodes = reference_steps(*rows)
     assert [len(episode) for episode in dataset] == [len(episode) for episode in episodes]
     steps = [(episode, i) for episode in episodes for i in range(len(episode))]
@@ -73,14 +74,14 @@ def test_batches_are_those_of_the_reference(seed: int, n: int, num_steps: int, n
         assert minibatch.next_rewards[k] == np.float32(step["reward"]) and minibatch.terminals[k] == step["terminal"]
 
 
-@given(st.integers(0, 10**6), st.lists(st.integers(1, 12), min_size=2, max_size=4))
-def test_appending_is_joining(seed: int, lengths: list[int]) -> None:
+@given(st.integers(0, 10**6), st.lists(st.integers(1, 12), min_size=2, max_size=4), st.sampled_from(CONVENTIONS))
+def test_appending_is_joining(seed: int, lengths: list[int], convention: str) -> None:
     rows = random_rows(seed, sum(lengths))
     ends = np.cumsum(lengths)
     rows[4][ends - 1] = ~rows[3][ends - 1]  # parts end with an episode
-    whole = MDPDataset(*rows[:4], timeouts=rows[4])
+    whole = MDPDataset(*rows[:4], timeouts=rows[4], reward_convention=convention)
     pieces = [[array[end - length : end] for array in rows] for end, length in zip(ends, lengths, strict=True)]
-    grown = MDPDataset(*pieces[0][:4], timeouts=pieces[0][4])
+    grown = MDPDataset(*pieces[0][:4], timeouts=pieces[0][4], reward_convention=convention)
     for piece in pieces[1:]:
         grown.append(*piece)
     for name in ("observations", "actions", "rewards", "terminals", "timeouts"):
@@ -91,7 +92,7 @@ def test_appending_is_joining(seed: int, lengths: list[int]) -> None:
 @given(st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 3))
 def test_a_buffer_and_back_changes_no_step(seed: int, n: int, num_steps: int) -> None:
     rows = random_rows(seed, n)
-    dataset = MDPDataset(*rows[:4], timeouts=rows[4])
+    dataset = MDPDataset(*rows[:4], timeouts=rows[4], reward_convention="next_row")
     if not dataset.n_steps:
         return
     buffer = ReplayBuffer.from_dataset(dataset, num_steps=num_steps)
@@ -118,6 +119,24 @@ def test_the_same_row_gives_the_same_steps(seed: int, n: int) -> None:
     assert np.array_equal(arrays["rewards"], rows[2][expected]) and np.array_equal(
         arrays["terminals"], rows[3][expected]
     )
+
+
+@given(st.integers(0, 10**6), st.integers(1, 30))
+def test_same_row_shows_what_was_given_and_learns_what_from_arrays_learns(seed: int, n: int) -> None:
+    rows = random_rows(seed, n)
+    dataset = MDPDataset(*rows[:4], timeouts=rows[4], reward_convention="same_row")
+    learnt, expected = dataset.to_arrays(), MDPDataset.from_arrays(*rows).to_arrays()
+    assert all(np.array_equal(learnt[name], values) for name, values in expected.items())
+    cut = rows[4] | ((np.arange(n) == n - 1) & ~rows[3])
+    given = dict(zip(("observations", "actions", "rewards", "terminals"), rows, strict=False))
+    given |= {"rewards": np.where(cut, 0, rows[2]), "timeouts": cut}
+    for name, values in given.items():
+        assert np.array_equal(getattr(dataset, name), values), name
+        if name != "timeouts":
+            assert np.array_equal(np.concatenate([getattr(episode, name) for episode in dataset]), values), name
+    minibatch = TransitionMiniBatch([t for e in dataset for t in e]) if dataset.n_steps else None
+    if minibatch is not None:
+        assert np.array_equal(minibatch.rewards[:, 0], learnt["rewards"].astype(np.float32))
 
 
 def through_file(name: str, **options: Any) -> Any:
@@ -181,7 +200,9 @@ def test_a_way_out_and_in_again_keeps_every_transition(way: str) -> None:
         row = np.arange(ends[-1] + 1.0)
         terminal = np.isin(row, ends[[terminated for _, terminated in episodes]])
         timeouts = np.isin(row, ends) & ~terminal
-        dataset = MDPDataset(row[:, None], -row[:, None], 100 + row, terminal, timeouts=timeouts)
+        dataset = MDPDataset(
+            row[:, None], -row[:, None], 100 + row, terminal, timeouts=timeouts, reward_convention="next_row"
+        )
         if not dataset.n_steps:
             return
         with tempfile.TemporaryDirectory() as folder:

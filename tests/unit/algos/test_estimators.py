@@ -216,7 +216,14 @@ def test_data_that_cannot_be_is_refused() -> None:
         make("DQN").fit([1], **QUIET)
     with pytest.raises(TypeError, match="dynamics is 3, expected one of pfrl_like.dynamics"):
         make("DQN", dynamics=3).fit(vectors(True), **QUIET)
-    nested = MDPDataset({"x": np.zeros((5, 3))}, np.zeros(5, int), np.zeros(5), np.arange(5) == 4, discrete_action=True)
+    nested = MDPDataset(
+        {"x": np.zeros((5, 3))},
+        np.zeros(5, int),
+        np.zeros(5),
+        np.arange(5) == 4,
+        discrete_action=True,
+        reward_convention="next_row",
+    )
     with pytest.raises(ValueError, match="observation_shape is {'x': .*}, expected the shape of one array"):
         make("DQN").fit(nested, **QUIET)
     built = fitted("DQN")

@@ -155,7 +155,14 @@ def test_frames_are_stored_one_by_one_and_drawn_as_they_were_acted_on() -> None:
 def images_of(n: int = 60) -> MDPDataset:
     rng = np.random.default_rng(0)
     obs = rng.integers(0, 255, (n, 1, 16, 16)).astype(np.float32)
-    return MDPDataset(obs, np.arange(n) % 3, rng.normal(size=n), np.arange(n) % 10 == 9, discrete_action=True)
+    return MDPDataset(
+        obs,
+        np.arange(n) % 3,
+        rng.normal(size=n),
+        np.arange(n) % 10 == 9,
+        discrete_action=True,
+        reward_convention="next_row",
+    )
 
 
 def from_episodes(data: MDPDataset, env: Any) -> OnlineBuffer:

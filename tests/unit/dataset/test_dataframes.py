@@ -14,7 +14,7 @@ COLUMNS = ["observation_0", "observation_1"]
 def numbered() -> MDPDataset:
     """Two episodes, of which the second one was cut off: states 0, 1, 2 (terminal), and 3, 4."""
     row = np.arange(5.0)
-    return MDPDataset(np.stack([row, -row], 1), 10 * row[:, None], row + 0.5, row == 2)
+    return MDPDataset(np.stack([row, -row], 1), 10 * row[:, None], row + 0.5, row == 2, reward_convention="next_row")
 
 
 def logged(**changes: Any) -> Any:
@@ -47,7 +47,7 @@ def test_pandas_frames_come_back() -> None:
 
 def test_frames_say_their_convention() -> None:
     table = numbered().to_dataframe()
-    assert table.attrs == {"reward_convention": "next_row"}
+    assert table.attrs == {"reward_convention": "next_row", "shown_convention": "next_row"}
     with pytest.raises(ValueError, match="reward_convention: got 'same_row', but the data say 'next_row'"):
         MDPDataset.from_dataframe(table, COLUMNS, ["action_0"], reward_convention="same_row")
     table.attrs["reward_convention"] = "mine"
@@ -70,13 +70,15 @@ def test_frames_that_pay_in_the_same_row_go_through_a_csv_file(tmp_path) -> None
 def test_only_vectors_make_columns(shape) -> None:
     observations = {"x": np.zeros((2, 1))} if shape == "nested" else np.zeros(shape)
     with pytest.raises(ValueError, match="observations: got shape .*, expected vectors"):
-        MDPDataset(observations, np.zeros((2, 1)), np.zeros(2), np.array([0, 1])).to_dataframe()
+        MDPDataset(
+            observations, np.zeros((2, 1)), np.zeros(2), np.array([0, 1]), reward_convention="next_row"
+        ).to_dataframe()
 
 
 def test_frames_of_no_convention_or_without_a_row_are_refused() -> None:
     with pytest.raises(ValueError, match="reward_convention: got 'mine', expected 'next_row'"):
         numbered().to_dataframe(reward_convention="mine")
-    one = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1])
+    one = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1], reward_convention="next_row")
     assert len(one.to_dataframe()) == 1
     with pytest.raises(ValueError, match="'same_row' has rows for transitions, but the dataset has none"):
         one.to_dataframe(reward_convention="same_row")

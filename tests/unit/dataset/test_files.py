@@ -16,7 +16,9 @@ NAMES = ["data.h5", "data.npz"]
 def numbered(n: int = 5, **options) -> MDPDataset:
     row = np.arange(n, dtype=np.float32)
     flags = row == 2
-    return MDPDataset(np.stack([row, -row], 1), 10 * row[:, None], row + 0.5, flags, **options)
+    return MDPDataset(
+        np.stack([row, -row], 1), 10 * row[:, None], row + 0.5, flags, **options, reward_convention="next_row"
+    )
 
 
 def flat(**changes) -> dict:
@@ -90,7 +92,9 @@ def test_other_tools_find_the_arrays_and_the_convention(tmp_path) -> None:
 
 def test_nested_observations_and_images_are_kept(tmp_path) -> None:
     nested = {"a": np.arange(3.0), "b": (np.arange(6, dtype=np.uint8).reshape(3, 2),)}
-    MDPDataset(nested, np.zeros((3, 1)), np.zeros(3), np.zeros(3)).dump(tmp_path / "nested.h5")
+    MDPDataset(nested, np.zeros((3, 1)), np.zeros(3), np.zeros(3), reward_convention="next_row").dump(
+        tmp_path / "nested.h5"
+    )
     loaded = MDPDataset.load(tmp_path / "nested.h5")
     assert loaded[0][1].next_observation["b"][0].tolist() == [4, 5]
     assert loaded.observations["b"][0].dtype == np.uint8
@@ -287,7 +291,9 @@ def test_damaged_minari_folders_are_refused(tmp_path) -> None:
 
 
 def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
-    one = MDPDataset(np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32), [0.0], [1])
+    one = MDPDataset(
+        np.zeros((1, 2), np.float32), np.zeros((1, 1), np.float32), [0.0], [1], reward_convention="next_row"
+    )
     one.dump(tmp_path / "data.npz")
     assert MDPDataset.load(tmp_path / "data.npz").n_steps == 0
     with pytest.raises(ValueError, match="'same_row' has rows for transitions, but the dataset has none"):

@@ -18,7 +18,7 @@ OF_STEPS = [0.0, -1.0, -3.0, -4.0]
 def numbered(**options: Any) -> MDPDataset:
     return MDPDataset(
         np.arange(6.0)[:, None], np.zeros(6, int), np.zeros(6), [0, 0, 1, 0, 0, 0], True, timeouts=[0, 0, 0, 0, 0, 1],
-        **{"log_probs": LOG_PROBS, **options},
+        **{"log_probs": LOG_PROBS, **options}, reward_convention="next_row",
     )  # fmt: skip
 
 
@@ -139,5 +139,7 @@ def test_discrete_actions_are_not_more_than_certain(tmp_path: Path) -> None:
 
 def test_rounding_and_densities_may_be_positive() -> None:
     assert numbered(log_probs=np.full(6, 1e-6)).log_probs.max() == 1e-6
-    densities = MDPDataset(np.zeros((2, 1)), np.zeros((2, 1)), np.zeros(2), [0, 1], log_probs=[0.7, 0])
+    densities = MDPDataset(
+        np.zeros((2, 1)), np.zeros((2, 1)), np.zeros(2), [0, 1], log_probs=[0.7, 0], reward_convention="next_row"
+    )
     assert of_steps(densities) == [0.7]

@@ -14,7 +14,7 @@ from pfrl_like.replay_buffers import (
 
 def numbered(n: int = 12) -> MDPDataset:
     row = np.arange(n, dtype=np.float32)
-    return MDPDataset(row[:, None], -row[:, None], row, row % 4 == 3)
+    return MDPDataset(row[:, None], -row[:, None], row, row % 4 == 3, reward_convention="next_row")
 
 
 def states(buffer: ReplayBuffer) -> list[float]:

@@ -11,7 +11,9 @@ from pfrl_like.replay_buffers import ReplayBuffer
 def numbered(first: int) -> MDPDataset:
     """Two episodes of two transitions, whose observations are consecutive numbers."""
     observations = np.arange(first, first + 6, dtype=np.float32)[:, None]
-    return MDPDataset(observations, np.zeros((6, 1)), np.arange(6.0), np.array([0, 0, 1, 0, 0, 1]))
+    return MDPDataset(
+        observations, np.zeros((6, 1)), np.arange(6.0), np.array([0, 0, 1, 0, 0, 1]), reward_convention="next_row"
+    )
 
 
 def test_transitions_are_those_of_the_batches_in_the_same_order() -> None:
@@ -66,10 +68,19 @@ def test_a_dataset_of_episodes_of_one_shares_their_observations() -> None:
 
 
 def test_a_dataset_of_episodes_knows_the_actions_that_these_did_not_take() -> None:
-    whole = MDPDataset(np.zeros((6, 1)), [0, 1, 0, 0, 4, 0], np.zeros(6), [0, 0, 1, 0, 0, 1], discrete_action=True)
+    whole = MDPDataset(
+        np.zeros((6, 1)),
+        [0, 1, 0, 0, 4, 0],
+        np.zeros(6),
+        [0, 0, 1, 0, 0, 1],
+        discrete_action=True,
+        reward_convention="next_row",
+    )
     part = MDPDataset.from_episodes(whole[:1])
     assert part.get_action_size() == part[0].get_action_size() == 5
-    other = MDPDataset(np.zeros((3, 1)), [0, 1, 0], np.zeros(3), [0, 0, 1], discrete_action=True)
+    other = MDPDataset(
+        np.zeros((3, 1)), [0, 1, 0], np.zeros(3), [0, 0, 1], discrete_action=True, reward_convention="next_row"
+    )
     other.extend(part)
     assert other.get_action_size() == MDPDataset.from_episodes(part[:]).get_action_size() == 5
 

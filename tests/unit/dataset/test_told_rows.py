@@ -32,7 +32,11 @@ def test_scalers_are_fitted_to_what_was_told() -> None:
 
 def test_what_the_user_told_counts() -> None:
     whole = MDPDataset(
-        np.zeros((3, 1), np.float32), np.array([[1.0], [2.0], [9.0]], np.float32), [7.0, 1, 2], [0, 0, 1]
+        np.zeros((3, 1), np.float32),
+        np.array([[1.0], [2.0], [9.0]], np.float32),
+        [7.0, 1, 2],
+        [0, 0, 1],
+        reward_convention="next_row",
     )
     (episode,) = whole.episodes
     assert episode.told("actions").tolist() == [[1.0], [2.0], [9.0]]

@@ -72,7 +72,8 @@ def test_what_is_predicted_depends_on_the_action(discrete: bool) -> None:
 
 def test_predictions_are_in_units_of_the_data() -> None:
     far = vectors(False)
-    far = type(far)(1000 + 50 * far.observations, far.actions, far.rewards, far.terminals)
+    arrays = 1000 + 50 * far.observations, far.actions, far.rewards, far.terminals
+    far = type(far)(*arrays, reward_convention="next_row")
     model = MOPO(**SMALL | {"scaler": "standard", "learning_rate": 3e-3}).fit(far, n_epochs=5, **QUIET)
     error = -dynamics_observation_prediction_error_scorer(model, far) / 4
     assert error**0.5 < 100  # next observations are random, with a deviation of 50
@@ -144,7 +145,7 @@ def test_imagined_transitions_are_linked_and_go_on_from_recorded_ones(discrete: 
             assert np.array_equal(now.next_observation, after.observation)
             assert np.array_equal(now.next_action, after.action) and now.next_reward == after.reward
     batch = TransitionMiniBatch(made)
-    assert batch.observations.shape == (18, 4) and batch.actions.shape == ((18, 1) if discrete else (18, 2))
+    assert batch.observations.shape == (18, 4) and batch.actions.shape == ((18,) if discrete else (18, 2))
     assert batch.actions.dtype.kind == ("i" if discrete else "f")
 
 

@@ -139,7 +139,7 @@ def offline_then_online(outdir: Path, hooks: Any = ()) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     data = MDPDataset(
         rng.normal(size=(40, 4)).astype(np.float32), rng.integers(2, size=40), rng.normal(size=40),
-        np.arange(40) % 10 == 9, discrete_action=True,
+        np.arange(40) % 10 == 9, discrete_action=True, reward_convention="next_row",
     )  # fmt: skip
     train_agent_offline(
         agent, data, 30, outdir / "offline", resume=True, rng=rng, eval_env=gymnasium.make("CartPole-v1"),

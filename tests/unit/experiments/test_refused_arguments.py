@@ -40,7 +40,12 @@ class Dies(Counting):
 def data() -> MDPDataset:
     rows = np.zeros((40, 4), np.float32)
     return MDPDataset(
-        rows, np.zeros(40, np.int64), np.zeros(40, np.float32), np.arange(40) % 8 == 7, discrete_action=True
+        rows,
+        np.zeros(40, np.int64),
+        np.zeros(40, np.float32),
+        np.arange(40) % 8 == 7,
+        discrete_action=True,
+        reward_convention="next_row",
     )
 
 

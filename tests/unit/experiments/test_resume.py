@@ -83,7 +83,9 @@ def offline(outdir: Path, steps: int = 90, **options: Any) -> Any:
     rng = np.random.default_rng(0)
     done = np.arange(50) % 10 == 9
     observations, actions = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(2, size=50)
-    dataset = MDPDataset(observations, actions, rng.normal(size=50), done, discrete_action=True)
+    dataset = MDPDataset(
+        observations, actions, rng.normal(size=50), done, discrete_action=True, reward_convention="next_row"
+    )
     agent = small_dqn(noisy_env(0))
     _, history = train_agent_offline(
         agent, dataset, steps, outdir, eval_env=noisy_env(1), eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,

@@ -25,7 +25,14 @@ from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 def recorded(n: int = 60) -> MDPDataset:
     rng = np.random.default_rng(0)
     observations = rng.normal(size=(n, 4)).astype(np.float32)
-    return MDPDataset(observations, rng.integers(0, 2, n), np.ones(n), np.arange(n) % 10 == 9, discrete_action=True)
+    return MDPDataset(
+        observations,
+        rng.integers(0, 2, n),
+        np.ones(n),
+        np.arange(n) % 10 == 9,
+        discrete_action=True,
+        reward_convention="next_row",
+    )
 
 
 def agent(buffer: ReplayBuffer | None = None) -> DQN:
@@ -54,6 +61,17 @@ def test_a_run_leaves_what_other_runs_leave(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run.json").read_text())["steps"] == 40
     with open(tmp_path / "metrics.csv") as file:
         assert len(list(csv.reader(file))) > 4
+
+
+def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path: Path) -> None:
+    for data, told in (
+        (recorded(), "next_row"),
+        (Selection(recorded()), "next_row"),
+        (ReplayBuffer.from_dataset(recorded()), None),
+    ):
+        train_agent_offline(agent(), data, 2, tmp_path / type(data).__name__)
+        record = json.loads((tmp_path / type(data).__name__ / "run.json").read_text())
+        assert record.get("reward_convention") == told
 
 
 def test_evaluation_changes_no_number(tmp_path: Path) -> None:
@@ -227,7 +245,14 @@ def changed() -> MDPDataset:
     """One reward is another."""
     dataset, rewards = recorded(), np.ones(60)
     rewards[33] = 5.0
-    return MDPDataset(dataset.observations, dataset.actions, rewards, dataset.terminals, discrete_action=True)
+    return MDPDataset(
+        dataset.observations,
+        dataset.actions,
+        rewards,
+        dataset.terminals,
+        discrete_action=True,
+        reward_convention="next_row",
+    )
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class OldSteps(Steps):
 
 
 def data() -> MDPDataset:
-    return MDPDataset(np.zeros((3, 2)), np.zeros((3, 1)), [0.0, 1, 2], [0, 0, 1])
+    return MDPDataset(np.zeros((3, 2)), np.zeros((3, 1)), [0.0, 1, 2], [0, 0, 1], reward_convention="next_row")
 
 
 @pytest.mark.parametrize("env", [Steps(), Steps(cut=True), OldSteps()], ids=["terminated", "truncated", "four values"])
@@ -139,7 +139,7 @@ def test_numbers_out_of_range_are_refused(argument: str, value: float) -> None:
 
 
 def test_what_cannot_be_scored_is_refused() -> None:
-    no_step = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1])
+    no_step = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1], reward_convention="next_row")
     for episodes in ([], no_step):
         with pytest.raises(ValueError, match="episodes"):
             average_value_estimation_scorer(Greedy([0.0]), episodes)
@@ -152,7 +152,9 @@ def test_what_cannot_be_scored_is_refused() -> None:
 
 
 def test_actions_are_compared_with_those_of_their_own_kind() -> None:
-    discrete = MDPDataset(np.zeros((2, 1)), [0, 1], [0.0, 1.0], [0, 1], discrete_action=True)
+    discrete = MDPDataset(
+        np.zeros((2, 1)), [0, 1], [0.0, 1.0], [0, 1], discrete_action=True, reward_convention="next_row"
+    )
     with pytest.raises(TypeError, match="discrete actions, which discrete_action_match_scorer compares"):
         continuous_action_diff_scorer(Greedy(0), discrete)
     with pytest.raises(TypeError, match="continuous actions, which continuous_action_diff_scorer compares"):
@@ -175,14 +177,20 @@ def test_a_policy_without_values_is_told_by_what_has_none() -> None:
 
 def test_episodes_without_a_step_are_left_out() -> None:
     flags = [1, 0, 0, 1]
-    episodes = MDPDataset(np.zeros((4, 2)), np.zeros((4, 1)), [0.0, 0, 1, 2], flags)
+    episodes = MDPDataset(np.zeros((4, 2)), np.zeros((4, 1)), [0.0, 0, 1, 2], flags, reward_convention="next_row")
     assert average_value_estimation_scorer(Greedy([0.0]), episodes) == -1
     assert soft_opc_scorer(1.0)(Greedy([0.0]), episodes) == 0
 
 
 def test_an_iterator_of_episodes_is_scored_as_their_list() -> None:
     rows = np.arange(8.0)
-    dataset = MDPDataset(rows[:, None].astype(np.float32), np.zeros((8, 1), np.float32), rows, rows % 4 == 3)
+    dataset = MDPDataset(
+        rows[:, None].astype(np.float32),
+        np.zeros((8, 1), np.float32),
+        rows,
+        rows % 4 == 3,
+        reward_convention="next_row",
+    )
 
     class Algo(Greedy):
         gamma = 0.5
@@ -199,7 +207,9 @@ def test_an_iterator_of_episodes_is_scored_as_their_list() -> None:
 
 
 def test_scorers_of_dynamics_refuse_what_is_none() -> None:
-    data = MDPDataset(np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32), np.zeros(3), [0, 0, 1])
+    data = MDPDataset(
+        np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32), np.zeros(3), [0, 0, 1], reward_convention="next_row"
+    )
     for scorer in (dynamics_observation_prediction_error_scorer, dynamics_prediction_variance_scorer):
         with pytest.raises(TypeError, match="dynamics is a Greedy, expected a dynamics model"):
             scorer(Greedy(0.0), data)
@@ -217,7 +227,9 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
     class Agent:
         """Acts, and does not predict."""
 
-    episodes = MDPDataset(np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3)
+    episodes = MDPDataset(
+        np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3, reward_convention="next_row"
+    )
     with pytest.raises(TypeError, match=r"given a Agent, expected .* predict; .*eval_performance and ope.evaluate_off"):
         scorer(Agent(), episodes)
 
@@ -231,7 +243,11 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
 )  # fmt: skip
 @pytest.mark.parametrize("told", [True, False], ids=["episodes", "no episodes"])
 def test_what_makes_scorers_is_none(maker: Callable[..., object], call: str, told: bool) -> None:
-    episodes = MDPDataset(np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3) if told else None
+    episodes = (
+        MDPDataset(np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3, reward_convention="next_row")
+        if told
+        else None
+    )
     name = maker.__name__
     with pytest.raises(TypeError, match=rf"{name} was called as if .* makes one: give {name}\({call}\) in its place"):
         maker(Greedy(1), episodes)

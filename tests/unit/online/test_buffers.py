@@ -84,7 +84,9 @@ def test_an_episode_that_was_cut_off_joins_nothing_with_the_next_one() -> None:
 
 def episodes() -> list:
     states = np.array([[0], [1], [2], [3], [4]], np.float32)
-    return MDPDataset(states, [0, 1, 2, 1, 0], [9.0, 1, 2, 8, 4], [0, 0, 1, 0, 0], discrete_action=True).episodes
+    return MDPDataset(
+        states, [0, 1, 2, 1, 0], [9.0, 1, 2, 8, 4], [0, 0, 1, 0, 0], discrete_action=True, reward_convention="next_row"
+    ).episodes
 
 
 def test_it_begins_with_episodes() -> None:
@@ -103,7 +105,7 @@ def test_a_sample_is_a_minibatch_of_arrays() -> None:
     batch = filled().sample(3)
     order = batch.observations[:, 0].argsort()
     assert batch.observations[order].tolist() == [[0], [1], [5]]
-    assert batch.actions[order].tolist() == [[1], [2], [1]]
+    assert batch.actions[order].tolist() == [1, 2, 1]
     assert batch.next_rewards[order].tolist() == [[10], [20], [60]]
     assert batch.terminals[order].tolist() == [[0], [1], [0]]
     with pytest.raises(ValueError, match="batch_size: got 4"):
@@ -199,7 +201,9 @@ def test_the_first_rewards_of_episodes_are_shown_as_long_as_these_are_held(tmp_p
 def dataset(width: int, actions: list, n: int = 3) -> list:
     obs = np.zeros((n, width), np.float32)
     discrete = np.ndim(actions) == 1
-    return MDPDataset(obs, np.array(actions), np.zeros(n), [0] * (n - 1) + [1], discrete_action=discrete).episodes
+    return MDPDataset(
+        obs, np.array(actions), np.zeros(n), [0] * (n - 1) + [1], discrete_action=discrete, reward_convention="next_row"
+    ).episodes
 
 
 MISFITS = [
@@ -225,7 +229,9 @@ def test_episodes_that_do_not_fit_are_refused_as_a_whole(misfits: list, text: st
 
 
 def test_an_episode_without_a_transition_adds_nothing() -> None:
-    empty, whole = MDPDataset(np.zeros((4, 1), np.float32), [0, 1, 2, 0], np.zeros(4), [1, 0, 0, 1], True).episodes
+    empty, whole = MDPDataset(
+        np.zeros((4, 1), np.float32), [0, 1, 2, 0], np.zeros(4), [1, 0, 0, 1], True, reward_convention="next_row"
+    ).episodes
     assert len(ReplayBuffer(10, Env(), [empty, whole])) == 2
     buffer = filled()
     buffer.append_episode(empty)

@@ -358,6 +358,16 @@ def test_metrics_are_logged_by_the_strategy(strategy: LoggingStrategy, lines: in
     assert json.loads((folder / "params.json").read_text())["class"] == "DiscreteFQE"
 
 
+def test_the_log_tells_the_reward_convention(tmp_path: Path) -> None:
+    whole = data().to_arrays()
+    rows = (whole[name] for name in ("observations", "actions", "rewards", "terminals"))
+    told = MDPDataset(*rows, True, timeouts=whole["timeouts"], reward_convention="same_row")
+    adapter = FileAdapterFactory(str(tmp_path))
+    make().fit(told, 5, 5, experiment_name="run", with_timestamp=False, logger_adapter=adapter, show_progress=False)
+    assert json.loads((tmp_path / "run" / "params.json").read_text())["reward_convention"] == "same_row"
+    assert ope.DiscreteFQE.from_json(tmp_path / "run" / "params.json").action_size == 2
+
+
 @pytest.mark.parametrize(("interval", "n"), [(2, 1), (1, 3)])
 def test_losses_logged_online_are_those_since_the_last_ones(interval: int, n: int, tmp_path: Path) -> None:
     fqe, losses = make(batch_size=1), []

@@ -119,7 +119,9 @@ def test_it_is_so_after_loading(kind: Any, tmp_path: Path) -> None:
 
 def test_a_dataset_that_is_gone_on_with_gives_what_it_gives_itself() -> None:
     obs = np.stack([image(1000 * (i // 8) + i % 8 + 1) for i in range(24)])
-    data = MDPDataset(obs, np.arange(24) % 2, np.zeros(24), np.arange(24) % 8 == 7, discrete_action=True)
+    data = MDPDataset(
+        obs, np.arange(24) % 2, np.zeros(24), np.arange(24) % 8 == 7, discrete_action=True, reward_convention="next_row"
+    )
     buffer = ReplayBuffer.from_dataset(data, 25)
     batch, own = buffer.sample_batch(len(buffer), 0.9, n_frames=N_FRAMES, future=math.inf), np.arange(data.n_steps)
     other = data.batch(own[batch.index], 0.9, n_frames=N_FRAMES, future=math.inf)
