@@ -44,7 +44,11 @@ def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Ca
         TypeError: If it is no integer, or `base_algo` predicts nothing.
     """
     _check("compare_discrete_action_match", base_algo, window_size)
-    return lambda algo, episodes: _compared(base_algo, algo, episodes, window_size, np.equal)
+    return lambda algo, episodes: _compared(base_algo, algo, episodes, window_size, _are_equal)
+
+
+def _are_equal(a: Any, b: Any) -> Any:
+    return np.ravel(a) == np.ravel(b)  # some algorithms predict a column, [n, 1]
 
 
 def _check(name: str, base_algo: Any, window_size: Any) -> None:

@@ -95,6 +95,16 @@ def test_scores_of_values(score: Any, expected: float, window_size: int) -> None
     assert algo.largest <= window_size
 
 
+def test_discrete_actions_may_be_predicted_as_a_column() -> None:
+    class InAColumn(Tabular):
+        def predict(self, x: Any) -> Any:
+            return super().predict(x)[:, None]
+
+    q = Q * [[-1], [-1], [1], [1]]
+    assert scorer.discrete_action_match_scorer(InAColumn(q), discrete()) == pytest.approx(2 / 3)
+    assert comparer.compare_discrete_action_match(Tabular())(InAColumn(q), discrete()) == pytest.approx(1 / 3)
+
+
 @WINDOWS
 def test_scores_of_discrete_actions(window_size: int) -> None:
     assert scorer.discrete_action_match_scorer(Tabular(), discrete(), window_size) == 0
