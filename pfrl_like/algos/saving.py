@@ -9,6 +9,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from pfrl_like.algos.scaling import SCALERS, take_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS
@@ -33,7 +34,7 @@ _TOLD = {"observation_shape", "action_size"}
 #: What goes wrong where a file tells what cannot be.
 _CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: What building changes.
-_BUILT = ("impl", "scaler_", "observation_shape_", "action_size_", "_built_with")
+_BUILT = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,8 +141,9 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
             UserWarning,
             stacklevel=levels_to_the_caller(),
         )
-    if given.get("scaler") is not None:
-        given["scaler"] = make_scaler(given["scaler"])
+    for name, column in SCALERS.items():
+        if given.get(name) is not None:
+            given[name] = make_scaler(given[name], column)
     if given.get("augmentation"):
         given["augmentation"] = AugmentationPipeline(given["augmentation"])
     made = kind(**given)
@@ -154,8 +156,6 @@ class Saving:
     """The saving and loading of estimators, and of their policies alone."""
 
     impl: Any
-    scaler: Any
-    scaler_: Any
     observation_shape_: tuple[int, ...] | None
     action_size_: int | None
 
@@ -194,9 +194,11 @@ class Saving:
         algo: Any = self
         before = {name: getattr(self, name) for name in _BUILT}
         try:
-            if self.impl is None or params.get("scaler") != self._json_params()["scaler"]:
+            own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
+            if self.impl is None or any(params.get(name) != described for name, described in own.items()):
                 with told_by(fname):
-                    self.scaler_ = make_scaler(params.get("scaler"))
+                    saved = {name: make_scaler(params.get(name), column) for name, column in SCALERS.items()}
+                    take_scalers(algo, saved)
                     algo.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self.impl.load_state_dict(state)
@@ -229,7 +231,8 @@ class Saving:
     def _json_params(self) -> dict[str, Any]:
         """What `params.json` holds."""
         algo: Any = self
-        params = plain_params({**algo.get_params(deep=False), "scaler": self.scaler_ or self.scaler})
+        scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
+        params = plain_params(algo.get_params(deep=False) | scalers)
         shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
         return {"algorithm": type(self).__name__, **params, **shapes}
 
