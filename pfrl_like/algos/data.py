@@ -25,18 +25,19 @@ class DrawnMiniBatch(TransitionMiniBatch):
 
     def __init__(self, batch: Batch, algo: Any) -> None:
         self.drawn = batch
-        columns = (batch.obs, batch.action, batch.next_obs, batch.next_action, batch.reward, batch.discount)
-        obs, action, next_obs, known, reward, discount = (None if each is None else each.cpu().numpy() for each in columns)
-        following = np.full_like(action, -1 if algo.discrete_action else np.nan) if known is None else known
-        super().__init__(
-            [
-                Transition(
-                    obs.shape[1:], algo.action_size, obs[i], _plain(action[i]), np.nan, next_obs[i], _plain(following[i]),
-                    reward[i], int(discount[i] == 0),
-                )
-                for i in range(len(batch))
-            ]
-        )  # fmt: skip
+        columns = (batch.obs, batch.action, batch.next_obs, batch.reward, batch.discount)
+        obs, action, next_obs, reward, discount = (column.cpu().numpy() for column in columns)
+        following = np.full_like(action, -1 if algo.discrete_action else np.nan)
+        if batch.next_action is not None:
+            following = batch.next_action.cpu().numpy()
+        transitions = [
+            Transition(
+                obs.shape[1:], algo.action_size, obs[i], _plain(action[i]), np.nan, next_obs[i], _plain(following[i]),
+                reward[i], int(discount[i] == 0),
+            )
+            for i in range(len(batch))
+        ]  # fmt: skip
+        super().__init__(transitions)
 
 
 def _plain(action: Any) -> Any:

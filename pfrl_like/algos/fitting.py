@@ -218,7 +218,9 @@ class Fitting:
             algo.fit_scaler(selection.episodes)
             algo.create_impl(selection.observation_shape, selection.action_size)
             if not algo.discrete_action and hasattr(algo.impl, "policy"):
-                warn_of_far_actions(max(largest_action(algo, episode.actions) for episode in selection.episodes))
+                warn_of_far_actions(
+                    max(largest_action(algo, episode.told("actions")) for episode in selection.episodes)
+                )
         check_scalers_taken(algo)
         algo.check_shapes(selection.observation_shape, selection.action_size)
         algo.retune()
@@ -263,7 +265,7 @@ def warn_of_far_actions(largest: float) -> None:
     """Say that policies will not reach actions as large as this, if it is more than rounding."""
     if largest > 1 + 1e-5:
         _LOGGER.warning(
-            "actions of the data are as large as %g, but policies act in [-1, 1]: scale them by action_scaler=\"min_max\"",
+            "actions of the data are as large as %g, but policies act in [-1, 1]: action_scaler='min_max' scales them",
             largest,
         )
 

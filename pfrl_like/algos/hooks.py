@@ -1,7 +1,7 @@
 """Methods of estimators that users override: `update`, which `fit` calls then, and those that nothing calls."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -101,13 +101,12 @@ def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]
     """
     if isinstance(given, Mapping):
         return dict(given)
-    values = [given] if isinstance(given, int | float | Tensor) else [] if given is None else given
-    if not isinstance(values, Sequence):
-        raise TypeError(f"update of {type(algo).__name__} gave {given!r:.80}, expected losses in a list, or by name")
-    for names in ([*losses], [*algo.loss_names]):
-        if len(values) in (0, len(names)):
-            return {name: value for name, value in zip(names, values, strict=False) if value is not None}
-    raise ValueError(
-        f"update of {type(algo).__name__} gave {len(values)} losses, expected those of {', '.join(algo.loss_names)}: give "
-        "a dict of losses by name"
-    )
+    kind = type(algo).__name__
+    if not isinstance(given, Iterable | None):
+        raise TypeError(f"update of {kind} gave {given!r:.80}, expected losses in a list, or by name in a dict")
+    values = [*given] if given is not None else []
+    names = [*losses] if len(losses) == len(values) else [*algo.loss_names]
+    if values and len(values) != len(names):
+        expected = f"those of {', '.join(algo.loss_names)}, or a dict of losses by name"
+        raise ValueError(f"update of {kind} gave {len(values)} losses, expected {expected}")
+    return {name: value for name, value in zip(names, values, strict=False) if value is not None}

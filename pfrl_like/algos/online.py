@@ -35,7 +35,7 @@ CAPACITY = 1_000_000
 
 
 class AgentCollector(Collector):
-    """Acts by the agent of an estimator, or by `predict` and `sample_action` where actions are scaled or they overridden.
+    """Acts by the agent of an estimator; by `predict` or `sample_action` if actions are scaled, or these overridden.
 
     Args:
         algo: The estimator.

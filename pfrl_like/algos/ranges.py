@@ -12,9 +12,7 @@ ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Those that are True or False.
 FLAGS = frozenset({"bootstrap", "share_encoder", "soft_q_backup", "use_batch_norm"})
 #: Finite numbers of at least 0, and what further ones end in.
-AT_LEAST_0 = frozenset(
-    {"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"}
-)
+AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
 #: Numbers with other bounds.
 BOUNDS = {"tau": (0.0, 1.0), "target_update_interval": (1.0,)}

@@ -1,4 +1,4 @@
-"""Scalers of estimators: how they are made, fitted and shown, and how minibatches pass them on their way to the agent."""
+"""Scalers of estimators: how they are made, fitted and shown, and how minibatches pass them."""
 
 import copy
 import dataclasses
@@ -91,7 +91,8 @@ def check_scalers_taken(algo: Any) -> None:
     """
     for name in SCALERS:
         if (given := getattr(algo, name)) is not None and getattr(algo, f"{name}_") is None:
-            raise ValueError(f"{name} is {given!r:.80}, but the agent was handed in as impl and learns without: leave it out")
+            handed_in = "the agent was handed in as impl and learns without: leave it out"
+            raise ValueError(f"{name} is {given!r:.80}, but {handed_in}")
 
 
 def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:

@@ -74,11 +74,9 @@ class MOPO(Estimator):
         if len(observation_shape) != 1:
             raise ValueError(f"observation_shape is {observation_shape}, but {type(self).__name__} models vectors only")
         for name in ("action_scaler", "reward_scaler"):
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r:.80}, but {type(self).__name__} models actions and rewards as they "
-                    "are: give it to the algorithm"
-                )
+            if (given := getattr(self, name)) is not None:
+                as_they_are = f"{type(self).__name__} models actions and rewards as they are: give it to the algorithm"
+                raise ValueError(f"{name} is {given!r:.80}, but {as_they_are}")
         if self.dynamics is not None:
             raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} is such a model itself")
         check_counts(n_ensembles=self.n_ensembles)

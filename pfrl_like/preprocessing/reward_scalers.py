@@ -77,9 +77,11 @@ class ClipRewardScaler(_RewardScaler):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bounds = {name: value for name, value in (("low", self.low), ("high", self.high)) if value is not None}
-        check_numbers(**bounds)
-        if not bounds:
+        if self.low is not None:
+            check_numbers(low=self.low)
+        if self.high is not None:
+            check_numbers(high=self.high)
+        if self.low is None and self.high is None:
             raise ValueError("low and high are None, expected a bound: ClipRewardScaler(low=-1.0, high=1.0)")
         if self.low is not None and self.high is not None and self.high < self.low:
             raise ValueError(f"high is {self.high}, expected no less than low, which is {self.low}")
@@ -152,7 +154,7 @@ class ReturnBasedRewardScaler(_RewardScaler):
     return_min: float | None = None
     multiplier: float = 1.0
 
-    def __post_init__(self, dataset: Any) -> None:  # type: ignore[override]  # the fields that are no attributes
+    def __post_init__(self, dataset: Any) -> None:
         super().__post_init__()
         given = [each for each in (self.return_max, self.return_min) if each is not None]
         if len(given) == 1 or (given and dataset is not None):

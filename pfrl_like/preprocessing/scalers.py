@@ -144,9 +144,7 @@ class MinMaxRewardScaler(MinMaxScaler):
 
     column = "rewards"
 
-    def __init__(
-        self, dataset: Any = None, maximum: Any = None, minimum: Any = None, multiplier: float = 1.0
-    ) -> None:
+    def __init__(self, dataset: Any = None, maximum: Any = None, minimum: Any = None, multiplier: float = 1.0) -> None:
         check_multiplier(multiplier)
         self.multiplier = float(multiplier)
         super().__init__(dataset, maximum, minimum)
@@ -186,7 +184,11 @@ SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
     "rewards": {
         scaler.type_name: scaler
         for scaler in (
-            MinMaxRewardScaler, StandardRewardScaler, ReturnBasedRewardScaler, MultiplyRewardScaler, ClipRewardScaler,
+            MinMaxRewardScaler,
+            StandardRewardScaler,
+            ReturnBasedRewardScaler,
+            MultiplyRewardScaler,
+            ClipRewardScaler,
             ConstantShiftRewardScaler,
         )
     },
