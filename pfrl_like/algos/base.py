@@ -36,6 +36,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
@@ -266,7 +267,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
-            return self.predict(x, action_mask=action_mask)
+            return self.predict(x, **mask_keyword(action_mask))
         return self._unscaled(sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy())
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
