@@ -1,7 +1,8 @@
 """The interface of estimators: algorithms and their hyperparameters, from which an agent is built."""
 
 import copy
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from pfrl_like.algos.copying import Copying
 from pfrl_like.algos.fitting import Fitting
 from pfrl_like.algos.hyperparameters import Hyperparameters
+from pfrl_like.algos.later_names import LATER_NAMES
 from pfrl_like.algos.minibatches import fitting_batch
 from pfrl_like.algos.online import OnlineFitting
 from pfrl_like.algos.ranges import check_ranges
@@ -18,6 +20,7 @@ from pfrl_like.algos.retuning import Retuning
 from pfrl_like.algos.sampling import greedy, sampled
 from pfrl_like.algos.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.saving import Saving
+from pfrl_like.algos.scaling import SCALERS, BatchScaling, made_scalers, take_scalers
 from pfrl_like.algos.shapes import (
     actions_for,
     check_as_many,
@@ -25,7 +28,7 @@ from pfrl_like.algos.shapes import (
     shape_of_one,
 )
 from pfrl_like.algos.spaces import Spaces
-from pfrl_like.augmentation import AugmentationPipeline, BatchAugmentation
+from pfrl_like.augmentation import BatchAugmentation, pipeline_of
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.encoders import Encoder, make_encoder
@@ -33,11 +36,29 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
 
 Array = NDArray[Any]
+
+
+def batch_alone(update: Any) -> Any:
+    """`update` that takes a minibatch alone as well, and gives the losses by name then."""
+
+    @functools.wraps(update)
+    def update_by(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(args) + len(kwargs) != 1:
+            return update(self, *args, **kwargs)
+        (batch,) = [*args, *kwargs.values()]
+        agent = self._agent
+        so_far = max(0, agent.optim_t + 1 - getattr(agent, "policy_update_delay", 1))
+        epoch, total_step = self._updating or (0, so_far)
+        losses = update(self, epoch, total_step, batch)
+        return dict(zip(self._learnt[1], losses, strict=True))
+
+    return update_by
 
 
 class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyperparameters):
@@ -52,18 +73,29 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         n_frames: Images that are stacked to one observation, along the channels.
         use_batch_norm: Whether layers of the networks are followed by batch normalisation.
         use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Of the observations: "pixel", "min_max", "standard", or a `Scaler`. One that is not fitted is fitted
-            to the episodes of the first `fit`.
+        scaler: Of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt `observation_scaler`. One
+            that is not fitted is fitted to the episodes of the first `fit`, as those of actions and rewards are.
+        action_scaler: Of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and acts
+            in scaled actions, which "min_max" puts into [-1, 1], where policies act; what is given to the estimator and
+            to explorers, what it gives and what buffers hold are actions of the data and of the environment.
+            `fit_online` fits "min_max" to the environment's bounds.
+        reward_scaler: Of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a `Scaler`
+            of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
         augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
         n_augmentations: How many times each row is augmented; the loss is the mean over them.
         encoder_params: As of `pfrl_like.encoders.make_encoder`.
         dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` that is not told how many; None for 1000.
         impl: The agent, if it is there already.
-        kwargs: Unknown hyperparameters are ignored with a warning.
+        kwargs: Unknown hyperparameters are ignored with a warning; those of later versions of d3rlpy are a TypeError
+            that names what does the same here.
 
     Attributes:
         impl: The agent; None before it is built.
-        scaler_: The fitted scaler, once the agent is built.
+        scaler: The scaler, also where it is given by name; the fitted one once the agent is built. So are
+            `action_scaler` and `reward_scaler`.
+        augmentation: The `AugmentationPipeline` of what was given.
+        scaler_: The fitted scaler, once the agent is built; likewise `action_scaler_` and `reward_scaler_`.
         eval_results_: Scores by name, one for each epoch.
         observation_shape_: Shape of one observation, before frames are stacked.
         action_size_: Numbers of an action, or how many discrete actions there are.
@@ -75,19 +107,35 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
     learns_next_observations: ClassVar[bool] = False
     #: Metrics of an epoch, attributes of the agent.
     state_names: ClassVar[tuple[str, ...]] = ()
+    spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
+    later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
+    made_by: ClassVar[Mapping[str, Any]] = {
+        **{name: functools.partial(make_scaler, column=column) for name, column in SCALERS.items()},
+        "augmentation": pipeline_of,
+    }
 
     batch_size: int = 100
     n_frames: int = 1
     use_batch_norm: bool = False
     use_gpu: Any = False
     scaler: Any = None
+    action_scaler: Any = None
+    reward_scaler: Any = None
     augmentation: Any = []
     n_augmentations: int = 1
     encoder_params: Any = {}
     dynamics: Any = None
+    n_epochs: int | None = None
     impl: Any = None
 
+    #: TD errors and losses of the last `update`.
+    _learnt: Any = None
+    #: Epochs and updates so far, while an overridden `update` is called.
+    _updating: tuple[int, int] | None = None
+
     scaler_: Any = None
+    action_scaler_: Any = None
+    reward_scaler_: Any = None
     eval_results_: dict[str, list[float]] = {}
 
     def __init__(self, **hyperparameters: Any) -> None:
@@ -108,7 +156,7 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
                 `n_critics`; all stay as they were.
             TypeError: Likewise.
         """
-        before = super().get_params(deep=False)
+        before = dict(vars(self))
         try:
             super().set_params(**params)
             self.use_gpu = Device.of(self.use_gpu)  # which copies can move to another GPU
@@ -153,26 +201,28 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         shape = shape_of_one(observation_shape)
         check_counts(action_size=action_size)
         check_ranges(self)
+        take_scalers(self, made_scalers(self, fitted=True))
         self.observation_shape_, self.action_size_ = shape, int(action_size)
-        if self.scaler_ is None:
-            self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
-        if self.scaler_ is not None and not self.scaler_.fitted:
-            raise NotFittedError(f"scaler is {self.scaler!r}, which is not fitted: fit does it, or fit_scaler")
         self.impl = self._build_agent(self._stacked_shape, self.action_size_)
         self.impl.augment = self._augment()
         self._built_with = self.get_params(deep=False)
 
-    def _augment(self) -> BatchAugmentation | None:
-        """What augments minibatches, if anything does."""
+    def _augment(self) -> Callable[[Batch], Batch] | None:
+        """What scales and augments minibatches, if anything does."""
         check_counts(n_augmentations=self.n_augmentations)
-        pipeline = AugmentationPipeline(self.augmentation)
-        return BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
+        pipeline = pipeline_of(self.augmentation)
+        augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
+        if self.action_scaler_ is None and self.reward_scaler_ is None:
+            return augment
+        return BatchScaling(self.action_scaler_, self.reward_scaler_, augment)
 
     def fit_scaler(self, episodes: Any) -> None:
-        """Make the scaler, and fit it to episodes if it is not; `fit` does it before it builds the agent."""
-        self.scaler_ = copy.deepcopy(make_scaler(self.scaler))
-        if self.scaler_ is not None and not self.scaler_.fitted:
-            self.scaler_.fit(episodes)
+        """Make the scalers, and fit those to episodes that are not fitted; `fit` does it before it builds the agent."""
+        made = made_scalers(self)
+        for scaler in made.values():
+            if scaler is not None and not scaler.fitted:
+                scaler.fit(episodes)
+        take_scalers(self, made)
 
     def _encoder(self, observation_shape: tuple[int, ...], action_size: int = 0) -> Encoder:
         return make_encoder(
@@ -211,14 +261,14 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
             TypeError: On a mask of continuous actions.
         """
         agent, obs = self._agent, self._observations(x)
-        return greedy(agent, obs, action_mask, self.discrete_action, self.action_size_)
+        return self._unscaled(greedy(agent, obs, action_mask, self.discrete_action, self.action_size_))
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
-            return self.predict(x, action_mask=action_mask)
-        return sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy()
+            return self.predict(x, **mask_keyword(action_mask))
+        return self._unscaled(sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy())
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
         """Values of actions, means over the critics.
@@ -276,6 +326,15 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         return float(self.evaluate_offline(episodes, **options)["fqe"].value)
 
     @property
+    def observation_scaler(self) -> Any:
+        """`scaler`, as later versions of d3rlpy call it."""
+        return self.scaler
+
+    @observation_scaler.setter
+    def observation_scaler(self, scaler: Any) -> None:
+        self.scaler = scaler
+
+    @property
     def _agent(self) -> Any:
         if self.impl is None:
             raise NotFittedError(
@@ -290,15 +349,28 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         return observations_for(x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames)
 
     def _actions(self, action: Any) -> Tensor:
-        return self._tensor(actions_for(action, self.action_size_, self.discrete_action))
+        """Actions of the data as those of the agent."""
+        actions = self._tensor(actions_for(action, self.action_size_, self.discrete_action))
+        return actions if self.action_scaler_ is None else self.action_scaler_.transform(actions)
+
+    def _unscaled(self, actions: Array) -> Array:
+        """Actions of the agent as those of the data."""
+        if self.action_scaler_ is None:
+            return actions
+        unscaled: Array = self.action_scaler_.reverse_transform(torch.as_tensor(actions)).numpy()
+        return unscaled
 
     def _tensor(self, values: Array) -> Tensor:
         return torch.as_tensor(values, device=self._agent.device)
 
     # Learning
 
+    @batch_alone
     def update(self, epoch: int, total_step: int, batch: TransitionMiniBatch | Batch) -> list[float]:
-        """Learn once.
+        """Learn once. A subclass may override it: `fit` and `fit_online` call it then, with a `TransitionMiniBatch`.
+
+        It may be called, and overridden, as `update(batch)`, too, which gives the losses by name, as later versions of
+        d3rlpy have it.
 
         Args:
             epoch: Epochs so far.
@@ -306,7 +378,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
             batch: Minibatch, frames stacked.
 
         Returns:
-            The losses, in the order of `loss_names`; those that this update had no turn for are left out.
+            The losses, in the order of `loss_names`; those that this update had no turn for are left out. What
+            overrides it may also give a dict of losses by name, or None.
 
         Raises:
             NotFittedError: Before the agent is built.
@@ -316,7 +389,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
             NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
         fitting = fitting_batch(self, self._agent, batch)
-        return [float(loss) for loss in self._learn(epoch, total_step, fitting)[1].values()]
+        self._learnt = self._learn(epoch, total_step, fitting)
+        return [float(loss) for loss in self._learnt[1].values()]
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update`, which gives how wrong each row was, [N], and the losses by name, where they are."""

@@ -94,7 +94,10 @@ class BEAR(ImitatingActorCritic, SAC):
         alpha_learning_rate: Of the weight alpha of the discrepancy between policy and model.
         initial_alpha: First alpha.
         alpha_threshold: At which the discrepancy is held, by learning alpha.
-        mmd_sigma: Width of the Gaussian kernel that it is measured with.
+        mmd_kernel: Kernel that it is measured with, "gaussian" or "laplacian".
+        mmd_sigma: Width of the kernel.
+        n_mmd_action_samples: Actions of policy and of model, each, that it is the discrepancy of; at least 2.
+        vae_kl_weight: Weight of the divergence in the model's loss.
         kwargs: As `ImitatingActorCritic` and `SAC`.
     """
 
@@ -105,11 +108,17 @@ class BEAR(ImitatingActorCritic, SAC):
     alpha_learning_rate: float = 1e-3
     initial_alpha: float = 1.0
     alpha_threshold: float = 0.05
+    mmd_kernel: str = "gaussian"
     mmd_sigma: float = 20.0
+    n_mmd_action_samples: int = 4
+    vae_kl_weight: float = 0.5
 
     def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
         imitation = self._imitation_options(observation_shape, action_size, 2 * action_size)
-        return {**imitation, **alpha_options(self), "mmd_sigma": self.mmd_sigma}
+        return {
+            **imitation, **alpha_options(self), "mmd_kernel": self.mmd_kernel, "mmd_sigma": self.mmd_sigma,
+            "n_mmd_action_samples": self.n_mmd_action_samples, "beta": self.vae_kl_weight,
+        }  # fmt: skip
 
 
 class DiscreteBCQ(DoubleDQN):

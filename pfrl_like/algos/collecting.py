@@ -3,11 +3,14 @@
 It acts on stacked frames; single ones are stored, which are stacked when they are drawn.
 """
 
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from pfrl_like.agents.declared_parts import check_explorer
 from pfrl_like.metrics.environment import LastFrames
-from pfrl_like.utils.action_masks import mask_columns, required_keyword, sample_allowed
+from pfrl_like.utils.action_masks import Allowed, mask_columns, required_keyword, sample_allowed
 
 
 class Collector:
@@ -49,6 +52,23 @@ class Collector:
 
     def _push(self, obs: Any) -> None:
         self._obs, self._stack = obs, self._frames.push(obs)
+
+    def explored(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
+        """An action that an algorithm predicts or draws, or of the explorer that is asked with it.
+
+        Args:
+            own: `predict` or `sample_action` of the algorithm.
+            obs: One observation, frames stacked.
+            action_mask: As of `choose`.
+            step: Number of the step, as the explorer is told it.
+        """
+
+        def predicted() -> Any:
+            action = own(np.asarray(obs)[None], **required_keyword(own, action_mask))[0]
+            return action.item() if np.ndim(action) == 0 else action
+
+        told = None if action_mask is None else Allowed([action_mask])
+        return predicted() if self.explorer is None else self.explorer.select_action(step, predicted, told)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """The action of the algorithm, or of the explorer that is asked with it.

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from pfrl_like.algos.scaling import SCALERS
 from pfrl_like.optimizers.states_of_others import take_states
 from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
@@ -25,9 +26,10 @@ class Copying:
     def copy_policy_from(self, algo: Any) -> None:
         """Take the parameters of another estimator's policy, whose networks are alike; targets follow at once.
 
-        A target takes those of the other one's target, or of its network where there is none. The scaler, through
-        which a network sees observations, is no parameter and stays: with another one than the other's, which is warned
-        of, the network does something else. `scaler=algo.scaler_` in the constructor makes them the same.
+        A target takes those of the other one's target, or of its network where there is none. The scalers, through
+        which a network sees observations, actions and rewards, are no parameters and stay: with others than the other
+        one's, which is warned of, the network does something else. `scaler=algo.scaler_`, and so on, in the constructor
+        makes them the same.
 
         Args:
             algo: The other estimator.
@@ -86,14 +88,16 @@ class Copying:
 
 
 def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
-    ours, theirs = (None if each.scaler_ is None else each.scaler_.describe() for each in (algo, other))
-    if ours != theirs:
-        warnings.warn(
-            f"the {what} has learnt from observations through the scaler {other.scaler_!r:.60}, and sees them through "
-            f"{algo.scaler_!r:.60} here: make the estimator with scaler=algo.scaler_ of the other one",
-            UserWarning,
-            stacklevel=levels_to_the_caller(),
-        )
+    for name, column in SCALERS.items():
+        ours, theirs = (getattr(each, f"{name}_") for each in (algo, other))
+        described = [None if each is None else each.describe() for each in (ours, theirs)]
+        if described[0] != described[1] and (what, column) != ("policy", "rewards"):
+            warnings.warn(
+                f"the {what} has learnt from {column} through the {name} {theirs!r:.60}, and sees them through "
+                f"{ours!r:.60} here: make the estimator with {name}=algo.{name}_ of the other one",
+                UserWarning,
+                stacklevel=levels_to_the_caller(),
+            )
 
 
 def _names(agent: Any, what: str) -> list[str]:

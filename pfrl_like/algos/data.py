@@ -1,5 +1,6 @@
 """The minibatches of an estimator's training: passes over transitions in random order, or draws."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,40 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.batch import Batch, concatenate_batches
-from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.dataset import Transition, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
 from pfrl_like.dataset.transition import stacked_shape
+
+
+class DrawnMiniBatch(TransitionMiniBatch):
+    """Transitions of a replay buffer, as users see them, with the batch that they were drawn as.
+
+    Rewards that came with the observations are not known, NaN; nor are most next actions, NaN, or -1 if discrete.
+
+    Args:
+        batch: The batch.
+        algo: The estimator that learns from it.
+    """
+
+    def __init__(self, batch: Batch, algo: Any) -> None:
+        self.drawn = batch
+        columns = (batch.obs, batch.action, batch.next_obs, batch.reward, batch.discount)
+        obs, action, next_obs, reward, discount = (column.cpu().numpy() for column in columns)
+        following = np.full_like(action, -1 if algo.discrete_action else np.nan)
+        if batch.next_action is not None:
+            following = batch.next_action.cpu().numpy()
+        transitions = [
+            Transition(
+                obs.shape[1:], algo.action_size, obs[i], _plain(action[i]), np.nan, next_obs[i], _plain(following[i]),
+                reward[i], int(discount[i] == 0),
+            )
+            for i in range(len(batch))
+        ]  # fmt: skip
+        super().__init__(transitions)
+
+
+def _plain(action: Any) -> Any:
+    return int(action) if np.ndim(action) == 0 else action
 
 
 class TrainingData:
@@ -26,6 +58,8 @@ class TrainingData:
         self.selection = Selection(episodes, told_next)
         self.batch_size, self.n_frames = batch_size, n_frames
         self._generated: Batch | None = None
+        self._imagined: Sequence[Transition] = ()
+        self._rows: NDArray[np.int64] = np.empty(0, np.int64)
         self._left: NDArray[np.int64] = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -40,14 +74,15 @@ class TrainingData:
         """Begin a pass, with what the estimator's dynamics model generates now."""
         self._left = self._left[:0]
         if algo.dynamics is not None:
-            generated = TransitionMiniBatch(algo.dynamics.generate(algo, self.selection.transitions()))
-            self._generated = batch_for(algo.impl, generated, algo.discrete_action)
+            self._imagined = algo.dynamics.generate(algo, self.selection.transitions())
+            self._generated = batch_for(algo.impl, TransitionMiniBatch(self._imagined), algo.discrete_action)
 
     def next_batch(self, agent: Any) -> Batch:
         """The next minibatch, on the agent's device; after a pass the next one begins."""
         if len(self._left) < min(self.batch_size, self._count):
             self._left = np.random.permutation(self._count)
-        rows, self._left = self._left[: self.batch_size], self._left[self.batch_size :]
+        self._rows = rows = self._left[: self.batch_size]
+        self._left = self._left[self.batch_size :]
         recorded = rows[rows < len(self.selection)]
         options = {"n_frames": self.n_frames, **getattr(agent, "sampling", {})}
         parts = [self.selection.batch(recorded, agent.gamma, agent.device, **options)] if len(recorded) else []
@@ -55,7 +90,13 @@ class TrainingData:
             parts.append(self._generated[rows[rows >= len(self.selection)] - len(self.selection)])
         return concatenate_batches(parts)
 
-    def learnt(self, batch: Batch, td_error: Tensor) -> None:
+    def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
+        """The transitions of the last batch."""
+        n, recorded = len(self.selection), self.selection.transitions()
+        chosen = [recorded[row] if row < n else self._imagined[row - n] for row in self._rows.tolist()]
+        return TransitionMiniBatch(chosen, self.n_frames)
+
+    def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
         """Nothing is made of it."""
 
 
@@ -105,7 +146,13 @@ class DrawnData:
         batch: Batch = self.source.sample_batch(self.batch_size, agent.gamma, agent.device, **options)
         return batch
 
-    def learnt(self, batch: Batch, td_error: Tensor) -> None:
-        """Write the priorities back."""
-        if batch.weight is not None:
+    def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
+        """The transitions of a batch."""
+        return DrawnMiniBatch(batch, algo)
+
+    def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
+        """Write the priorities back; without TD errors they stay."""
+        if batch.weight is not None and td_error is not None:
             self.source.update_priorities(batch.index, td_error)
+        elif batch.weight is not None:
+            self.source.update_priorities(batch.index[:0], [])

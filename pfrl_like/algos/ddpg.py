@@ -21,7 +21,7 @@ class DDPG(ActorCritic):
     """
 
     loss_names = {"critic_loss": "critic_loss", "actor_loss": "actor_loss"}
-    spellings: ClassVar[Any] = {"reguralizing_rate": "regularizing_rate"}
+    spellings: ClassVar[Any] = {**ActorCritic.spellings, "reguralizing_rate": "regularizing_rate"}
 
     n_critics = 1
     regularizing_rate: float = 1e-10

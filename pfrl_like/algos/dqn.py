@@ -53,7 +53,13 @@ class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning of discrete actions, `pfrl_like.agents.DiscreteCQL`.
 
     Args:
+        alpha: Weight of the conservative term.
         kwargs: As `DQN`.
     """
 
     agent_class = agents.DiscreteCQL
+
+    alpha: float = 1.0
+
+    def _dqn_options(self) -> dict[str, Any]:
+        return {**super()._dqn_options(), "conservative_weight": self.alpha}

@@ -7,7 +7,9 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from pfrl_like.algos.data import DrawnData
+from pfrl_like.algos.hooks import update_step
 from pfrl_like.batch import Batch
+from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.progress import Progress
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -19,16 +21,19 @@ class Data(Protocol):
     def next_batch(self, agent: Any) -> Batch:
         """The next minibatch for an agent, on its device."""
 
-    def learnt(self, batch: Batch, td_error: Tensor) -> None:
-        """Take in how wrong the rows of a minibatch were."""
+    def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
+        """The transitions of the minibatch given last, as an overridden `update` gets them."""
+
+    def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
+        """Take in how wrong the rows of a minibatch were; None if that is not known."""
 
 
 class UpdateSource:
     """Updates of an estimator from data, each a step of the clock, whose losses are averaged.
 
     Args:
-        algo: The estimator, or what is fitted like one: `impl` is the agent, `_learn` takes a minibatch, and
-            `loss_names` are the names of the losses.
+        algo: The estimator, or what is fitted like one: `impl` is the agent, `_learn` takes a minibatch, or an
+            `update` that a user has overridden, and `loss_names` are the names of the losses.
         data: Where minibatches come from.
         epoch: Number of the epoch.
     """
@@ -36,6 +41,7 @@ class UpdateSource:
     def __init__(self, algo: Any, data: Data, epoch: int) -> None:
         self.algo, self.data, self.epoch = algo, data, epoch
         self._losses: list[dict[str, Tensor]] = []
+        self._update = update_step(algo)
 
     def __len__(self) -> int:
         """Updates so far."""
@@ -44,7 +50,10 @@ class UpdateSource:
     def tick(self, clock: Clock) -> tuple[Episode, ...]:
         """One update."""
         batch = self.data.next_batch(self.algo.impl)
-        td_error, losses = self.algo._learn(self.epoch, clock.t, batch)
+        if self._update is None:
+            td_error, losses = self.algo._learn(self.epoch, clock.t, batch)
+        else:
+            td_error, losses = self._update(self.epoch, clock.t, self.data.shown(batch, self.algo))
         self.data.learnt(batch, td_error)
         self._losses.append(losses)
         clock.t += 1
@@ -53,7 +62,8 @@ class UpdateSource:
     def metrics(self, last: int = 0) -> dict[str, float]:
         """Means over so many last updates, 0 for the whole epoch; NaN of losses that had no turn."""
         chosen = self._losses[-last:]
-        by_name = {name: [losses[name] for losses in chosen if name in losses] for name in self.algo.loss_names}
+        names = dict.fromkeys([*self.algo.loss_names, *(name for losses in chosen for name in losses)])
+        by_name = {name: [losses[name] for losses in chosen if name in losses] for name in names}
         return {name: float(sum(found) / len(found)) if found else float("nan") for name, found in by_name.items()}
 
 

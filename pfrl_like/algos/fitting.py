@@ -9,9 +9,11 @@ from typing import Any, Self, TypeVar, cast
 
 from pfrl_like.algos.data import TrainingData
 from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
+from pfrl_like.algos.hooks import warn_of_hooks
 from pfrl_like.algos.minibatches import check_eval_episodes
 from pfrl_like.algos.ranges import check_folder
 from pfrl_like.algos.run_log import RunLog
+from pfrl_like.algos.scaling import check_scalers_taken
 from pfrl_like.algos.shapes import check_action_kind
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.dataset.conventions import logged_convention
@@ -30,14 +32,24 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def without_targets(fit: Fit) -> Fit:
-    """`fit` that overlooks a None as its second argument: there scikit-learn's pipelines hand on targets."""
+    """`fit` that overlooks a None as its second argument: there scikit-learn's pipelines hand on targets.
+
+    Where it is not told `n_epochs`, it takes those of the constructor.
+    """
 
     @functools.wraps(fit)
     def fit_without(self: Any, *args: Any, **options: Any) -> Any:
         rest = args[2:] if args[1:2] == (None,) else args[1:]
+        if not rest:
+            options = epochs_of(self) | options
         return fit(self, *args[:1], *rest, **options)
 
     return cast(Fit, fit_without)
+
+
+def epochs_of(algo: Any) -> dict[str, int]:
+    """The `n_epochs` that an estimator was constructed with, if any were, by name."""
+    return {} if algo.n_epochs is None else {"n_epochs": algo.n_epochs}
 
 
 class Fitting:
@@ -45,6 +57,7 @@ class Fitting:
 
     batch_size: int
     n_frames: int
+    n_epochs: int | None
 
     @without_targets
     def fit(
@@ -75,8 +88,9 @@ class Fitting:
 
         Args:
             episodes: A dataset or a list of episodes.
-            n_epochs: Passes over all transitions, save for the rest of the last minibatch. A None before it, where
-                scikit-learn hands on targets, is overlooked.
+            n_epochs: Passes over all transitions, save for the rest of the last minibatch; those of the constructor,
+                if it has them and none are given here. A None before it, where scikit-learn hands on targets, is
+                overlooked.
             save_metrics: Whether anything is written to disk.
             experiment_name: Name of the folder; None for that of the class.
             with_timestamp: Whether the time is appended to it.
@@ -119,6 +133,7 @@ class Fitting:
             The number of the epoch and its metrics.
         """
         bound = inspect.signature(self.fit).bind(*args, **kwargs)
+        bound.arguments = epochs_of(self) | bound.arguments
         bound.apply_defaults()
         return self._epochs(**bound.arguments)
 
@@ -150,6 +165,7 @@ class Fitting:
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
         algo: Any = self
         check_dynamics(algo)
+        warn_of_hooks(algo)
         name = experiment_name or type(self).__name__
         if log_options["save_metrics"] and logger_adapter is None:
             check_folder(log_options["logdir"], name, log_options["with_timestamp"])
@@ -203,7 +219,10 @@ class Fitting:
             algo.fit_scaler(selection.episodes)
             algo.create_impl(selection.observation_shape, selection.action_size)
             if not algo.discrete_action and hasattr(algo.impl, "policy"):
-                warn_of_far_actions(max(float(abs(episode.actions).max()) for episode in selection.episodes))
+                warn_of_far_actions(
+                    max(largest_action(algo, episode.told("actions")) for episode in selection.episodes)
+                )
+        check_scalers_taken(algo)
         algo.check_shapes(selection.observation_shape, selection.action_size)
         algo.retune()
 
@@ -238,12 +257,16 @@ def check_dynamics(algo: Any) -> None:
         raise TypeError(f"dynamics is {algo.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
 
 
+def largest_action(algo: Any, actions: Any) -> float:
+    """The largest number of recorded actions, [n, A], by its size, as the agent of an estimator has them."""
+    return float(algo._actions(actions).abs().max())
+
+
 def warn_of_far_actions(largest: float) -> None:
     """Say that policies will not reach actions as large as this, if it is more than rounding."""
     if largest > 1 + 1e-5:
         _LOGGER.warning(
-            "actions of the data are as large as %g, but policies act in [-1, 1]: scale them, for instance by "
-            "preprocessing.MinMaxActionScaler, and rescale those of the environment",
+            "actions of the data are as large as %g, but policies act in [-1, 1]: action_scaler='min_max' scales them",
             largest,
         )
 

@@ -1,13 +1,15 @@
 """Hyperparameters that are declared once, as annotated attributes of a class, and stored by the constructor."""
 
+import contextlib
 import copy
 import difflib
 import inspect
 import typing
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
+from pfrl_like.algos.later_names import asks_for_nothing_else
 from pfrl_like.utils.callers import levels_to_the_caller
 
 
@@ -17,11 +19,20 @@ class Hyperparameters:
     Each public attribute that a class annotates and gives a value, other than a `ClassVar` and what ends in `_`, which
     fitting finds out, is a hyperparameter: a keyword-only argument of the constructor with that value as its default,
     and an attribute. Subclasses inherit them, and change a default by assigning another. Unknown keywords are accepted
-    with a warning that names the nearest.
+    with a warning that names the nearest; those of later versions of d3rlpy are refused.
+
+    What is chosen by name is an attribute as the object of that name; `get_params` gives it as it was given.
     """
 
     #: Other spellings that the documents have, and what they stand for.
     spellings: ClassVar[Mapping[str, str]] = {}
+    #: Names that are refused, and what does the same here.
+    later_names: ClassVar[Mapping[str, str]] = {}
+    #: Hyperparameters that may be chosen by name, and what makes the objects.
+    made_by: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    #: Those of them as they were given.
+    _given: Mapping[str, Any] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -32,6 +43,13 @@ class Hyperparameters:
         ]
         rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
         cls.__signature__ = inspect.Signature([*parameters, rest])  # type: ignore[attr-defined]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.made_by:
+            vars(self)["_given"] = {**self._given, name: value}
+            with contextlib.suppress(TypeError, ValueError):  # what cannot be stays, and is refused when it is used
+                value = self.made_by[name](value)
+        super().__setattr__(name, value)
 
     def __init__(self, **hyperparameters: Any) -> None:
         for name, default in self.defaults().items():
@@ -55,13 +73,17 @@ class Hyperparameters:
         Args:
             deep: Whether the values are copies.
         """
-        params = {name: getattr(self, name) for name in self.defaults()}
+        params = {name: self._given.get(name, getattr(self, name)) for name in self.defaults()}
         return copy.deepcopy(params) if deep else params
 
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself.
 
         As in scikit-learn, `dynamics__lam` is `lam` of `dynamics`.
+
+        Raises:
+            TypeError: On one that later versions of d3rlpy have, naming what does the same here; it is ignored if its
+                value asks for what is done here anyway, as `n_steps=1` does.
         """
         known = self.defaults()
         for given in sorted(params, key=lambda name: "__" in name):  # parts before what they are made of
@@ -72,6 +94,8 @@ class Hyperparameters:
                 continue
             if name in known and hasattr(getattr(self, name), "set_params"):
                 getattr(self, name).set_params(**{inner: value})
+                continue
+            if asks_for_nothing_else(type(self).__name__, given, value, self.later_names):
                 continue
             text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored{_hint(given, known)}"
             warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())

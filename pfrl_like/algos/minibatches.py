@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfrl_like.algos.data import batch_for
+from pfrl_like.algos.data import DrawnMiniBatch, batch_for
 from pfrl_like.algos.shapes import (
     actions_for,
     check_action_kind,
@@ -52,9 +52,23 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
     if len(actions) != len(batch):
         raise ValueError(f"batch has {len(actions)} actions, expected {len(batch)}")
     if isinstance(batch, TransitionMiniBatch):
-        return batch_for(agent, batch, algo.discrete_action)
+        made = batch_for(agent, batch, algo.discrete_action)
+        return drawn_as(batch.drawn, made) if isinstance(batch, DrawnMiniBatch) else made
     fitting: Batch = batch.replace(action=torch.as_tensor(actions, device=batch.reward.device))
     return fitting
+
+
+def drawn_as(drawn: Batch, made: Batch) -> Batch:
+    """A batch of a replay buffer, with its weights and masks, but the rows as a user has left them.
+
+    Args:
+        drawn: The batch.
+        made: What was made of its rows.
+    """
+    discount = torch.where(made.discount == 0, 0.0, drawn.discount)
+    return drawn.replace(
+        obs=made.obs, action=made.action, reward=made.reward, next_obs=made.next_obs, discount=discount
+    )
 
 
 def check_eval_episodes(algo: Any, episodes: Any) -> None:

@@ -9,10 +9,19 @@ from gymnasium.spaces import Box
 from pfrl_like.algos.collecting import Collector
 from pfrl_like.algos.data import drawn_data
 from pfrl_like.algos.epochs import OnlineUpdates, shown
+from pfrl_like.algos.hooks import is_overridden, warn_of_hooks
 from pfrl_like.algos.ranges import check_folder
 from pfrl_like.algos.run_log import RunLog
+from pfrl_like.algos.scaling import (
+    check_scalers_taken,
+    check_single_rewards,
+    fit_to_space,
+    made_scalers,
+    take_scalers,
+)
 from pfrl_like.algos.shapes import shapes_of_env
 from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
@@ -26,7 +35,7 @@ CAPACITY = 1_000_000
 
 
 class AgentCollector(Collector):
-    """Acts by the agent of an estimator.
+    """Acts by the agent of an estimator; by `predict` or `sample_action` if actions are scaled, or these overridden.
 
     Args:
         algo: The estimator.
@@ -40,10 +49,11 @@ class AgentCollector(Collector):
         self.agent = algo.impl
         super().__init__(algo, buffer, explorer, action_space, random_steps)
         self._before = self.agent.explorer
+        self._asks = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
 
     def __enter__(self) -> Self:
         """Explore from now on."""
-        if self.explorer is not None:
+        if self.explorer is not None and not self._asks:
             self.agent.explorer = self.explorer
         return self
 
@@ -53,7 +63,17 @@ class AgentCollector(Collector):
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """What the agent does in training."""
+        if self._asks:
+            own = self.algo.predict if self.explorer is not None else self._drawn
+            return self.explored(own, obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
+
+    def _drawn(self, obs: Any, **options: Any) -> Any:
+        """Actions of `sample_action`, or of `predict` where it draws none."""
+        try:
+            return self.algo.sample_action(obs, **options)
+        except NotImplementedError:
+            return self.algo.predict(obs, **options)
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Store the step, and count it."""
@@ -63,6 +83,8 @@ class AgentCollector(Collector):
     def check_spaces(self, observation_space: Any, action_space: Any) -> None:
         """Refuse an environment that the agent cannot act in."""
         n_frames = self.algo.n_frames
+        if self.algo.action_scaler_ is not None:
+            action_space = Box(-1.0, 1.0, action_space.shape)
         if stacked_shape(observation_space.shape, n_frames) != observation_space.shape:
             low, high = ([bound] * n_frames for bound in (observation_space.low, observation_space.high))
             observation_space = Box(np.concatenate(low), np.concatenate(high), dtype=observation_space.dtype)
@@ -156,8 +178,10 @@ class OnlineFitting:
         if save_metrics:
             check_folder(logdir, name, with_timestamp)
         algo: Any = self
+        warn_of_hooks(algo)
         build_for_env(algo, env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        check_single_rewards(algo.reward_scaler_, buffer)
         data = drawn_data(buffer, self.batch_size, algo.n_frames, algo.observation_shape_)
         if not data.options:  # of its own accord an agent stores what it sees, here stacks
             algo.impl.replay_buffer = buffer
@@ -241,13 +265,18 @@ def build_for_env(algo: Any, env: Any) -> None:
     """Build an estimator's agent for an environment, or refuse it.
 
     Raises:
+        NotFittedError: If a scaler has no statistics, which data give, or of actions the bounds of the environment.
         TypeError: If it is none, or its actions are of another kind than the estimator's.
         ValueError: If its actions are no vectors, its observations no arrays, or they have other shapes than those that
             the agent was built for.
     """
     shape, size = shapes_of_env(algo, env)
     if algo.impl is None:
+        made = made_scalers(algo, fitted=True)
+        fit_to_space(made["action_scaler"], as_gymnasium(env).action_space)
+        take_scalers(algo, made)
         algo.create_impl(shape, size)
+    check_scalers_taken(algo)
     algo.check_shapes(shape, size)
     algo.retune()
 

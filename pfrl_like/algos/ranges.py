@@ -10,9 +10,9 @@ COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "laten
 #: Those of them that are rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Those that are True or False.
-FLAGS = frozenset({"bootstrap", "share_encoder", "use_batch_norm"})
+FLAGS = frozenset({"bootstrap", "share_encoder", "soft_q_backup", "use_batch_norm"})
 #: Finite numbers of at least 0, and what further ones end in.
-AT_LEAST_0 = frozenset({"eps", "momentum", "regularizing_rate"})
+AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
 #: Numbers with other bounds.
 BOUNDS = {"tau": (0.0, 1.0), "target_update_interval": (1.0,)}
@@ -29,6 +29,7 @@ def check_ranges(algo: Any) -> None:
     check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
     check_counts(**{name: getattr(algo, name) for name in sorted(names & COUNTS)})
     check_counts(least=0, **{name: getattr(algo, name) for name in names & {"rl_start_epoch"}})
+    check_counts(optional=True, n_epochs=algo.n_epochs)
     numbered = sorted(name for name in names if name in AT_LEAST_0 | BOUNDS.keys() or name.endswith(ENDINGS))
     for name in numbered:
         check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})

@@ -83,14 +83,18 @@ class Retuning:
     """
 
     #: Hyperparameters that estimators read where they use them.
-    read_when_used: ClassVar[frozenset[str]] = frozenset({"batch_size", "augmentation", "n_augmentations", "dynamics"})
+    read_when_used: ClassVar[frozenset[str]] = frozenset(
+        {"batch_size", "augmentation", "n_augmentations", "dynamics", "n_epochs"}
+    )
 
     impl: Any
     scaler_: Any
     observation_shape_: tuple[int, ...] | None
     action_size_: int | None
     #: Hyperparameters that an agent built for comparison does without, for they do not change the rest.
-    _left_out: ClassVar[dict[str, Any]] = {"impl": None, "scaler": None, "augmentation": [], "use_gpu": None}
+    _left_out: ClassVar[dict[str, Any]] = {
+        "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
+    }  # fmt: skip
     #: The hyperparameters that the agent has; None for those of the time when it was handed in.
     _built_with: dict[str, Any] | None = None
 

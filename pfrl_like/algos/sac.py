@@ -48,6 +48,8 @@ class CQL(SAC):
         initial_alpha: First alpha.
         alpha_threshold: At which the gap between values of actions drawn and of the data's is held, by learning alpha.
         n_action_samples: Actions drawn of each kind.
+        conservative_weight: Factor of the gap, which `alpha_threshold` is compared with, too.
+        soft_q_backup: Whether the critics' targets hold the next state's entropy.
         kwargs: As `SAC`.
     """
 
@@ -61,9 +63,14 @@ class CQL(SAC):
     initial_alpha: float = 5.0
     alpha_threshold: float = 10.0
     n_action_samples: int = 10
+    conservative_weight: float = 1.0
+    soft_q_backup: bool = True
 
     def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        return {**alpha_options(self), "n_action_samples": self.n_action_samples}
+        return {
+            **alpha_options(self), "n_action_samples": self.n_action_samples,
+            "conservative_weight": self.conservative_weight, "soft_q_backup": self.soft_q_backup,
+        }  # fmt: skip
 
 
 def alpha_options(algo: Any) -> dict[str, Any]:

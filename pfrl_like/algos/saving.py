@@ -9,11 +9,12 @@ from typing import Any, Self, cast
 
 import numpy as np
 
+from pfrl_like.algos.scaling import SCALERS, take_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
-from pfrl_like.export import FORMATS
+from pfrl_like.export import FORMATS, export_policy
 from pfrl_like.gpu import Device
-from pfrl_like.preprocessing import make_scaler
+from pfrl_like.preprocessing import Scaler, make_scaler
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.budget import bounded_networks
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
@@ -35,7 +36,7 @@ _OF_THE_FILE = {"algorithm", "reward_convention"}
 #: What goes wrong where a file tells what cannot be.
 _CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: What building changes.
-_BUILT = ("impl", "scaler_", "observation_shape_", "action_size_", "_built_with")
+_BUILT = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
 def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +115,11 @@ def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def export_greedy(
-    agent: Any, observation_shape: tuple[int, ...], fname: str | os.PathLike[str], as_onnx: bool = False
+    agent: Any,
+    observation_shape: tuple[int, ...],
+    fname: str | os.PathLike[str],
+    as_onnx: bool = False,
+    action_scaler: Scaler | None = None,
 ) -> None:
     """Export an agent's greedy policy; arguments and errors are those of `save_policy`.
 
@@ -123,12 +128,27 @@ def export_greedy(
         observation_shape: Shape of its observations, frames stacked.
         fname: The file.
         as_onnx: Whether it is ONNX whatever the name.
+        action_scaler: What actions of the file are scaled back by; None for nothing.
     """
+
+    def make_copy() -> Any:
+        acting = agent.greedy_copy()
+        if action_scaler is None:
+            return acting
+        act = acting.greedy_actions
+
+        def greedy_actions(*args: Any) -> tuple[Any, Any]:
+            action, value = act(*args)
+            return action_scaler.reverse_transform(action), value
+
+        acting.greedy_actions = greedy_actions
+        return acting
+
     generator, shape = np.random.default_rng(0), (32, *observation_shape)
     examples = generator.normal(size=shape) if len(observation_shape) == 1 else generator.uniform(0, 255, shape)
     ending = os.path.splitext(fname)[1]
     format = ".onnx" if as_onnx else ending if ending in FORMATS else ".pt"
-    agent.export(fname, example_obs=examples.astype(np.float32), format=format)
+    export_policy(make_copy, fname, examples.astype(np.float32), format=format)
 
 
 def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
@@ -142,8 +162,9 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
             UserWarning,
             stacklevel=levels_to_the_caller(),
         )
-    if given.get("scaler") is not None:
-        given["scaler"] = make_scaler(given["scaler"])
+    for name, column in SCALERS.items():
+        if given.get(name) is not None:
+            given[name] = make_scaler(given[name], column)
     if given.get("augmentation"):
         given["augmentation"] = AugmentationPipeline(given["augmentation"])
     made = kind(**given)
@@ -156,8 +177,6 @@ class Saving:
     """The saving and loading of estimators, and of their policies alone."""
 
     impl: Any
-    scaler: Any
-    scaler_: Any
     observation_shape_: tuple[int, ...] | None
     action_size_: int | None
 
@@ -196,9 +215,11 @@ class Saving:
         algo: Any = self
         before = {name: getattr(self, name) for name in _BUILT}
         try:
-            if self.impl is None or params.get("scaler") != self._json_params()["scaler"]:
+            own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
+            if self.impl is None or any(params.get(name) != described for name, described in own.items()):
                 with told_by(fname):
-                    self.scaler_ = make_scaler(params.get("scaler"))
+                    saved = {name: make_scaler(params.get(name), column) for name, column in SCALERS.items()}
+                    take_scalers(algo, saved)
                     algo.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self.impl.load_state_dict(state)
@@ -211,8 +232,8 @@ class Saving:
     def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
         """Write the greedy policy into a file that runs without this library; its input is called `input_0`.
 
-        It takes raw observations, as float32 (`frames.astype(np.float32)` of images): the scaler is inside, stacking
-        frames is not. Where predicting draws random numbers,
+        It takes raw observations, as float32 (`frames.astype(np.float32)` of images), and gives actions of the data:
+        the scalers are inside, stacking frames is not. Where predicting draws random numbers,
         they are fixed, as `export` of agents has it.
 
         Args:
@@ -226,12 +247,13 @@ class Saving:
             MissingDependencyError: If a package for the format is not installed.
         """
         algo: Any = self
-        export_greedy(algo._agent, algo._stacked_shape, fname, as_onnx)
+        export_greedy(algo._agent, algo._stacked_shape, fname, as_onnx, algo.action_scaler_)
 
     def _json_params(self) -> dict[str, Any]:
         """What `params.json` holds."""
         algo: Any = self
-        params = plain_params({**algo.get_params(deep=False), "scaler": self.scaler_ or self.scaler})
+        scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
+        params = plain_params(algo.get_params(deep=False) | scalers)
         shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
         return {"algorithm": type(self).__name__, **params, **shapes}
 

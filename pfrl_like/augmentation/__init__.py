@@ -11,7 +11,7 @@ from pfrl_like.augmentation.image import (
     RandomShift,
     VerticalFlip,
 )
-from pfrl_like.augmentation.pipeline import AugmentationPipeline, make_augmentation
+from pfrl_like.augmentation.pipeline import AugmentationPipeline, make_augmentation, pipeline_of
 from pfrl_like.augmentation.vector import MultipleAmplitudeScaling, SingleAmplitudeScaling
 
 __all__ = [
@@ -28,4 +28,5 @@ __all__ = [
     "SingleAmplitudeScaling",
     "VerticalFlip",
     "make_augmentation",
+    "pipeline_of",
 ]

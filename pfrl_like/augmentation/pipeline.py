@@ -89,3 +89,10 @@ class AugmentationPipeline:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({list(self.augmentations)!r})"
+
+
+def pipeline_of(augmentations: Any) -> AugmentationPipeline:
+    """A pipeline itself, or the one of what its constructor takes; errors as its constructor's."""
+    if isinstance(augmentations, AugmentationPipeline):
+        return augmentations
+    return AugmentationPipeline(augmentations)

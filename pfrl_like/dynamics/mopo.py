@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.algos import Estimator
+from pfrl_like.algos.later_names import LATER_NAMES
 from pfrl_like.algos.shapes import check_as_many
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
@@ -42,12 +43,21 @@ class MOPO(Estimator):
         horizon: For how many steps.
         lam: Weight of the variance in rewards.
         discrete_action: Whether actions are indices.
-        kwargs: As `Estimator`; observations are vectors, and `dynamics` stays None.
+        kwargs: As `Estimator`; observations are vectors, and `dynamics`, `action_scaler` and `reward_scaler` stay None.
     """
 
     loss_names: ClassVar[Any] = {"loss": "loss"}
     learns_next_observations = True
     read_when_used = Estimator.read_when_used | {"n_transitions", "horizon", "lam"}
+    later_names = {
+        **LATER_NAMES,
+        **dict.fromkeys(
+            ["actor_learning_rate", "critic_learning_rate", "temp_learning_rate", "gamma", "tau", "n_critics",
+             "initial_temperature", "update_actor_interval", "real_ratio", "generated_maxlen", "rollout_interval",
+             "rollout_horizon", "rollout_batch_size", "n_initial_transitions", "n_steps", "generator"],
+            "this is the model alone: SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...)) learns by it",
+        ),
+    }  # fmt: skip
     predict_value = refused("knows no values")
     sample_action = save_policy = fit_online = refused("does not act")
 
@@ -63,6 +73,10 @@ class MOPO(Estimator):
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
             raise ValueError(f"observation_shape is {observation_shape}, but {type(self).__name__} models vectors only")
+        for name in ("action_scaler", "reward_scaler"):
+            if (given := getattr(self, name)) is not None:
+                as_they_are = f"{type(self).__name__} models actions and rewards as they are: give it to the algorithm"
+                raise ValueError(f"{name} is {given!r:.80}, but {as_they_are}")
         if self.dynamics is not None:
             raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} is such a model itself")
         check_counts(n_ensembles=self.n_ensembles)

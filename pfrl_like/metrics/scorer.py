@@ -20,6 +20,8 @@ from pfrl_like.metrics.minibatches import has_discrete_actions, mean, measured, 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
     """Minus the mean squared TD error, (Q(s, a) - (r + gamma * Q(s', greedy action)))^2; r pays for a.
 
+    Where the algorithm has a `reward_scaler`, r is scaled, as its values are.
+
     Args:
         algo: The algorithm.
         episodes: The episodes, or a dataset.
@@ -27,7 +29,7 @@ def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
     """
 
     def squared_error(batch: Any) -> Any:
-        target = batch.action_rewards[:, 0]
+        target = _learnt_rewards(algo, batch.action_rewards[:, 0])
         target = target + _greedy_values(algo, batch.next_observations) * algo.gamma * (batch.terminals[:, 0] == 0)
         return (_values(algo, batch.observations, batch.actions) - target) ** 2
 
@@ -244,6 +246,12 @@ def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
         expected = "a dynamics model, which predicts from observations and actions, such as a MOPO"
         raise TypeError(f"dynamics is a {type(dynamics).__name__}, expected {expected}") from None
     return dynamics.predict(*pair, **options)
+
+
+def _learnt_rewards(algo: Any, rewards: Any) -> Any:
+    """Rewards as an algorithm learns from them."""
+    scaler = getattr(algo, "reward_scaler", None)
+    return rewards if scaler is None else scaler.transform(torch.as_tensor(rewards)).numpy()
 
 
 def _values(algo: Any, observations: Any, actions: Any) -> Any:

@@ -166,7 +166,8 @@ class FQE(BuildingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):
             NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
         fitting = fitting_batch(self, self.agent, batch)
-        return {name: float(value) for name, value in self._learn(0, self.grad_step, fitting)[1].items()}
+        self._learnt = self._learn(0, self.grad_step, fitting)
+        return {name: float(value) for name, value in self._learnt[1].items()}
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update`, as of an estimator: with the TD errors, [N], and with metrics where they are."""

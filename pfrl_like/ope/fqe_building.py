@@ -7,6 +7,7 @@ import torch
 
 from pfrl_like import agents
 from pfrl_like.agents.recorded_data import OneObservation
+from pfrl_like.algos.scaling import check_single_rewards
 from pfrl_like.algos.shapes import (
     check_action_kind,
     check_built_for,
@@ -96,11 +97,7 @@ class BuildingFQE(KnowingFQE):
                 where there is a `reward_scaler`.
             NotFittedError: If the algorithm is an estimator that is not built yet.
         """
-        if self.scalers["reward_scaler"] is not None and (num_steps := getattr(dataset, "num_steps", 1)) > 1:
-            raise ValueError(
-                f"the buffer has num_steps {num_steps}, whose sums of rewards a reward_scaler of single rewards does "
-                "not fit: use num_steps=1, or no reward_scaler"
-            )
+        check_single_rewards(self.scalers["reward_scaler"], dataset)
         if self._impl is not None and self._shape is None:  # an agent of the user's own
             return
         selection = _selection_of(dataset)

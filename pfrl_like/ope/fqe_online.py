@@ -19,7 +19,6 @@ from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.ope.fqe_fitting import Evaluator, Metrics, StepCallback, called, log_of
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.action_masks import Allowed
 from pfrl_like.utils.checks import check_counts, check_function
 
 
@@ -49,13 +48,7 @@ class PolicyCollector(Collector):
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """What the policy does, or the explorer."""
-
-        def own() -> Any:
-            action = self.own(np.asarray(obs)[None], action_mask=action_mask)[0]
-            return action.item() if np.ndim(action) == 0 else action
-
-        told = None if action_mask is None else Allowed([action_mask])
-        return own() if self.explorer is None else self.explorer.select_action(self.steps, own, told)
+        return self.explored(self.own, obs, action_mask, self.steps)
 
 
 class OnlineFQE:

@@ -3,17 +3,22 @@
 import os
 from typing import Any
 
+import torch
+
 from pfrl_like.algos.saving import loaded_estimator, read_model
 from pfrl_like.ope.fqe_saving import loaded_fqe
 from pfrl_like.utils.device import resolve_device
 
 
-def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = False, algo: Any = None) -> Any:
+def load_learnable(
+    fname: str | os.PathLike[str], *, device: int | str | torch.device | bool = False, algo: Any = None
+) -> Any:
     """What `save` of an estimator or of `FQE` saved; reading it executes nothing.
 
     Args:
         fname: The file.
-        device: False for the CPU, True for the first GPU, the number of one, or a name that torch knows.
+        device: False for the CPU, True for the first GPU, the number of one, or a name that torch knows, such
+            as "cpu:0" or "cuda:1".
         algo: What an `FQE` evaluates; None for the estimator that was. An agent is in no file: without it values are
             known, actions are not.
 
@@ -33,9 +38,9 @@ def load_learnable(fname: str | os.PathLike[str], *, device: int | str | bool = 
     return loaded_estimator(fname, state, params, _gpu_of(device))
 
 
-def _gpu_of(device: int | str | bool) -> int | bool:
+def _gpu_of(device: int | str | torch.device | bool) -> int | bool:
     """The device as estimators take it."""
-    if not isinstance(device, str):
+    if not isinstance(device, str | torch.device):
         return device
     named = resolve_device(None, device)
     if named.type not in {"cpu", "cuda"}:

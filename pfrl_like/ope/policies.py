@@ -6,16 +6,18 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributions import AffineTransform, TransformedDistribution
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acting import ActingMixin
 from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
 from pfrl_like.batch import map_nested
-from pfrl_like.distributions import Categorical, MaskedCategorical
+from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.policies import DeterministicHead
+from pfrl_like.preprocessing.scaler import AffineScaler
 from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.direct_call import call
 
@@ -94,6 +96,29 @@ class StillPolicy(nn.Module):
         """The distributions."""
         with holding_still(self):
             return call(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
+
+
+class RescaledPolicy(nn.Module):
+    """A policy of an estimator with an `action_scaler`, whose actions are those of the data again.
+
+    Args:
+        policy: Module from features to distributions of scaled actions.
+        scaler: The scaler, which shifts and divides.
+    """
+
+    def __init__(self, policy: nn.Module, scaler: AffineScaler) -> None:
+        super().__init__()
+        self.policy, self.scaler, self.certain = policy, scaler, DeterministicHead()
+
+    def forward(self, obs: Any) -> Any:
+        """The distributions, which have densities if those of scaled actions have."""
+        scaled = call(self.policy, obs)
+        mode = mode_of(scaled)
+        if not getattr(scaled, "has_density", True):
+            return self.certain(self.scaler.reverse_transform(mode))
+        ends = torch.zeros_like(mode[0]), torch.ones_like(mode[0])
+        low, high = (self.scaler.reverse_transform(end) for end in ends)
+        return TransformedDistribution(scaled, [AffineTransform(low, high - low, event_dim=1)], validate_args=False)
 
 
 class ActingPolicy(nn.Module):
@@ -210,9 +235,11 @@ def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Mo
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
         raise TypeError(f"{argument} is a {type(agent).__name__}, whose actions depend on more than the state")
     policy = agent.policy if _acts_by_policy(agent) else _policy_of_model(agent)
-    if policy is None:
-        return ActingPolicy(agent, n_actions, argument)
-    return _still(policy, getattr(agent, "obs_normalizer", None))
+    scaler = getattr(algo, "action_scaler_", None)
+    if policy is None or not isinstance(scaler, AffineScaler | None):
+        return ActingPolicy(agent if scaler is None else algo, n_actions, argument)
+    still = _still(policy, getattr(agent, "obs_normalizer", None))
+    return still if scaler is None else RescaledPolicy(still, scaler)
 
 
 def reader_of(algo: Any, policy: nn.Module) -> Any:

@@ -1,5 +1,11 @@
 """Scalers: preprocessing that belongs to a policy and is exported with it."""
 
+from pfrl_like.preprocessing.reward_scalers import (
+    ClipRewardScaler,
+    ConstantShiftRewardScaler,
+    MultiplyRewardScaler,
+    ReturnBasedRewardScaler,
+)
 from pfrl_like.preprocessing.scaler import Scaler
 from pfrl_like.preprocessing.scalers import (
     MinMaxActionScaler,
@@ -13,10 +19,14 @@ from pfrl_like.preprocessing.scalers import (
 )
 
 __all__ = [
+    "ClipRewardScaler",
+    "ConstantShiftRewardScaler",
     "MinMaxActionScaler",
     "MinMaxRewardScaler",
     "MinMaxScaler",
+    "MultiplyRewardScaler",
     "PixelScaler",
+    "ReturnBasedRewardScaler",
     "Scaler",
     "StandardActionScaler",
     "StandardRewardScaler",

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.errors import NotFittedError
-from pfrl_like.utils.checks import check_finite
+from pfrl_like.utils.checks import check_finite, check_numbers
 from pfrl_like.utils.described import Described
 
 Array = NDArray[np.float64]
@@ -69,7 +69,8 @@ class Scaler(Described):
 class AffineScaler(Scaler):
     """A scaler by x' = (x - offset) / width in each entry; where the width is 0, it counts as 1.
 
-    The statistics are kept in float64 and used in the dtype of what is scaled.
+    The statistics are kept in float64 and used in the dtype of what is scaled. Where a subclass has another
+    `multiplier` than 1, x' is that many times as large.
 
     Args:
         dataset: What to fit to; see `fit`.
@@ -79,6 +80,8 @@ class AffineScaler(Scaler):
         ValueError: If both or only some statistics are given, or these cannot be right.
         NonFiniteError: On NaN and infinity.
     """
+
+    multiplier: float = 1.0
 
     def __init__(self, dataset: Any = None, **statistics: Any) -> None:
         names = " and ".join(statistics)
@@ -123,6 +126,7 @@ class AffineScaler(Scaler):
             shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
             raise ValueError(f"the statistics have different shapes: {shapes}")
         offset, width = self._offset_and_width(**arrays)
+        width = np.where(width == 0, 1.0, width) / self.multiplier
         self._constants = torch.tensor(offset), torch.tensor(width)
         self._statistics = {**arrays}
         self._converted = {}
@@ -153,6 +157,18 @@ class AffineScaler(Scaler):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_converted": {}}
+
+
+def check_multiplier(multiplier: Any) -> None:
+    """Refuse a factor by which nothing can be scaled back.
+
+    Raises:
+        ValueError: If it is 0, or not finite.
+        TypeError: If it is no number.
+    """
+    check_numbers(multiplier=multiplier)
+    if multiplier == 0:
+        raise ValueError("multiplier is 0, expected another number")
 
 
 def _is_batch_of(row: torch.Size, batch: torch.Size) -> bool:

@@ -5,7 +5,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pfrl_like.preprocessing.scaler import AffineScaler, Array, Scaler
+from pfrl_like.preprocessing.reward_scalers import (
+    ClipRewardScaler,
+    ConstantShiftRewardScaler,
+    MultiplyRewardScaler,
+    ReturnBasedRewardScaler,
+)
+from pfrl_like.preprocessing.scaler import AffineScaler, Array, Scaler, check_multiplier
 from pfrl_like.preprocessing.statistics import extremes, moments
 from pfrl_like.utils.described import build
 
@@ -124,22 +130,68 @@ class StandardActionScaler(StandardScaler):
 
 
 class MinMaxRewardScaler(MinMaxScaler):
-    """Rewards to [0, 1]. A shift of all rewards changes what is optimal where episodes may end early."""
+    """Rewards to [0, 1]. A shift of all rewards changes what is optimal where episodes may end early.
+
+    Args:
+        dataset: What to fit to: a dataset, episodes, or an array of rewards [N].
+        maximum: Largest reward.
+        minimum: Smallest reward.
+        multiplier: Factor of what is scaled, not 0: with 10 the rewards lie in [0, 10].
+
+    Raises:
+        ValueError: If a maximum is less than its minimum, or `multiplier` 0, and as `fit`; other errors as `fit`.
+    """
 
     column = "rewards"
+
+    def __init__(self, dataset: Any = None, maximum: Any = None, minimum: Any = None, multiplier: float = 1.0) -> None:
+        check_multiplier(multiplier)
+        self.multiplier = float(multiplier)
+        super().__init__(dataset, maximum, minimum)
+
+    def _params(self) -> dict[str, Any]:
+        return {**super()._params(), "multiplier": self.multiplier}
 
 
 class StandardRewardScaler(StandardScaler):
-    """Rewards to mean 0 and standard deviation 1; what a shift does, see `MinMaxRewardScaler`."""
+    """Rewards to mean 0 and standard deviation 1; what a shift does, see `MinMaxRewardScaler`.
+
+    Args:
+        dataset: What to fit to: a dataset, episodes, or an array of rewards [N].
+        mean: Mean of the rewards.
+        std: Standard deviation of the rewards.
+        multiplier: Factor of what is scaled, not 0: with 10 the standard deviation is 10.
+
+    Raises:
+        ValueError: If a standard deviation is negative, or `multiplier` 0, and as `fit`; other errors as `fit`.
+    """
 
     column = "rewards"
+
+    def __init__(self, dataset: Any = None, mean: Any = None, std: Any = None, multiplier: float = 1.0) -> None:
+        check_multiplier(multiplier)
+        self.multiplier = float(multiplier)
+        super().__init__(dataset, mean, std)
+
+    def _params(self) -> dict[str, Any]:
+        return {**super()._params(), "multiplier": self.multiplier}
 
 
 #: Column of an episode -> the scalers of it by name.
 SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
     "observations": {scaler.type_name: scaler for scaler in (PixelScaler, MinMaxScaler, StandardScaler)},
     "actions": {scaler.type_name: scaler for scaler in (MinMaxActionScaler, StandardActionScaler)},
-    "rewards": {scaler.type_name: scaler for scaler in (MinMaxRewardScaler, StandardRewardScaler)},
+    "rewards": {
+        scaler.type_name: scaler
+        for scaler in (
+            MinMaxRewardScaler,
+            StandardRewardScaler,
+            ReturnBasedRewardScaler,
+            MultiplyRewardScaler,
+            ClipRewardScaler,
+            ConstantShiftRewardScaler,
+        )
+    },
 }
 
 
@@ -147,8 +199,8 @@ def make_scaler(scaler: Any, column: str = "observations") -> Scaler | None:
     """The scaler that a user has chosen.
 
     Args:
-        scaler: A name ("pixel", "min_max" or "standard"; no pixels among actions and rewards), what
-            `Scaler.describe` gave, a scaler itself, or None.
+        scaler: A name ("pixel", "min_max" or "standard"; no pixels among actions and rewards; of rewards also
+            "return", "multiply", "clip" and "shift"), what `Scaler.describe` gave, a scaler itself, or None.
         column: What is to be scaled: "observations", "actions" or "rewards".
 
     Returns:

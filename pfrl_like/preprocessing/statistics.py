@@ -41,6 +41,27 @@ def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.f
     return np.asarray(first + mean), np.sqrt(np.maximum(squares / n - np.square(mean), 0.0))
 
 
+def returns(source: Any) -> list[float]:
+    """Undiscounted returns of episodes: sums of the rewards that actions have brought.
+
+    Args:
+        source: A dataset, an episode, any number of these, or of arrays of the rewards [n] of one episode each.
+
+    Raises:
+        TypeError: As `pieces`.
+        ValueError: As `pieces`.
+        NonFiniteError: As `pieces`.
+    """
+    source = [*source] if isinstance(source, Iterator) else source
+    for _ in pieces(source, "rewards"):
+        pass  # what cannot be is refused there
+    episodes = [source] if _is_array_of(source, "rewards") else getattr(source, "episodes", source)
+    return [
+        float(episode.compute_return() if hasattr(episode, "compute_return") else np.sum(_array(episode, "rewards")))
+        for episode in episodes
+    ]
+
+
 def pieces(source: Any, column: str) -> Iterator[NDArray[Any]]:
     """The rows of a column, some at a time.
 

@@ -11,7 +11,8 @@ def resolve_device(gpu: int | None = None, device: torch.device | str | None = N
         device: Any device that torch knows, as text ("cpu", "cuda:0", "mps") or object, instead of `gpu`.
 
     Returns:
-        The device, with its index if it is a CUDA device. The CPU if neither argument is given.
+        The device, with its index if it is a CUDA device, and without if it is the CPU, as of tensors. The CPU if
+        neither argument is given.
 
     Raises:
         TypeError: If `gpu` is no integer or `device` neither text nor a `torch.device`.
@@ -36,6 +37,8 @@ def _parse(device: torch.device | str) -> torch.device:
         parsed = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"device is {device!r}, which torch does not know; try 'cpu', 'cuda:0' or 'mps'") from error
+    if parsed.type == "cpu":
+        return torch.device("cpu")  # as tensors name theirs; "cpu:0" is not equal to it
     if parsed.type == "cuda" and parsed.index is None:
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_available() else 0)
     return parsed

@@ -7,10 +7,14 @@ import pytest
 import torch
 
 from pfrl_like.preprocessing import (
+    ClipRewardScaler,
+    ConstantShiftRewardScaler,
     MinMaxActionScaler,
     MinMaxRewardScaler,
     MinMaxScaler,
+    MultiplyRewardScaler,
     PixelScaler,
+    ReturnBasedRewardScaler,
     StandardActionScaler,
     StandardRewardScaler,
     StandardScaler,
@@ -37,6 +41,18 @@ REWARDS = np.array([1.0, 2.0, 6.0])
         (MinMaxRewardScaler(REWARDS), [3.5, 1.0], [0.5, 0.0]),
         # mean 3, variance (4 + 1 + 9) / 3
         (StandardRewardScaler(REWARDS), [3.0, 4.0], [0.0, 1 / (14 / 3) ** 0.5]),
+        # 10 * (3.5 - 1) / (6 - 1)
+        (MinMaxRewardScaler(REWARDS, multiplier=10.0), [3.5, 1.0], [5.0, 0.0]),
+        # 2 * (5 - 1) / 4
+        (StandardRewardScaler(mean=1.0, std=4.0, multiplier=2.0), [5.0], [2.0]),
+        (MultiplyRewardScaler(-0.5), [4.0], [-2.0]),
+        # returns 3 and 6: 2 * 6 / (6 - 3)
+        (ReturnBasedRewardScaler([REWARDS[:2], REWARDS[2:]], multiplier=2.0), [6.0], [4.0]),
+        # 3 * (5 - 1), and 3 * 5 - 1
+        (ConstantShiftRewardScaler(-1.0, 3.0), [5.0], [12.0]),
+        (ConstantShiftRewardScaler(-1.0, 3.0, multiply_first=True), [5.0], [14.0]),
+        # within the bounds
+        (ClipRewardScaler(-1.0, 2.0, multiplier=3.0), [0.5, 2.0], [1.5, 6.0]),
         # given by hand: (5 - 1) / 2
         (StandardScaler(mean=1.0, std=2.0), [5.0], [2.0]),
         (MinMaxScaler(minimum=[-1.0, 0.0], maximum=[1.0, 10.0]), [0.0, 5.0], [0.5, 0.5]),
@@ -46,6 +62,13 @@ def test_scaled_values(scaler: Any, x: list[float], expected: list[float]) -> No
     scaled = scaler.transform(torch.tensor(x))
     assert scaled.tolist() == pytest.approx(expected)
     assert scaler.reverse_transform(scaled).tolist() == pytest.approx(x)
+
+
+def test_clipped_rewards_stay_clipped() -> None:
+    scaler = ClipRewardScaler(low=-1.0, high=2.0, multiplier=3.0)
+    scaled = scaler.transform(torch.tensor([-5.0, 7.0]))
+    assert scaled.tolist() == [-3.0, 6.0]
+    assert scaler.reverse_transform(scaled).tolist() == [-1.0, 2.0]
 
 
 def test_statistics_of_several_episodes_are_those_of_all_their_rows() -> None:

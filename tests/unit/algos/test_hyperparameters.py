@@ -1,12 +1,14 @@
 """Each hyperparameter does what its text says."""
 
+import copy
 import inspect
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, make, predicted, vectors
+from estimator_parts import ALL, QUIET, SMALL, make, predicted, vectors
 from torch import nn
 
 from pfrl_like import algos
@@ -16,8 +18,9 @@ from pfrl_like.action_value import (
     ImplicitQuantileActionValue,
     QuantileDiscreteActionValue,
 )
+from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.nn import ActivityPenalty
-from pfrl_like.preprocessing import StandardScaler
+from pfrl_like.preprocessing import MinMaxRewardScaler, MinMaxScaler, StandardScaler
 
 VALUED = [name for name in ALL if hasattr(algos.base.ESTIMATORS[name], "q_func_type")]
 CONTINUOUS = [name for name in VALUED if not algos.base.ESTIMATORS[name].discrete_action]
@@ -366,3 +369,88 @@ def test_a_model_adds_transitions_at_the_beginning_of_every_epoch() -> None:
     made.fit(vectors(False), n_epochs=3, **QUIET)
     assert model.calls == 3 and len(seen) == 24
     assert len(torch.cat(seen[:8]).unique(dim=0)) == 160
+
+
+CHOSEN: dict[str, Any] = {
+    "scaler": "standard",
+    "reward_scaler": "min_max",
+    "augmentation": ["single_amplitude_scaling"],
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_given_by_name_is_an_attribute_as_an_object(name: str) -> None:
+    made = make(name, **CHOSEN)
+    assert type(made.scaler) is StandardScaler and type(made.reward_scaler) is MinMaxRewardScaler
+    assert repr(made.augmentation) == repr(AugmentationPipeline(CHOSEN["augmentation"]))
+    scaler = made.scaler
+    assert not scaler.fitted and made.scaler is scaler
+    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    assert made.scaler is made.scaler_ and made.scaler.fitted and not scaler.fitted
+    assert made.reward_scaler is made.reward_scaler_ and made.reward_scaler.fitted
+    for params in (made.get_params(), made.get_params(deep=False), made.__sklearn_clone__().get_params()):
+        assert params.items() >= CHOSEN.items()
+
+
+def test_objects_that_are_given_are_kept() -> None:
+    scaler, pipeline = MinMaxScaler(), AugmentationPipeline(["multiple_amplitude_scaling"])
+    made = make("DQN", scaler=scaler, augmentation=pipeline)
+    assert made.scaler is scaler and made.augmentation is pipeline
+    params = made.get_params(deep=False)
+    assert params["scaler"] is scaler and params["augmentation"] is pipeline
+    made.fit(vectors(True), n_epochs=1, **QUIET)
+    assert made.scaler.fitted and made.get_params(deep=False)["scaler"] is scaler and not scaler.fitted
+
+
+def test_a_scaler_that_its_user_has_fitted_stays() -> None:
+    rows = np.float32([[0, 0, 0, 0], [2, 4, 6, 8]])
+    made = make("DQN", scaler="standard")
+    made.scaler.fit(rows)
+    made.fit(vectors(True), n_epochs=1, **QUIET)
+    assert made.scaler.mean.tolist() == [1, 2, 3, 4]
+    made.fit_scaler(rows * 2)  # what was given, by name, is fitted again
+    assert made.scaler.mean.tolist() == [2, 4, 6, 8]
+
+
+def test_what_is_assigned_is_read_and_given_to_clones() -> None:
+    made = make("DQN", scaler="standard").fit(vectors(True), n_epochs=1, **QUIET)
+    made.scaler = "min_max"
+    assert type(made.scaler) is MinMaxScaler and made.get_params()["scaler"] == "min_max"
+    with pytest.raises(ValueError, match="scaler is 'min_max', but the agent was built with 'standard'"):
+        made.fit(vectors(True), n_epochs=1, **QUIET)
+    with pytest.raises(ValueError, match="augmentation"):
+        made.set_params(scaler="standard", augmentation=["nothing"])
+    assert made.get_params()["scaler"] == "min_max" and type(made.scaler) is MinMaxScaler
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_copies_keep_what_was_given_and_what_was_made_of_it(copies: Any) -> None:
+    made = make("DQN", **CHOSEN).fit(vectors(True), n_epochs=1, **QUIET)
+    again = copies(made)
+    assert again.get_params().items() >= CHOSEN.items()
+    assert repr(again.scaler) == repr(made.scaler) and again.scaler is again.scaler_ is not made.scaler
+
+
+def test_a_subclass_chooses_by_name() -> None:
+    class Scaled(algos.DQN):
+        scaler = "standard"
+
+    del algos.base.ESTIMATORS["Scaled"]
+    made = Scaled(**SMALL)
+    assert type(made.scaler) is StandardScaler and Scaled.defaults()["scaler"] == "standard"
+    assert made.fit(vectors(True), n_epochs=1, **QUIET).scaler.fitted
+
+
+def test_the_constructor_tells_how_many_epochs_fit_has() -> None:
+    made, data = make("DQN", n_epochs=2), vectors(True)
+
+    def n_epochs(*args: Any, **options: Any) -> int:
+        epochs: list[int] = []
+        made.fit(data, *args, epoch_callback=lambda algo, epoch, step: epochs.append(epoch), **options, **QUIET)
+        return len(epochs)
+
+    assert (n_epochs(), n_epochs(None), n_epochs(1), n_epochs(n_epochs=3)) == (2, 2, 1, 3)
+    assert (len(list(made.fitter(data, **QUIET))), len(list(made.fitter(data, 1, **QUIET)))) == (2, 1)
+    assert made.__sklearn_clone__().n_epochs == 2 and made.set_params(n_epochs=3).n_epochs == 3
+    with pytest.raises(ValueError, match="n_epochs is 0"):
+        make("DQN", n_epochs=0).create_impl((4,), 3)

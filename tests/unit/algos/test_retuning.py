@@ -16,7 +16,8 @@ from pfrl_like.utils.isolated_rng import isolated_rng
 #: What networks are made of, or begin with.
 KEPT = {
     "encoder_params", "initial_alpha", "initial_temperature", "latent_size", "n_critics", "n_ensembles", "n_frames",
-    "q_func_type", "scaler", "share_encoder", "use_batch_norm", "use_gpu", "discrete_action",
+    "q_func_type", "scaler", "action_scaler", "reward_scaler", "share_encoder", "use_batch_norm", "use_gpu",
+    "discrete_action",
 }  # fmt: skip
 #: The same of some estimators alone: a policy without regularisation has no layer for it, one critic no ensemble.
 KEPT_BY = {
@@ -26,7 +27,8 @@ KEPT_BY = {
 OTHER: dict[str, Any] = {
     "batch_size": 17, "use_batch_norm": True, "use_gpu": 0, "scaler": "min_max", "bootstrap": True, "n_frames": 2,
     "augmentation": ["single_amplitude_scaling"], "encoder_params": {"hidden_units": [5]}, "q_func_type": "qr",
-    "share_encoder": True, "discrete_action": True, "dynamics": MOPO(),
+    "share_encoder": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
+    "reward_scaler": "standard", "n_epochs": 3, "soft_q_backup": False, "mmd_kernel": "laplacian",
 }  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def test_an_agent_learns_by_what_is_set_later_as_if_built_so_or_it_is_refused(na
         except ValueError as error:
             assert str(error).startswith(f"{param} is ") and repr(getattr(made, param)) == repr(value)
         else:
-            assert getattr(made, param) == new
+            assert made.get_params(deep=False)[param] == new
             accepted[param] = new
     for changes in [{param: new} for param, new in accepted.items()] if one_by_one else [accepted]:
         expected = learnt(built(name, **changes))

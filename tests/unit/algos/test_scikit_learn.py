@@ -38,7 +38,8 @@ def test_clones_have_the_same_hyperparameters_and_are_not_built(name: str) -> No
 @pytest.mark.parametrize("augmentation", [AugmentationPipeline(["random_shift"]), [ColorJitter()], ("cutout",), []])
 def test_clones_of_any_augmentation(augmentation: Any) -> None:
     made = sklearn_base.clone(make("DQN", augmentation=augmentation, scaler=StandardScaler()))
-    assert repr(list(made.augmentation)) == repr(list(augmentation))
+    assert repr(made.get_params()["augmentation"]) == repr(augmentation)
+    assert repr(made.augmentation) == repr(AugmentationPipeline(augmentation))
 
 
 def test_gpus_are_numbers_that_copies_know() -> None:
@@ -74,6 +75,20 @@ def test_a_grid_is_searched_and_the_best_refitted() -> None:
     assert search.best_params_ == {"gamma": 0.9}
     assert search.best_estimator_.impl.optim_t == 14 and made.impl is None
     assert search.predict(np.zeros((2, 4))).shape == (2,)
+
+
+def test_scalers_by_name_are_searched_and_validated() -> None:
+    made, data = make("CQL", action_scaler="min_max", n_epochs=1), vectors(False)
+    grid = {"scaler": [None, "standard", MinMaxScaler()], "reward_scaler": ["standard", "return"]}
+    search = model_selection.GridSearchCV(made, grid, cv=2, scoring=td_error_scorer, error_score="raise")
+    search.fit(data.episodes, **QUIET)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all() and len(search.cv_results_["params"]) == 6
+    assert search.best_estimator_.action_scaler.fitted and not made.action_scaler.fitted
+    assert repr(search.best_estimator_.get_params()["scaler"]) == repr(search.best_params_["scaler"])
+    scores = model_selection.cross_validate(
+        search.best_estimator_, data, cv=2, scoring=td_error_scorer, params=QUIET, error_score="raise"
+    )
+    assert np.isfinite(scores["test_score"]).all()
 
 
 @pytest.mark.slow

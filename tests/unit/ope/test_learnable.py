@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from estimator_parts import ALL, QUIET, make, predicted, vectors
 
 import pfrl_like
@@ -82,3 +83,27 @@ def test_a_file_is_read_once(evaluated: bool, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("pfrl_like.algos.saving.load_tensors", counted)
     pfrl_like.load_learnable(tmp_path / "model.d3")
     assert len(read) == 1
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "cpu", False, torch.device("cpu:0")])
+def test_the_cpu_with_a_number_is_the_cpu(device: Any, tmp_path: Path) -> None:
+    made = make("DQN")
+    made.create_impl((4,), 3)
+    made.save(tmp_path / "model.d3")
+    again = pfrl_like.load_learnable(tmp_path / "model.d3", device=device)
+    assert again.impl.device == torch.device("cpu") and again.use_gpu is None
+    fqe = ope.FQE(made, device=device)
+    fqe.create_impl((4,), 3)
+    assert fqe.agent.policy.q_function is made.impl.model  # no copy on another device
+    fqe.save(tmp_path / "fqe.d3")
+    loaded = pfrl_like.load_learnable(tmp_path / "fqe.d3", device=device)
+    assert loaded.agent.device == fqe.agent.device == torch.device("cpu")
+
+
+def test_a_gpu_is_asked_for_by_its_number(tmp_path: Path) -> None:
+    made = make("DQN")
+    made.create_impl((4,), 3)
+    made.save(tmp_path / "model.d3")
+    for device in ("cuda:99", 99):
+        with pytest.raises(ValueError, match="cuda:99 was asked for"):
+            pfrl_like.load_learnable(tmp_path / "model.d3", device=device)

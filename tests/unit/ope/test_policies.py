@@ -10,11 +10,14 @@ from torch import nn
 
 from pfrl_like import agents, algos, ope
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.distributions import mode_of
 from pfrl_like.explorers import Greedy
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.ope.policies import features_of, lying_on, policy_of, reader_of
+from pfrl_like.ope.probabilities import log_probs
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead
+from pfrl_like.preprocessing import MinMaxActionScaler
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
 
@@ -130,3 +133,61 @@ def test_a_policy_whose_moments_are_kept_shares_its_parameters_and_can_be_copied
 def test_a_policy_without_moments_is_taken_itself() -> None:
     network = nn.Sequential(nn.Linear(OBS, 2), GaussianHeadWithStateIndependentCovariance(2))
     assert policy_of(network, None) is network
+
+
+#: Actions from -1 to 3 and from 10 to 10.5 as -1 to 1.
+FAR = MinMaxActionScaler(minimum=[-1.0, 10.0], maximum=[3.0, 10.5])
+
+
+def far(name: str) -> Any:
+    estimator = getattr(algos, name)(encoder_params={"hidden_units": [8]}, action_scaler=FAR)
+    estimator.create_impl((OBS,), 2)
+    return estimator
+
+
+@pytest.mark.parametrize("name", ["SAC", "AWR", "TD3", "BC", "BCQ"])
+def test_the_policy_of_an_estimator_that_scales_actions_gives_those_of_the_data(name: str) -> None:
+    estimator = far(name)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        modes = mode_of(policy_of(estimator, None)(torch.as_tensor(X)))
+    torch.manual_seed(0)
+    np.testing.assert_allclose(modes, estimator.predict(X), rtol=1e-5)
+    assert modes[:, 1].min() > 9.9
+    fqe = ope.FQE(estimator)
+    fqe.create_impl((OBS,), 2)
+    torch.manual_seed(0)
+    np.testing.assert_allclose(fqe.predict(X), modes, rtol=1e-5)
+
+
+def test_densities_of_scaled_actions_are_those_of_the_data() -> None:
+    """p(a) = p'(a') / (2 * 0.25) where a' = ((a_1 - 1) / 2, (a_2 - 10.25) / 0.25)."""
+    estimator = far("SAC")
+    scaled = np.random.default_rng(0).uniform(-0.9, 0.9, (len(X), 2)).astype(np.float32)
+    actions = scaled * np.float32([2.0, 0.25]) + np.float32([1.0, 10.25])
+    density = log_probs(policy_of(estimator, None), X, actions)
+    before = log_probs(policy_of(estimator.impl, None), X, scaled)
+    np.testing.assert_allclose(density, before - np.log(2 * 0.25), rtol=1e-3, atol=1e-3)
+    samples = policy_of(estimator, None)(torch.as_tensor(X)).sample()
+    assert ((samples >= torch.tensor([-1.0, 10.0])) & (samples <= torch.tensor([3.0, 10.5]))).all()
+
+
+@pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")
+def test_estimates_of_an_estimator_that_scales_actions_are_those_of_data_that_were_scaled_before() -> None:
+    rng, n = np.random.default_rng(0), 40
+    obs, action = rng.normal(size=(n, OBS)).astype(np.float32), rng.uniform(-0.9, 0.9, (n, 2)).astype(np.float32)
+    reward, ends = rng.normal(size=n), np.arange(n) % 10 == 9
+    scaled_back = action * np.float32([2.0, 0.25]) + np.float32([1.0, 10.25])
+    estimator = far("SAC")
+    density = -np.log(4.0) * np.ones(n)  # of uniform actions in [-1, 1]
+    options: dict[str, Any] = {"estimators": ["is", "wpdis"], "deterministic": False}
+    found = [
+        ope.evaluate_offline(
+            algo, MDPDataset.from_arrays(obs, actions, reward, ends), behavior=behavior, gamma=0.9, **options
+        )
+        for algo, actions, behavior in (
+            (estimator, scaled_back, density - np.log(2 * 0.25)), (estimator.impl, action, density),
+        )
+    ]  # fmt: skip
+    for name in options["estimators"]:
+        assert found[0][name].value == pytest.approx(found[1][name].value, rel=1e-3)

@@ -18,7 +18,10 @@ from pfrl_like.preprocessing.scalers import SCALERS
 
 ROWS = np.array([[1.0, 10.0], [3.0, 30.0]])
 EPISODE = SimpleNamespace(observations=ROWS, actions=ROWS / 10, rewards=ROWS[:, 0])
-ALL = [(column, name) for column, names in SCALERS.items() for name in names]
+#: Those with statistics of a column.
+ALL = [
+    (column, name) for column, names in SCALERS.items() for name in names if name in {"pixel", "min_max", "standard"}
+]
 IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
 
 
@@ -30,7 +33,7 @@ def made(name: str, column: str = "observations") -> Any:
 def test_a_scaler_reads_its_own_column(column: str, name: str) -> None:
     scaler = made(name, column).fit([EPISODE])
     assert (scaler.get_type(), scaler.fitted) == (name, True)
-    for value in scaler.get_params().values():
+    for value in (value for name, value in scaler.get_params().items() if name != "multiplier"):
         assert value.shape == getattr(EPISODE, column).shape[1:]
 
 

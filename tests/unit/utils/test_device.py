@@ -11,7 +11,7 @@ def test_none_and_negative_mean_the_cpu(gpu: int | None) -> None:
     assert resolve_device(gpu) == torch.device("cpu")
 
 
-@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", torch.device("cpu"), torch.device("cpu:0")])
 def test_device_is_taken_as_text_or_object(device: Any) -> None:
     assert resolve_device(None, device) == torch.device("cpu")
     assert resolve_device(-1, device) == torch.device("cpu")
