@@ -94,7 +94,8 @@ class TrainingData:
         """The transitions of the last batch."""
         n, recorded = len(self.selection), self.selection.transitions()
         chosen = [recorded[row] if row < n else self._imagined[row - n] for row in self._rows.tolist()]
-        return TransitionMiniBatch(chosen, self.n_frames)
+        convention = recorded[0].reward_convention
+        return TransitionMiniBatch([each.in_convention(convention) for each in chosen], self.n_frames)
 
     def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
         """Nothing is made of it."""

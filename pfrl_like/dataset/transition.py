@@ -114,6 +114,20 @@ class Transition:
         """The reward that the action at t has brought, in either reward convention."""
         return self.reward if self.reward_convention == SAME_ROW else self.next_reward
 
+    def in_convention(self, reward_convention: str) -> "Transition":
+        """This transition with its rewards as the convention shows them; 0 stands for one that is not known."""
+        if reward_convention == self.reward_convention:
+            return self
+        neighbour = self.next_transition if reward_convention == SAME_ROW else self.prev_transition
+        others = 0.0 if neighbour is None else neighbour.action_reward
+        first, second = (self.action_reward, others) if reward_convention == SAME_ROW else (others, self.action_reward)
+        shown = Transition(
+            self.get_observation_shape(), self.get_action_size(), self.observation, self.action, first,
+            self.next_observation, self.next_action, second, self.terminal,
+        )  # fmt: skip
+        shown.reward_convention = reward_convention
+        return shown
+
     @property
     def terminal(self) -> int:
         """1 if the state at t+1 is terminal, else 0."""

@@ -225,6 +225,26 @@ def test_an_override_sees_imagined_transitions_and_stacked_frames() -> None:
     assert seen[0].observations.shape == (16, 2, 16, 16)
 
 
+def test_imagined_transitions_are_shown_in_the_convention_of_the_recorded_ones() -> None:
+    seen: list[TransitionMiniBatch] = []
+
+    class Looking(algos.DQN):
+        def update(self, epoch: int, total_step: int, batch: Any) -> Any:
+            seen.append(batch)
+            return super().update(epoch, total_step, batch)
+
+    shown, arrays = MDPDataset, vectors(True).to_arrays()
+    columns = [arrays[name] for name in ("observations", "actions", "rewards", "terminals")]
+    recorded = shown(*columns, discrete_action=True, reward_convention="same_row")
+    dynamics = fitted(MOPO(**SMALL, discrete_action=True, n_transitions=20, horizon=3), recorded)
+    fitted(Looking(**SMALL, dynamics=dynamics), recorded, n_epochs=1)
+    assert {batch.reward_convention for batch in seen} == {"same_row"}
+    for batch in seen:
+        np.testing.assert_allclose(batch.rewards, batch.action_rewards)
+        paid = [transition.action_reward for transition in batch.transitions]
+        np.testing.assert_allclose(batch.rewards[:, 0], paid, rtol=1e-6)
+
+
 def test_an_override_that_cannot_be_called_is_refused() -> None:
     class Two(algos.DQN):
         def update(self, epoch: int, batch: Any) -> Any:
