@@ -11,6 +11,7 @@ from pfrl_like.algos.epochs import OnlineUpdates, evaluated, shown
 from pfrl_like.algos.fitting import interval_of
 from pfrl_like.algos.online import CAPACITY, checked_buffer
 from pfrl_like.algos.run_log import RunLog
+from pfrl_like.algos.scaling import check_single_rewards
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.loop import Clock, run
@@ -155,6 +156,7 @@ class OnlineFQE:
         fqe: Any = self
         fqe.build_with_env(env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, fqe.batch_size)
+        check_single_rewards(fqe.scalers["reward_scaler"], buffer)
         data = drawn_data(buffer, fqe.batch_size, fqe.n_frames, fqe.observation_shape)
         scorers = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
         collector = PolicyCollector(fqe, buffer, explorer, as_gymnasium(env).action_space, random_steps)
