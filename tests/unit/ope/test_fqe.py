@@ -515,4 +515,4 @@ def test_scaled_rewards_are_those_of_single_steps() -> None:
     with pytest.raises(ValueError, match="the buffer has num_steps 3"):
         fqe.build_with_dataset(buffer)
     with pytest.raises(ValueError, match="the buffer has num_steps 3"):
-        fqe.fit_online(Noise(BOX), buffer, n_steps=1)
+        make(False, reward_scaler=StandardRewardScaler(mean=1.0, std=2.0)).fit_online(Noise(BOX), buffer, n_steps=1)
