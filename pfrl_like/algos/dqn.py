@@ -14,6 +14,10 @@ class DQN(QLearning):
     Args:
         learning_rate: Of the Q-function.
         target_update_interval: Updates between those of the target network.
+        clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
+            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as the formula of its document
+            has it. The loss is the mean over the minibatch, and the sum over critics. Without effect unless
+            `q_func_type` is "mean": quantiles have the quantile Huber loss.
         kwargs: As `QLearning`.
     """
 
@@ -25,6 +29,7 @@ class DQN(QLearning):
     batch_size = 32
     eps = 1.5e-4
     target_update_interval: float = 8e3
+    clip_delta: bool = False
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         q_function = self._q_function(lambda: self._encoder(observation_shape), action_size)
@@ -35,7 +40,7 @@ class DQN(QLearning):
         """Arguments of the agent that all of the family have."""
         return {
             "gamma": self.gamma, "explorer": Greedy(), "target_update_interval": int(self.target_update_interval),
-            "clip_delta": False, **self._common(),
+            "clip_delta": self.clip_delta, **self._common(),
         }  # fmt: skip
 
 
