@@ -11,6 +11,9 @@ from pfrl_like.explorers import Greedy
 class DQN(QLearning):
     """Deep Q-Network, `pfrl_like.agents.DQN`.
 
+    With `clip_delta=True` an update is that of d3rlpy 2.8, whose NFQ is `DQN(target_update_interval=1)`. d3rlpy moves
+    the target network for the first time after the first update, this estimator after `target_update_interval`.
+
     Args:
         learning_rate: Of the Q-function.
         target_update_interval: Updates between those of the target network.
@@ -56,6 +59,9 @@ class DoubleDQN(DQN):
 
 class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning of discrete actions, `pfrl_like.agents.DiscreteCQL`.
+
+    With `clip_delta=True` an update is that of d3rlpy 2.8. Of several critics each has its conservative term here, and
+    the terms are added up; d3rlpy has one term of the mean of their values.
 
     Args:
         kwargs: As `DQN`.
