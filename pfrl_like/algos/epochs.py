@@ -86,8 +86,8 @@ class OnlineUpdates:
             warn_once(
                 "fit_online without updates",
                 f"fit_online made no update in epoch {self.source.epoch} and learnt nothing: the buffer holds {stored} "
-                f"steps, fewer than batch_size, {batch_size}, and n_steps is {self._n_steps} in all; give more steps or a "
-                "smaller batch_size",
+                f"steps, fewer than batch_size, {batch_size}, and n_steps is {self._n_steps} in all; give more steps "
+                "or a smaller batch_size",
             )
         self._n_steps = 0
         self.source = UpdateSource(self.algo, self.data, epoch)

@@ -79,8 +79,8 @@ def evaluate_offline(
 
     Returns:
         Estimates by name: "fqe", whose `start_state_interval` holds the spread of start states alone, and "is", "wis",
-        "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose modes are evaluated has no probabilities, and
-        of all that there are "fqe" alone; the others are refused if they are asked for by name.
+        "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose modes are evaluated has no probabilities,
+        and of all that there are "fqe" alone; the others are refused if they are asked for by name.
 
     Raises:
         ValueError: If the data or a number cannot be, a policy does not take the observations or has actions of another
