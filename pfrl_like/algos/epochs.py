@@ -74,6 +74,8 @@ class OnlineUpdates:
         returns: Returns of the episodes that ended in it.
     """
 
+    source: UpdateSource
+
     def __init__(self, algo: Any, data: DrawnData, interval: int, n: int, start: int) -> None:
         self.algo, self.data = algo, data
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0

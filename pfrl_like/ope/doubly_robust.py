@@ -16,7 +16,7 @@ from pfrl_like.utils.callers import warn_once
 #: MAGIC chooses among so many lengths at most.
 _LENGTHS = 20
 #: What is to be said against values that a model alone tells.
-_NOT_JUDGED = "how wrong the model is was not judged, and may be far more than start states differ"
+_NOT_JUDGED = "coverage was not judged: the model may be wrong by far more than start states differ"
 #: Confidence of the interval from which MAGIC reads how biased a length is (arXiv:1604.00923, 7.2).
 _OF_BIAS = 0.9
 

@@ -170,7 +170,7 @@ def test_a_discount_outside_of_its_range_is_refused() -> None:
 def test_a_model_alone_has_the_spread_of_start_states_and_no_interval() -> None:
     values = np.linspace(90.0, 91.0, 50)  # start states hardly differ, wherever the truth is
     model = {"q": values, "v": values, "last_v": np.zeros(50)}
-    with pytest.warns(ope.UnreliableEstimateWarning, match="how wrong the model is was not judged") as told:
+    with pytest.warns(ope.UnreliableEstimateWarning, match="coverage was not judged") as told:
         found = ope.direct_method(episodes(**model))
         ope.direct_method(episodes(**model))
     assert len(told) == 1 and told[0].filename == __file__
