@@ -55,6 +55,10 @@ class Agent(ABC):
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Numbers that say how learning goes, as (name, value) pairs, the same names every time."""
 
+    def waiting_for(self) -> str | None:
+        """What is missing before the agent can make an update, in words, which runners show; None if nothing is."""
+        return None
+
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
         """Within it the agent neither learns nor explores."""

@@ -22,6 +22,9 @@ class CalQL(CQL):
     row's state on, of the recorded actions (arXiv:2303.05479, eq. 5.1). An episode that was cut off, or still runs,
     goes on with the least value of the critics' targets there.
 
+    Beside d3rlpy 2.8 the losses differ as the estimator `pfrl_like.algos.CQL` says. Its returns end without a value
+    where an episode was cut off.
+
     Batches for `update` need the steps after their own, `sample_batch(..., future=math.inf)`; runners and the replay
     buffer are asked for them. There is no recurrent form.
 

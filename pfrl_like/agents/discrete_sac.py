@@ -95,6 +95,9 @@ def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
 class DiscreteSAC(SoftActorCritic):
     """Soft Actor-Critic for discrete actions; forbidden actions are left out everywhere.
 
+    Critics learn by half the squared TD error, as the paper has it; those of d3rlpy 2.8 learn by its Huber loss. The
+    rest of an update is the same but for the temperature, which d3rlpy's policy follows after its step.
+
     Args:
         args: As `SoftActorCritic`; the policy gives categorical distributions, such as one that ends in a
             `SoftmaxCategoricalHead`, and the critics are Q-functions of the state, `q_func1(obs)`, which give a

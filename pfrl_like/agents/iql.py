@@ -90,6 +90,9 @@ class IQL(AdvantageWeightedActorCritic):
     A value function learns an upper expectile of the critics' values of recorded actions, the critics bootstrap from
     it, and the policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
 
+    The losses of critics and value function are those of d3rlpy 2.8, which reports their sum as `critic_loss`. In an
+    update its policy's weights have V after its step, these have V before.
+
     Args:
         args: As `AdvantageWeightedActorCritic`.
         v_func: Value function: module from observations to numbers [N, 1].

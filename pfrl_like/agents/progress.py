@@ -36,6 +36,8 @@ class ProgressMixin:
     logger: logging.Logger
     memory: RecurrentMemory | None
     minibatch_size: int
+    replay_start_size: int
+    learns_from_sequences: bool
     replay_buffer: Any
 
     @property
@@ -51,6 +53,19 @@ class ProgressMixin:
             ("n_updates", self.optim_t),
             ("rlen", len(self.replay_buffer)),
         ]
+
+    def waiting_for(self) -> str | None:
+        """Items of the buffer, or whole episodes to learn sequences from, that are still too few; None if they are not.
+
+        As in PFRL a recurrent agent makes no update until `minibatch_size` whole episodes are stored.
+        """
+        held, start = len(self.replay_buffer), self.replay_start_size
+        if held < start:
+            return f"the buffer holds {held:,} transitions, replay_start_size is {start:,}"
+        if self.learns_from_sequences and self.replay_buffer.n_episodes < self.minibatch_size:
+            episodes = self.replay_buffer.n_episodes
+            return f"the buffer holds {episodes:,} whole episodes, minibatch_size is {self.minibatch_size:,}"
+        return None
 
     def saved_state(self) -> dict[str, Any]:
         """What goes on beside the networks: counters, statistics, the explorer and recurrent states."""

@@ -70,7 +70,7 @@ class ReBRAC(TD3):
     """TD3 whose policy and whose critics' targets are penalised for leaving the actions that it learns from.
 
     Batches for `update` need the actions after their own, `sample_batch(..., next_actions=True)`; runners and the
-    replay buffer are asked for them.
+    replay buffer are asked for them. An update is that of d3rlpy 2.8.
 
     Args:
         args: As `TD3`. In the paper critics have layer normalisation, such as `DropoutFCSAQFunction` with `dropout=0`.

@@ -38,7 +38,7 @@ def td3_plus_bc_policy_loss(
 class TD3PlusBC(TD3):
     """TD3 whose policy also imitates the actions that it learns from.
 
-    In the paper observations have mean 0 and standard deviation 1 (`preprocessing`).
+    In the paper observations have mean 0 and standard deviation 1 (`preprocessing`). An update is that of d3rlpy 2.8.
 
     Args:
         args: As `TD3`.

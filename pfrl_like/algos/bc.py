@@ -12,6 +12,8 @@ from pfrl_like.algos.networks import adam, categorical_policy, deterministic_pol
 class BC(Estimator):
     """Behavioural cloning of continuous actions by the squared error, `pfrl_like.agents.BC`.
 
+    An update is that of d3rlpy 2.8 with its deterministic policy.
+
     Args:
         learning_rate: Of the policy.
         eps: Epsilon of Adam.
@@ -49,6 +51,8 @@ class BC(Estimator):
 
 class DiscreteBC(BC):
     """Behavioural cloning of discrete actions by their likelihood, `pfrl_like.agents.DiscreteBC`.
+
+    `beta` weighs the squared outputs of the last layer; in d3rlpy 2.8 it weighs the squared log-probabilities.
 
     Args:
         beta: Weight of the mean squared logits in the loss.

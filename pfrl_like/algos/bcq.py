@@ -54,6 +54,9 @@ class ImitatingActorCritic(ActorCritic):
 class BCQ(ImitatingActorCritic):
     """Batch-Constrained deep Q-learning, `pfrl_like.agents.BCQ`; predictions are drawn anew each time.
 
+    Beside d3rlpy 2.8: its model of recorded actions gives numbers of any size, this one gives numbers in [-1, 1], as
+    the paper's code does. Its model learns before critics and policy, this one after them. The losses are the same.
+
     Args:
         action_flexibility: How far drawn actions may be perturbed.
         latent_size: Numbers of the model's latent vector.
@@ -90,6 +93,10 @@ class BEAR(ImitatingActorCritic, SAC):
     The policy is held near a conditional autoencoder of the recorded actions. Predictions are drawn anew each time: of
     some actions of the policy that which the first critic values most.
 
+    Beside d3rlpy 2.8: it measures the discrepancy of the policy's actions before they are squashed; here both sides are
+    squashed. Where it learns alpha, alpha's step leaves a gradient in the policy that cancels the discrepancy's. Its
+    alpha has the policy's learning rate. Its model of recorded actions differs as `BCQ` says.
+
     Args:
         alpha_learning_rate: Of the weight alpha of the discrepancy between policy and model.
         initial_alpha: First alpha.
@@ -123,6 +130,9 @@ class BEAR(ImitatingActorCritic, SAC):
 
 class DiscreteBCQ(DoubleDQN):
     """Batch-Constrained deep Q-learning of discrete actions, `pfrl_like.agents.DiscreteBCQ`.
+
+    With `clip_delta=True` and `beta=0` an update is that of d3rlpy 2.8 with `share_encoder=False`. `beta` weighs the
+    squared outputs of the last layer, d3rlpy's the squared log-probabilities.
 
     Args:
         action_flexibility: Actions of less than this share of the likeliest one's probability are left out.

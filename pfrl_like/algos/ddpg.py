@@ -14,6 +14,8 @@ from pfrl_like.explorers import Greedy
 class DDPG(ActorCritic):
     """Deep Deterministic Policy Gradient, `pfrl_like.agents.DDPG`.
 
+    With `regularizing_rate=0` an update is that of d3rlpy 2.8, which has no such term.
+
     Args:
         regularizing_rate: Weight of the mean square of what the policy's tanh is applied to, in the policy's loss;
             also spelt `reguralizing_rate`.
@@ -49,7 +51,7 @@ class DDPG(ActorCritic):
 
 
 class TD3(DDPG):
-    """Twin Delayed Deep Deterministic Policy Gradient, `pfrl_like.agents.TD3`.
+    """Twin Delayed Deep Deterministic Policy Gradient, `pfrl_like.agents.TD3`; an update is that of d3rlpy 2.8.
 
     Args:
         target_smoothing_sigma: Standard deviation of the noise on the target policy's actions.

@@ -11,9 +11,16 @@ from pfrl_like.explorers import Greedy
 class DQN(QLearning):
     """Deep Q-Network, `pfrl_like.agents.DQN`.
 
+    With `clip_delta=True` an update is that of d3rlpy 2.8, whose NFQ is `DQN(target_update_interval=1)`. d3rlpy moves
+    the target network for the first time after the first update, this estimator after `target_update_interval`.
+
     Args:
         learning_rate: Of the Q-function.
         target_update_interval: Updates between those of the target network.
+        clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
+            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as the formula of its document
+            has it. The loss is the mean over the minibatch, and the sum over critics. Without effect unless
+            `q_func_type` is "mean": quantiles have the quantile Huber loss.
         kwargs: As `QLearning`.
     """
 
@@ -25,6 +32,7 @@ class DQN(QLearning):
     batch_size = 32
     eps = 1.5e-4
     target_update_interval: float = 8e3
+    clip_delta: bool = False
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         q_function = self._q_function(lambda: self._encoder(observation_shape), action_size)
@@ -35,7 +43,7 @@ class DQN(QLearning):
         """Arguments of the agent that all of the family have."""
         return {
             "gamma": self.gamma, "explorer": Greedy(), "target_update_interval": int(self.target_update_interval),
-            "clip_delta": False, **self._common(),
+            "clip_delta": self.clip_delta, **self._common(),
         }  # fmt: skip
 
 
@@ -51,6 +59,9 @@ class DoubleDQN(DQN):
 
 class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning of discrete actions, `pfrl_like.agents.DiscreteCQL`.
+
+    With `clip_delta=True` an update is that of d3rlpy 2.8. Of several critics each has its conservative term here, and
+    the terms are added up; d3rlpy has one term of the mean of their values.
 
     Args:
         alpha: Weight of the conservative term.

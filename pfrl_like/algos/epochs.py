@@ -12,6 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.progress import Progress
+from pfrl_like.utils.callers import warn_once
 from pfrl_like.utils.isolated_rng import isolated_rng
 
 
@@ -75,19 +76,32 @@ class OnlineUpdates:
         data: The minibatches, drawn from a replay buffer.
         interval: Steps between updates.
         n: Updates at a time.
-        start: Steps that are made before updates begin. There is none either while the buffer lacks a minibatch.
+        start: Steps that are made before updates begin. There is none either while the buffer lacks a minibatch; an
+            epoch without any for that reason is warned of, once a process.
 
     Attributes:
         source: Updates of the epoch that runs.
         returns: Returns of the episodes that ended in it.
     """
 
+    source: UpdateSource
+
     def __init__(self, algo: Any, data: DrawnData, interval: int, n: int, start: int) -> None:
         self.algo, self.data = algo, data
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
+        self._n_steps = 0  # of the training in whose current epoch updates were due and the buffer held too little
 
     def begin_epoch(self, epoch: int) -> None:
-        """Keep losses and returns of an epoch from now on."""
+        """Keep losses and returns of an epoch from now on; warn if the last one lacked steps to learn from."""
+        if self._n_steps and self.n and not len(self.source):
+            stored, batch_size = len(self.data.source), self.data.batch_size
+            warn_once(
+                "fit_online without updates",
+                f"fit_online made no update in epoch {self.source.epoch} and learnt nothing: the buffer holds {stored} "
+                f"steps, fewer than batch_size, {batch_size}, and n_steps is {self._n_steps} in all; give more steps "
+                "or a smaller batch_size",
+            )
+        self._n_steps = 0
         self.source = UpdateSource(self.algo, self.data, epoch)
         self.returns: list[float] = []
 
@@ -95,7 +109,10 @@ class OnlineUpdates:
         """Make updates, if they are due."""
         if clock.between_episodes:  # and not cut off by the end of training
             self.returns += [episode.total_reward for episode in clock.ended]
-        if clock.t > self.start and clock.t % self.interval == 0 and len(self.data.source) >= self.data.batch_size:
+        if clock.t > self.start and clock.t % self.interval == 0:
+            if len(self.data.source) < self.data.batch_size:
+                self._n_steps = clock.steps
+                return
             inner = Clock(self.n_updates + self.n, self.n_updates)
             run(self.source, inner, [])
             self.n_updates = inner.t

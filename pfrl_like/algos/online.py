@@ -135,7 +135,8 @@ class OnlineFitting:
             n_steps_per_epoch: Steps of an epoch.
             n_updates_per_epoch: Updates at its end.
             update_start_step: Steps that are made before updates begin; the first one may come after the next step.
-                There is none either while the buffer holds less than a minibatch.
+                There is none either while the buffer holds less than `batch_size` steps; an epoch without any for that
+                reason prints no losses, and a warning says so, once a process.
             eval_env: Environment of evaluations, another one than `env`; None for none.
             eval_epsilon: Probability of a random action in them.
             eval_interval: Epochs between them.
@@ -245,7 +246,7 @@ class OnlineEpochs:
         metrics["rollout_return"] = float(np.mean(updates.returns)) if updates.returns else float("nan")
         if self.evaluate is not None:
             metrics["evaluation"] = self._score()
-        self.log.metrics(self.epoch, clock.t, metrics)
+        self.log.metrics(self.epoch, clock.t, metrics, unprinted=() if len(updates.source) else self.algo.loss_names)
         if (self.epoch + 1) % self.save_interval == 0:
             self.log.save(self.algo, self.epoch, clock.t)
         if self.callback is not None:

@@ -10,7 +10,7 @@ COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "laten
 #: Those of them that are rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
 #: Those that are True or False.
-FLAGS = frozenset({"bootstrap", "share_encoder", "soft_q_backup", "use_batch_norm"})
+FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
 #: Finite numbers of at least 0, and what further ones end in.
 AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")

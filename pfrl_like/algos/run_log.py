@@ -4,7 +4,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import Any, Self
 
@@ -84,11 +84,12 @@ class RunLog:
         if self._adapter is not None:
             self._adapter.write_params(params)
 
-    def metrics(self, epoch: int, step: int, metrics: Mapping[str, float]) -> None:
-        """Print and write the metrics of an epoch."""
+    def metrics(self, epoch: int, step: int, metrics: Mapping[str, float], unprinted: Collection[str] = ()) -> None:
+        """Write the metrics of an epoch, and print them but for those that are named `unprinted`."""
         if self.verbose:
             for name, value in metrics.items():
-                print(f"epoch={epoch} step={step} {name}={value:.6f}")
+                if name not in unprinted:
+                    print(f"epoch={epoch} step={step} {name}={value:.6f}")
         for logger in self._loggers:
             logger.log(step, {"epoch": epoch, **metrics})
         if self._adapter is not None:

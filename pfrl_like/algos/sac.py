@@ -12,6 +12,10 @@ class SAC(ActorCritic):
 
     The entropy is held at minus the number of an action's numbers.
 
+    d3rlpy 2.8 reports twice this `critic_loss`: it has squares where the paper has their halves. Adam takes the same
+    steps on both, but for `eps`. In an update d3rlpy's policy follows the temperature after its step, this one the
+    temperature before.
+
     Args:
         temp_learning_rate: Of the temperature.
         initial_temperature: First temperature.
@@ -42,6 +46,10 @@ class SAC(ActorCritic):
 
 class CQL(SAC):
     """Conservative Q-Learning, `pfrl_like.agents.CQL`.
+
+    Beside d3rlpy 2.8: it subtracts the threshold within the loss that it reports, for each critic, and multiplies the
+    threshold by `conservative_weight`, too. Its critics' loss has alpha after alpha's step. Unless `soft_q_backup` is
+    True its targets have the policy's mode and no entropy; targets here are those of `soft_q_backup=True`.
 
     Args:
         alpha_learning_rate: Of the weight alpha of the conservative term.
@@ -83,6 +91,11 @@ def alpha_options(algo: Any) -> dict[str, Any]:
 
 class AWAC(ActorCritic):
     """Advantage-Weighted Actor-Critic, `pfrl_like.agents.AWAC`.
+
+    Beside d3rlpy 2.8: its weights are a softmax of the advantages over the minibatch, times the number of rows, and its
+    `actor_loss` is a sum over the rows; here weights are min(exp(A / lam), max_weight), and the loss is a mean. Its
+    targets subtract the log-probability of the next action, which the paper does not. Its policy is a Gaussian around a
+    squashed mean, this one is a squashed Gaussian.
 
     Args:
         lam: Temperature of the weights; the smaller, the more the advantage counts.

@@ -26,6 +26,7 @@ class Progress:
         stream: Where to write; None is the standard error stream.
         clock: Gives the time in seconds.
         last_words: Gives what is to be told at the end, if anything.
+        waits: Gives what the first update waits for, "" for nothing; asked for with every line.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Progress:
         stream: TextIO | None = None,
         clock: Any = None,
         last_words: Callable[[], str] = str,
+        waits: Callable[[], str] = str,
     ) -> None:
         self.stream = stream or sys.stderr
         self.now = clock or time.monotonic
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
-        self.last_words = last_words
+        self.last_words, self.waits = last_words, waits
         self.is_terminal = self.stream.isatty()
         self.interval = 0.2 if self.is_terminal else 10.0
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
@@ -81,6 +83,8 @@ class Progress:
             parts.append(f"best score {self.evaluator.max_score:.1f}")
         left = (self.steps - clock.t) / max(speed, 1e-9)
         parts.append(f"{_duration(now - self.started)} + {_duration(left)} left")
+        if words := self.waits():
+            parts.append(words)
         text = "  ".join(parts)
         if self.is_terminal:
             bar = "█" * int(share * WIDTH) + "░" * (WIDTH - int(share * WIDTH))

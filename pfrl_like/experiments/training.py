@@ -109,7 +109,7 @@ def train(
         callbacks += [StepHooks(step_hooks, env, agent)] if step_hooks else []
         callbacks += make_logs([csv, *loggers])
         if steps is not None and wants_progress(progress):
-            callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint))
+            callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint, waits=updates.waits))
         if evaluator is not None:
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
             callbacks.append(evaluation)

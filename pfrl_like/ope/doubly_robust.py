@@ -6,24 +6,30 @@ from statistics import NormalDist
 import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
-from pfrl_like.ope.estimate import Bootstrap, Estimate
+from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning
 from pfrl_like.ope.importance_sampling import discounts, estimated, plain_weights
 from pfrl_like.ope.intervals import standard_error
 from pfrl_like.ope.self_normalized import SelfNormalized, covariance
 from pfrl_like.ope.simplex import least_square_on_simplex
+from pfrl_like.utils.callers import warn_once
 
 #: MAGIC chooses among so many lengths at most.
 _LENGTHS = 20
+#: What is to be said against values that a model alone tells.
+_NOT_JUDGED = "coverage was not judged: the model may be wrong by far more than start states differ"
 #: Confidence of the interval from which MAGIC reads how biased a length is (arXiv:1604.00923, 7.2).
 _OF_BIAS = 0.9
 
 
 def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -> Estimate:
-    """Mean of the model's V(s_0). The interval is of start states alone, and does not tell how wrong the model is.
+    """Mean of the model's V(s_0).
+
+    Nothing tells how wrong the model is: the estimate has a `start_state_interval` and no `interval`, and an
+    `UnreliableEstimateWarning` says so, once a process.
 
     Args:
         episodes: Recorded episodes with the model's values; probabilities do not count.
-        interval: How the interval is made; None for a `Bootstrap` as it is by default.
+        interval: How the interval of start states is made; None for a `Bootstrap` as it is by default.
 
     Returns:
         The estimate.
@@ -33,7 +39,18 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
         TypeError: If `interval` is no `Bootstrap`.
     """
     _, v = episodes.model()
-    return estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
+    found = estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
+    warn_once(
+        "coverage of the direct method",
+        f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval is the spread of start states alone, and no "
+        "interval of the return: compare other estimates, or play episodes",
+        UnreliableEstimateWarning,
+    )
+    unknown = float("nan")
+    return dataclasses.replace(
+        found, interval=(unknown, unknown), standard_error=unknown, start_state_interval=found.interval,
+        warning=_NOT_JUDGED,
+    )  # fmt: skip
 
 
 def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:

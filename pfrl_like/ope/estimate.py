@@ -74,14 +74,16 @@ class Estimate:
     Attributes:
         estimator: What made it.
         value: The discounted return.
-        interval: Its bootstrap interval, (low, high).
+        interval: Its bootstrap interval, (low, high); NaN where a model alone tells the value.
         confidence: How often such intervals should hold the truth.
         kind: The kind of interval.
-        standard_error: By the delta method.
+        standard_error: By the delta method; NaN likewise.
         effective_sample_size: How many episodes of the evaluated policy's own the weights leave; NaN where none count.
         n_episodes: Episodes that were looked at.
         n_truncated: How many of them were cut off. What would have come after counts only as far as a model tells it.
         warning: Why it should not be trusted; "" if nothing is known against it.
+        start_state_interval: Where a model alone tells the value: the bootstrap interval of the mean of its values of
+            start states, (low, high). It holds how start states differ, and not how wrong the model is. None of others.
     """
 
     estimator: str
@@ -94,10 +96,13 @@ class Estimate:
     n_episodes: int
     n_truncated: int
     warning: str = ""
+    start_state_interval: tuple[float, float] | None = None
 
     def __str__(self) -> str:
-        low, high = self.interval
-        text = f"{self.estimator}: {self.value:.6g} [{low:.6g}, {high:.6g}]"
+        name, (low, high) = "", self.interval
+        if self.start_state_interval is not None:
+            name, (low, high) = "spread of start states ", self.start_state_interval
+        text = f"{self.estimator}: {self.value:.6g} {name}[{low:.6g}, {high:.6g}]"
         return f"{text} ({self.warning})" if self.warning else text
 
 

@@ -56,7 +56,8 @@ def evaluate_offline(
 ) -> dict[str, Estimate]:
     """The discounted return of a trained algorithm, by every estimator that the data allow.
 
-    An `UnreliableEstimateWarning` says of all of them at once if importance weights leave too few episodes.
+    An `UnreliableEstimateWarning` says of all of them at once if importance weights leave too few episodes. Another
+    one, once a process, says that nothing tells how wrong "fqe" is.
 
     Args:
         algo: An agent, a built estimator, or a module from observations to distributions of actions.
@@ -77,9 +78,9 @@ def evaluate_offline(
         show_progress: Whether the progress of what is fitted here is shown.
 
     Returns:
-        Estimates by name: "fqe", and "is", "wis", "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose
-        modes are evaluated has no probabilities, and of all that there are "fqe" alone; the others are refused if they
-        are asked for by name.
+        Estimates by name: "fqe", whose `start_state_interval` holds the spread of start states alone, and "is", "wis",
+        "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose modes are evaluated has no probabilities,
+        and of all that there are "fqe" alone; the others are refused if they are asked for by name.
 
     Raises:
         ValueError: If the data or a number cannot be, a policy does not take the observations or has actions of another

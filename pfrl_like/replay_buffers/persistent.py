@@ -21,12 +21,14 @@ from pfrl_like.replay_buffers.rewinding import RewindingBuffer
 from pfrl_like.storage.atomic import named_errors, names_in
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged
+from pfrl_like.utils.callers import warn_once
 from pfrl_like.utils.random import RandomSource
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = "pfrl_like persistent replay buffer"
 _STEP_BYTES = 160  # beside the values: at most so much in the states and the journal, for actions of a few numbers
 _SPARE = 1.25  # rows that files have beyond those in use
+_CAPACITY = "capacity"  # in the header: that of the buffer which wrote it, as which its records are replayed
 _SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
 _ATTEMPTS = 3
 
@@ -40,6 +42,7 @@ class PersistentBuffer(RewindingBuffer):
     """
 
     _columns: Columns
+    _wanted_capacity: int | None
     _refusal: str | None = None  # why nothing can be stored any more
 
     def _open(
@@ -65,6 +68,7 @@ class PersistentBuffer(RewindingBuffer):
         self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
+        self._wanted_capacity = self._capacity  # which a directory with more items gets at the end of its restoring
         self._unsynced, self._last_sync = 0, time.monotonic()
         self._process = os.getpid()
         marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
@@ -95,7 +99,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _empty_columns(self, files: ColumnFiles) -> RecordedColumns:
         # They do not know this buffer, so that it lets go of its directory as soon as nobody knows it any more.
-        return RecordedColumns(files.open, partial(_announce, self.dirname, self._capacity, self.logger))
+        return RecordedColumns(files.open, partial(_announce, self.dirname, self._wanted_capacity, self.logger))
 
     def _descend(self, ancestor: str) -> None:
         if not self._directory.is_new:
@@ -114,6 +118,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
+        self._capacity = _capacity_in(logged.header, self.dirname, self._wanted_capacity)
         whole = self._replay(logged, files, len(logged.records))
         if whole < len(logged.records):
             self._use(files)
@@ -123,6 +128,18 @@ class PersistentBuffer(RewindingBuffer):
         lost = len(logged.records) - whole
         if lost:
             self.logger.warning("%s: the last %d records were not complete and have been left out", self.dirname, lost)
+        self._restrict(max(len(self), int(logged.header["n_items"])) if _CAPACITY not in logged.header else len(self))
+
+    def _restrict(self, held: int) -> None:
+        """Drop what is beyond the capacity that was asked for, with a warning, of so many items that were held."""
+        self._capacity = self._wanted_capacity
+        self._evict()
+        if dropped := held - len(self):
+            warn_once(
+                ("rows dropped", self.dirname),
+                f"{self.dirname}: {dropped:,} of {held:,} transitions are dropped, the oldest ones: the directory held "
+                f"more than capacity, {self._capacity:,}; a copy of it, or ancestor=, keeps them",
+            )
 
     def _replay(self, logged: Logged, files: ColumnFiles, count: int) -> int:
         """Make the state of the first `count` records; returns how many of them are whole."""
@@ -245,7 +262,7 @@ class PersistentBuffer(RewindingBuffer):
         columns.forget_names()
         columns.records.clear()
         state = self._state(dump_places)
-        self._directory.begin(state["header"], state["arrays"], self._files)
+        self._directory.begin({**state["header"], _CAPACITY: self._capacity}, state["arrays"], self._files)
         self._schema = columns.schema
         self._synced()
 
@@ -345,8 +362,8 @@ class PersistentReplayBuffer(PersistentBuffer):
 
     Args:
         dirname: The directory; made if it does not exist.
-        capacity: Largest number of items, beyond which the oldest leave, also of a directory that holds more; None if
-            unbounded.
+        capacity: Largest number of items, beyond which the oldest leave; None if unbounded. Of a directory that holds
+            more the oldest leave at once, with a warning that counts them.
         ancestor: Directory of another such buffer whose content this one begins with; only read. `dirname` has to be
             new then.
         logger: Where it tells how large the directory will be, and what a crash has cost; None is this module's.
@@ -391,7 +408,8 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
 
     Args:
         dirname: The directory; made if it does not exist.
-        capacity: Largest number of transitions, None if unbounded. Running episodes come on top of it.
+        capacity: Largest number of transitions, None if unbounded. Running episodes come on top of it. Of a directory
+            that holds more the oldest episodes leave at once, with a warning that counts the transitions.
         ancestor: Directory of another such buffer whose content this one begins with.
         logger: Where it tells how large the directory will be, and what a crash has cost.
         distributed: Give each process of a `torch.distributed` group a part of its own.
@@ -433,6 +451,18 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
 
     def _in_memory(self) -> ReplayBuffer:
         return EpisodicReplayBuffer(self._capacity)
+
+
+def _capacity_in(header: Mapping[str, Any], dirname: str, wanted: int | None) -> int | None:
+    """The capacity that a directory was written with; the one asked for where older directories do not tell.
+
+    Raises:
+        CheckpointError: If it is none.
+    """
+    capacity = header.get(_CAPACITY, wanted)
+    if capacity is not None and (type(capacity) is not int or capacity < 1):
+        raise CheckpointError(dirname, f"is damaged: its capacity is {capacity!r:.80}")
+    return capacity
 
 
 def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_bytes: int) -> None:

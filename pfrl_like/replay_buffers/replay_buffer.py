@@ -54,7 +54,7 @@ class ReplayBuffer(IncrementalBuffer):
         if not (isinstance(num_steps, int | np.integer) and num_steps >= 1):
             raise ValueError(f"num_steps: got {num_steps!r}, expected an integer of at least 1")
         check_rng(rng)
-        self._capacity = capacity
+        self._capacity: int | None = capacity
         self.num_steps = num_steps
         self._rng = rng
         self._horizon: float = num_steps  # how many transitions complete an item

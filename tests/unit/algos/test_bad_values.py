@@ -24,7 +24,7 @@ RATES = {
     "imitator_learning_rate", "eps", "momentum", "actor_weight_decay", "weight_decay", "regularizing_rate", "tau",
     "target_smoothing_sigma", "target_smoothing_clip", "target_update_interval",
 }  # fmt: skip
-FLAGS = {"bootstrap", "share_encoder", "use_batch_norm"}
+FLAGS = {"bootstrap", "clip_delta", "share_encoder", "use_batch_norm"}
 COUNTS = {"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"}
 
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, predicted, vectors
 
-from pfrl_like import algos
+from pfrl_like import algos, load_learnable
 from pfrl_like.agents.awr import td_lambda_returns
+from pfrl_like.algos.saving import write_model
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.batch import Future, concatenate_batches
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
@@ -91,6 +92,20 @@ def test_params_json_makes_the_same_estimator(name: str) -> None:
         assert isinstance(again.scaler, StandardScaler) and isinstance(again.augmentation, AugmentationPipeline)
         copied = again.__sklearn_clone__()
         assert repr(copied.get_params()) == repr(again.get_params()) and copied.impl is None
+
+
+def test_files_keep_clip_delta_and_those_without_it_have_squared_errors() -> None:
+    made = fitted("DQN", clip_delta=True)
+    made.save_model("model.pt")
+    Path("params.json").write_text(json.dumps(made._json_params()))
+    for again in (algos.DQN.from_json("params.json"), load_learnable("model.pt"), made.__sklearn_clone__()):
+        assert again.clip_delta is True
+    earlier = made._json_params()
+    del earlier["clip_delta"]  # as files had it before there was this hyperparameter
+    Path("earlier.json").write_text(json.dumps(earlier))
+    write_model("earlier.pt", made.impl.state_dict(), earlier)
+    for again in (algos.DQN.from_json("earlier.json"), load_learnable("earlier.pt")):
+        assert again.clip_delta is False and again.impl.clip_delta is False
 
 
 @pytest.mark.parametrize("name", ALL)

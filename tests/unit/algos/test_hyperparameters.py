@@ -149,6 +149,18 @@ def test_hyperparameters_reach_the_agent(name: str, parameter: str, attribute: s
     assert getattr(made, parameter) == value
 
 
+@pytest.mark.parametrize("name", having("clip_delta"))
+def test_clip_delta_makes_errors_beyond_1_count_linearly(name: str) -> None:
+    batch = vectors(True).sample_batch(16, 0.9).replace(reward=torch.full((16,), 10.0), discount=torch.zeros(16))
+    losses = []
+    for clip_delta in (False, True):
+        torch.manual_seed(0)
+        error, stats = built(name, clip_delta=clip_delta).impl.update(batch)
+        losses.append(stats["loss"])
+    assert (error > 1).all()  # where the Huber loss is error - 1/2
+    assert torch.allclose(losses[0] - losses[1], (error.square() / 2 - (error - 0.5)).mean())
+
+
 @pytest.mark.parametrize("name", having("gamma"))
 def test_gamma_discounts(name: str) -> None:
     assert built(name, gamma=0.5).impl.gamma == 0.5

@@ -351,3 +351,23 @@ def test_a_fitted_policy_is_better_than_chance() -> None:
     )  # fmt: skip
     seen = np.random.normal(size=(300, 3)).astype(np.float32)
     assert (made.predict(seen) == seen.argmax(1)).mean() > 0.85
+
+
+def test_an_epoch_that_lacks_steps_for_a_minibatch_says_so_and_prints_no_losses(capsys: Any) -> None:
+    made = make("DQN", batch_size=32)
+    with pytest.warns(UserWarning, match="no update in epoch 0") as told:
+        made.fit_online(
+            Counting(True), n_epochs=2, n_steps_per_epoch=10, save_metrics=False, show_progress=False, verbose=True
+        )
+    (text,) = [str(each.message) for each in told]
+    assert "10 steps, fewer than batch_size, 32, and n_steps is 20 in all" in text and told[0].filename == __file__
+    printed = capsys.readouterr().out
+    assert "epoch=1 step=20 rollout_return=28.000000" in printed and "nan" not in printed
+    assert made.impl.optim_t == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_epoch_without_updates_that_were_not_due_is_not_warned_of() -> None:
+    make("DQN").fit_online(Counting(True), n_epochs=1, n_steps_per_epoch=10, n_updates_per_epoch=0, **QUIET)
+    make("DQN").fit_online(Counting(True), n_epochs=1, n_steps_per_epoch=10, update_start_step=10, **QUIET)
+    make("DQN").fit_online(Counting(True), n_steps=20, n_steps_per_epoch=20, **QUIET)  # the first ones come at step 16

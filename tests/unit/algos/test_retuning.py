@@ -27,7 +27,7 @@ KEPT_BY = {
 OTHER: dict[str, Any] = {
     "batch_size": 17, "use_batch_norm": True, "use_gpu": 0, "scaler": "min_max", "bootstrap": True, "n_frames": 2,
     "augmentation": ["single_amplitude_scaling"], "encoder_params": {"hidden_units": [5]}, "q_func_type": "qr",
-    "share_encoder": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
+    "share_encoder": True, "clip_delta": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
     "reward_scaler": "standard", "n_epochs": 3, "soft_q_backup": False, "mmd_kernel": "laplacian",
 }  # fmt: skip
 

@@ -2,14 +2,17 @@
 
 import logging
 
+import numpy as np
 import pytest
 import torch
 from experiment_fakes import Counting
 from torch import nn
 
 from pfrl_like.agents import DQN
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.experiments import train_agent
+from pfrl_like.experiments import train_agent, train_agent_offline
+from pfrl_like.experiments.progress import Progress
 from pfrl_like.explorers import Greedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -43,13 +46,41 @@ class TestARunWithoutUpdates:
 
     def test_a_recurrent_agent_may_lack_episodes(self, tmp_path, caplog):
         train_agent(dqn(4, 4, recurrent=True), Counting(5), 15, tmp_path)
-        assert "no update was made: the buffer holds 3 episodes, minibatch_size is 4" in caplog.text
+        assert "no update was made: the buffer holds 3 whole episodes, minibatch_size is 4" in caplog.text
 
     def test_others_say_nothing(self, agent, tmp_path, caplog, capsys):
         train_agent(dqn(5), Counting(), 10, tmp_path / "1", progress=True)
         train_agent(agent, Counting(), 10, tmp_path / "2", progress=True)  # whose updates nobody counts
         train_agent(dqn(50), Counting(), 10, tmp_path / "3", step_offset=10)
         assert "no update" not in caplog.text + capsys.readouterr().err
+
+
+class TestTheProgressLine:
+    @pytest.fixture(autouse=True)
+    def every_step(self, monkeypatch):
+        monkeypatch.setattr(Progress, "__call__", lambda progress, clock: progress._write(clock, progress.now()))
+
+    def lines(self, capsys):
+        return [line.split("left", 1)[1].strip() for line in capsys.readouterr().err.splitlines() if "left" in line]
+
+    def test_it_says_that_a_recurrent_agent_waits_for_whole_episodes(self, tmp_path, capsys):
+        train_agent(dqn(3, 3, recurrent=True), Counting(5), 20, tmp_path, progress=True)
+        few = "no updates yet: the buffer holds {} whole episodes, minibatch_size is 3"
+        start = "no updates yet: the buffer holds {} transitions, replay_start_size is 3"
+        before = [start.format(0)] * 4  # steps of an episode that runs are not in the buffer yet
+        assert self.lines(capsys) == before + [few.format(1)] * 5 + [few.format(2)] * 5 + [""] * 6
+
+    def test_it_says_so_of_an_agent_whose_statistics_have_other_names(self, tmp_path, capsys):
+        agent = dqn(5)
+        agent.get_statistics = list
+        train_agent(agent, Counting(), 6, tmp_path, progress=True)
+        waits = [f"no updates yet: the buffer holds {n} transitions, replay_start_size is 5" for n in range(1, 5)]
+        assert self.lines(capsys) == [*waits, "", ""]
+
+    def test_it_says_nothing_where_updates_come_from_recorded_data(self, tmp_path, capsys):
+        dataset = MDPDataset.from_arrays(np.zeros((8, 1)), np.zeros(8, int), np.zeros(8), np.arange(8) == 7)
+        train_agent_offline(dqn(5000), dataset, 3, tmp_path, progress=True)
+        assert self.lines(capsys) == ["", "", ""]
 
 
 def test_an_error_tells_where_training_was(agent, tmp_path):

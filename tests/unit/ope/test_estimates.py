@@ -167,6 +167,20 @@ def test_a_discount_outside_of_its_range_is_refused() -> None:
         ope.importance_sampling(episodes(), 1.1)
 
 
+def test_a_model_alone_has_the_spread_of_start_states_and_no_interval() -> None:
+    values = np.linspace(90.0, 91.0, 50)  # start states hardly differ, wherever the truth is
+    model = {"q": values, "v": values, "last_v": np.zeros(50)}
+    with pytest.warns(ope.UnreliableEstimateWarning, match="coverage was not judged") as told:
+        found = ope.direct_method(episodes(**model))
+        ope.direct_method(episodes(**model))
+    assert len(told) == 1 and told[0].filename == __file__
+    assert np.isnan([*found.interval, found.standard_error]).all()
+    low, high = found.start_state_interval or (0.0, 0.0)
+    assert 90.3 < low < found.value < high < 90.7
+    assert str(found).startswith("direct method: 90.5 spread of start states [90.4") and "not judged" in str(found)
+    assert ope.doubly_robust(episodes(**model), 1.0).start_state_interval is None
+
+
 def test_a_discount_in_the_place_of_the_interval_is_refused_by_its_name() -> None:
     model = {"q": np.zeros(50), "v": np.zeros(50), "last_v": np.zeros(50)}
     with pytest.raises(TypeError, match=r"interval is 0\.9 \(float\), expected a Bootstrap, or None"):

@@ -63,7 +63,7 @@ def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> Non
     )  # fmt: skip
     assert tuple(found) == ALL
     for name, each in found.items():
-        assert abs(each.value - TRUTH) < 0.05 + 4 * each.standard_error, name
+        assert abs(each.value - TRUTH) < 0.05 + (0.05 if name == "fqe" else 4 * each.standard_error), name
         assert each.n_episodes == N and each.n_truncated == 0
     assert found["wis"].interval[0] < TRUTH < found["wis"].interval[1]
     assert np.isnan(found["fqe"].effective_sample_size) and found["is"].effective_sample_size > 100
@@ -277,8 +277,9 @@ def test_one_warning_speaks_of_all_estimates() -> None:
     options: Any = {"n_steps": 1, "gamma": GAMMA, "config": SMALL, "interval": SETTINGS}
     with pytest.warns(ope.UnreliableEstimateWarning, match="is, wis, pdis, wpdis, dr, wdr, magic: ") as told:
         found = ope.evaluate_offline(of_probability(0.8), recorded(), behavior=first_outweighs(), **options)
-    assert len(told) == 1 and found["wis"].warning
-    assert told[0].filename == __file__
+    of_model, of_weights = told
+    assert "not judged" in str(of_model.message) and found["fqe"].warning and found["wis"].warning
+    assert of_model.filename == of_weights.filename == __file__
 
 
 def test_the_warning_of_an_estimators_own_method_comes_from_the_line_that_asked() -> None:

@@ -28,6 +28,7 @@ from pfrl_like.replay_buffers import (
     ReplayBuffer,
 )
 from pfrl_like.storage import read_arrays, write_arrays
+from pfrl_like.storage.log_directory import LogDirectory
 
 ENVIRON = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
 BOTH = pytest.mark.parametrize("make", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
@@ -106,11 +107,72 @@ def test_a_running_episode_ends_if_the_next_step_does_not_fit(tmp_path):
         assert [len(episode) for episode in buffer.episodic_memory] == [3, 5]
 
 
-def test_a_smaller_capacity_keeps_the_newest(tmp_path):
+@BOTH
+def test_a_smaller_capacity_keeps_the_newest_with_a_warning_that_counts_the_others(tmp_path, make):
+    with make(tmp_path, 50) as buffer:
+        fill(buffer, 40)
+    with pytest.warns(UserWarning) as told, make(tmp_path, 10) as buffer:
+        assert len(buffer) == 10
+        assert make is PersistentEpisodicReplayBuffer or rewards(buffer) == list(range(30, 40))
+    (warning,) = told
+    assert f"{tmp_path}: 30 of 40 transitions are dropped" in str(warning.message)
+    assert "more than capacity, 10" in str(warning.message) and warning.filename == __file__
+
+
+def test_what_left_before_a_kill_is_not_counted(tmp_path):
+    killed = PersistentReplayBuffer(tmp_path, 20)
+    fill(killed, 45)
+    killed._directory.close()  # what is left when a process is killed: no state was written since it was opened
+    with (
+        pytest.warns(UserWarning, match="8 of 20 transitions are dropped"),
+        PersistentReplayBuffer(tmp_path, 12) as buffer,
+    ):
+        assert rewards(buffer) == list(range(33, 45))
+
+
+def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tmp_path, monkeypatch):
+    begin = LogDirectory.begin
+    monkeypatch.setattr(
+        LogDirectory,
+        "begin",
+        lambda log, header, *rest: begin(log, {k: v for k, v in header.items() if k != "capacity"}, *rest),
+    )
     with PersistentReplayBuffer(tmp_path, 50) as buffer:
         fill(buffer, 40)
-    with PersistentReplayBuffer(tmp_path, 10) as buffer:
+    with pytest.warns(UserWarning, match="30 of 40 transitions"), PersistentReplayBuffer(tmp_path, 10) as buffer:
         assert rewards(buffer) == list(range(30, 40))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_capacity_that_nothing_exceeds_is_not_warned_of(tmp_path):
+    with PersistentReplayBuffer(tmp_path, 50) as buffer:
+        fill(buffer, 40)
+    for capacity in (None, 40, 50):
+        with PersistentReplayBuffer(tmp_path, capacity) as buffer:
+            assert len(buffer) == 40
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_leaves_the_rows_in_the_directory(tmp_path):
+    with PersistentReplayBuffer(tmp_path, 50) as buffer:
+        fill(buffer, 40)
+    with pytest.raises(UserWarning, match="30 of 40"):
+        PersistentReplayBuffer(tmp_path, 10)
+    with PersistentReplayBuffer(tmp_path, 50) as buffer:
+        assert len(buffer) == 40
+
+
+@pytest.mark.parametrize("capacity", [0, -3, True, "many", 2.5])
+def test_a_capacity_that_cannot_be_is_damage(tmp_path, monkeypatch, capacity):
+    begin = LogDirectory.begin
+    with PersistentReplayBuffer(tmp_path, 50) as buffer:
+        fill(buffer, 5)
+        monkeypatch.setattr(
+            LogDirectory, "begin", lambda log, header, *rest: begin(log, {**header, "capacity": capacity}, *rest)
+        )
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="is damaged: its capacity is"):
+        PersistentReplayBuffer(tmp_path, 50)
 
 
 def test_recurrent_states_and_masks_come_back(tmp_path):

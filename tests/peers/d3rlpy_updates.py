@@ -1,0 +1,149 @@
+"""One update of each of d3rlpy's algorithms; `tests/conformance/test_d3rlpy_updates.py` compares ours with it.
+
+Runs in d3rlpy's environment (`make peers`), and writes what d3rlpy answers:
+
+    .peers/d3rlpy/bin/python tests/peers/d3rlpy_updates.py tests/data/peers
+
+`d3rlpy_updates.json` holds the losses of each case that the update reported. `d3rlpy_updates.npz` holds
+`<case>/drawn/<i>`, the random numbers that it drew, in order, and `<case>/after/<network>`, all parameters of a network
+after it. Weights before it and the minibatch are those of `problem.py`.
+"""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import d3rlpy
+import numpy as np
+import problem
+import torch
+from d3rlpy import algos
+from d3rlpy.dataset import Transition, TransitionMiniBatch
+from torch import nn
+
+#: Algorithm and hyperparameters of each case; learning rates and networks are the same everywhere.
+CASES: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "DQN": (algos.DQNConfig, {}),
+    "DQN, two critics": (algos.DQNConfig, {"n_critics": 2}),
+    "DQN, quantiles": (algos.DQNConfig, {"q_func_factory": d3rlpy.models.QRQFunctionFactory(n_quantiles=32)}),
+    "DoubleDQN": (algos.DoubleDQNConfig, {}),
+    "DiscreteCQL": (algos.DiscreteCQLConfig, {}),
+    "DiscreteCQL, two critics": (algos.DiscreteCQLConfig, {"n_critics": 2}),
+    "DiscreteBCQ": (algos.DiscreteBCQConfig, {"share_encoder": False, "beta": 0.0}),
+    "DiscreteBC": (algos.DiscreteBCConfig, {}),
+    "DiscreteSAC": (algos.DiscreteSACConfig, {"temp_learning_rate": 0.0, "initial_temperature": 0.5}),
+    "BC": (algos.BCConfig, {}),
+    "DDPG": (algos.DDPGConfig, {}),
+    "TD3": (algos.TD3Config, {}),
+    "TD3PlusBC": (algos.TD3PlusBCConfig, {}),
+    "ReBRAC": (algos.ReBRACConfig, {}),
+    "SAC": (algos.SACConfig, {}),
+    "SAC, fixed temperature": (algos.SACConfig, {"temp_learning_rate": 0.0, "initial_temperature": 0.5}),
+    "CQL": (
+        algos.CQLConfig,
+        {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0, "n_action_samples": 4, "soft_q_backup": True},
+    ),
+    "CalQL": (
+        algos.CalQLConfig,
+        {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0, "n_action_samples": 4, "soft_q_backup": True},
+    ),
+    "IQL": (algos.IQLConfig, {}),
+    "IQL, critics that stay": (algos.IQLConfig, {"critic_learning_rate": 0.0}),
+    "AWAC": (algos.AWACConfig, {"n_action_samples": 4}),
+    "CRR": (algos.CRRConfig, {}),
+    "BCQ": (algos.BCQConfig, {"n_action_samples": 4, "imitator_learning_rate": 0.0}),
+    "BEAR": (
+        algos.BEARConfig,
+        {"temp_learning_rate": 0.0, "alpha_learning_rate": 0.0, "imitator_learning_rate": 0.0, "warmup_steps": 0},
+    ),
+}
+#: Networks by the names that d3rlpy gives them, and the parts that they play in the problem.
+PARTS = {
+    "policy": "policy", "targ_policy": "policy", "q_funcs": "q", "targ_q_funcs": "q", "value_func": "value",
+    "imitator": "imitator", "vae_encoder": "vae_encoder", "vae_decoder": "vae_decoder",
+}  # fmt: skip
+
+
+def made(config: type[Any], options: Mapping[str, Any]) -> Any:
+    """An algorithm with the problem's networks and optimisers."""
+    given: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        if field.name.endswith("learning_rate"):
+            given[field.name] = problem.LEARNING_RATE
+        elif field.name.endswith("optim_factory"):
+            given[field.name] = d3rlpy.optimizers.AdamFactory(eps=problem.EPS)
+        elif field.name.endswith("encoder_factory"):
+            given[field.name] = d3rlpy.models.VectorEncoderFactory(hidden_units=problem.HIDDEN)
+        elif field.name == "gamma":
+            given[field.name] = problem.GAMMA
+    return config(**given | options).create(device="cpu:0")
+
+
+def ordered(network: nn.Module) -> list[nn.Parameter]:
+    """All parameters; the mean and the deviation of a policy are one layer of double width."""
+    named = dict(network.named_parameters())
+    heads = [name for name in ("_mu.weight", "_logstd.weight", "_mu.bias", "_logstd.bias", "_logstd") if name in named]
+    return [parameter for name, parameter in named.items() if name not in heads] + [named[name] for name in heads]
+
+
+def networks(algo: Any) -> dict[str, tuple[nn.Module, str, int, bool]]:
+    """The networks by name, the part of each, its number among such, and whether it is a target."""
+    found: dict[str, tuple[nn.Module, str, int, bool]] = {}
+    modules = algo.impl._modules
+    for name, part in PARTS.items():
+        network = getattr(modules, name, None)
+        target = name.startswith("targ_")
+        if isinstance(network, nn.ModuleList):
+            found |= {f"{name}{i}": (each, part, i, target) for i, each in enumerate(network)}
+        elif network is not None:
+            found[name] = network, part, 0, target
+    return found
+
+
+def batch_of(rows: Mapping[str, Any]) -> TransitionMiniBatch:
+    """The problem's minibatch."""
+    transitions = [
+        Transition(
+            observation=rows["observations"][i], action=rows["actions"][i], reward=rows["rewards"][i],
+            next_observation=rows["next_observations"][i], next_action=rows["next_actions"][i],
+            terminal=float(rows["terminals"][i, 0]), interval=1,
+            rewards_to_go=np.concatenate(
+                [rows["rewards"][i : i + 1], *([] if rows["terminals"][i, 0] else [rows["later_rewards"][i : i + 1]])]
+            ),
+        )
+        for i in range(problem.ROWS)
+    ]  # fmt: skip
+    columns = {name: column for name, column in rows.items() if name != "later_rewards"}
+    return TransitionMiniBatch(**columns, intervals=np.ones_like(rows["rewards"]), transitions=transitions)
+
+
+def answers(config: type[Any], options: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, Any]]:
+    """The losses that one update reports, and the arrays: what it drew, and what it left."""
+    algo = made(config, options)
+    discrete = algo.get_action_type() is d3rlpy.ActionSpace.DISCRETE
+    algo.create_impl((problem.OBS_SIZE,), problem.N_ACTIONS if discrete else problem.ACTION_SIZE)
+    parts = networks(algo)
+    for network, part, number, target in parts.values():
+        parameters = ordered(network)
+        problem.fill(parameters, problem.weights(part, sum(map(torch.numel, parameters)), number, target))
+    torch.manual_seed(0)
+    with problem.Recorded() as recorded:
+        losses = algo.update(batch_of(problem.minibatch(discrete)))
+    after = {
+        f"after/{name}": torch.cat([each.detach().flatten() for each in ordered(network)]).numpy()
+        for name, (network, _, _, target) in parts.items()
+        if not target
+    }
+    return losses, {f"drawn/{i}": drawn for i, drawn in enumerate(recorded.drawn)} | after
+
+
+if __name__ == "__main__":
+    found = {case: answers(config, options) for case, (config, options) in CASES.items()}
+    folder = Path(sys.argv[1])
+    losses = {case: reported for case, (reported, _) in found.items()}
+    (folder / "d3rlpy_updates.json").write_text(json.dumps(losses, indent=1) + "\n")
+    arrays = {f"{case}/{name}": array for case, (_, named) in found.items() for name, array in named.items()}
+    np.savez_compressed(folder / "d3rlpy_updates.npz", **arrays)
