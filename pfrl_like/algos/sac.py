@@ -48,8 +48,8 @@ class CQL(SAC):
     """Conservative Q-Learning, `pfrl_like.agents.CQL`.
 
     Beside d3rlpy 2.8: it subtracts the threshold within the loss that it reports, for each critic, and multiplies the
-    threshold by `conservative_weight`, too. Its critics' loss has alpha after alpha's step. Unless `soft_q_backup` is
-    True its targets have the policy's mode and no entropy; targets here are those of `soft_q_backup=True`.
+    threshold by `conservative_weight`, too. Its critics' loss has alpha after alpha's step. Without `soft_q_backup` its
+    targets have the value of the policy's mode, those of the agent the value of a sample; with it they are the same.
 
     Args:
         alpha_learning_rate: Of the weight alpha of the conservative term.
