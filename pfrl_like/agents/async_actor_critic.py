@@ -63,8 +63,9 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
     #: The parts of what the model gives, as errors call them.
     model_parts = "(distribution, values)"
 
-    #: Updates from replay after those from the last steps.
+    #: Updates from replay after that from the last steps, and whether there is no such one.
     n_times_replay: int = 0
+    disable_online_update: bool = False
 
     #: The steps that overridden methods of PFRL's learn from, while they run, and how often `update` has stepped.
     hooked_batch: Batch | None = None

@@ -41,16 +41,17 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
     agent.train_recurrent_states = get_recurrent_state_at(state, [env], detach=True)
     statevar = map_nested(lambda leaf: leaf[-1:], batch.next_obs) if batch.discount[-1] else None
     try:
-        _learn(agent, batch, lambda: agent.learn_by_hooks(statevar))
+        _learn(agent, batch, lambda: agent.learn_by_hooks(statevar), 0 if agent.disable_online_update else 1)
     finally:
         forget_steps(agent)
     for _ in range(agent.n_times_replay):
         agent.update_from_replay()
 
 
-def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any]) -> Tensor:
-    """Call overridden methods; returns the errors of the values after them, [N]."""
+def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
+    """Call overridden methods, which make at least so many updates from a batch of features."""
     updates, agent.hooked_updates = agent.optim_t, 0
+    stats = _loss(agent, batch)[2]
     try:
         with within_hook(agent, batch), telling_what_stays(agent, agent.shared_model):
             hooks()
@@ -59,14 +60,19 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any]) -> Tensor:
             agent.logger.error("update %d was refused: %s", agent.optim_t + 1, error)
             error.batch = batch
         raise
-    with isolated_rng():
-        _, errors, stats = agent.loss(batch)
     if agent.optim_t == updates:  # our `learn`, which counts and reports, was not called
-        agent.optim_t += max(agent.hooked_updates, 1)
+        made = max(agent.hooked_updates, least)
+        agent.optim_t += made
         for name in ("value", "entropy"):
-            if name in stats:
+            if made and name in stats:
                 setattr(agent, f"average_{name}", agent._running_mean(name, stats[name]))
-    return errors.detach()
+
+
+def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """`loss` of a batch of features, which leaves the random streams where they are."""
+    with isolated_rng():
+        loss: tuple[Tensor, Tensor, dict[str, Tensor]] = agent.loss(batch)
+    return loss
 
 
 def update_takes_batch(agent: Any) -> bool:
@@ -158,8 +164,9 @@ def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Te
     if not agent.features.is_identity:
         obs, next_obs = (agent.features.on_batch(each, agent.device) for each in (batch.obs, batch.next_obs))
         ready = batch.replace(obs=obs, next_obs=next_obs)
+    _learn(agent, ready, lambda: _update_from_replay(agent))
     assert batch.lengths is not None
-    return max_over_sequences(_learn(agent, ready, lambda: _update_from_replay(agent)), batch.lengths), {}
+    return max_over_sequences(_loss(agent, ready)[1].detach(), batch.lengths), {}
 
 
 def _update_from_replay(agent: Any) -> None:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 OBS, ACTION, GAMMA = 3, 2, 0.9
 
 #: The actions that every policy takes next, [k]: what is compared is the update, not the draw.
-TAKEN: list[Any] = [None]
+TAKEN: list[Any] = [np.zeros(1, np.int64)]
 
 
 class Fixed(nn.Module):
@@ -211,7 +211,7 @@ def a2c_huber(lib: Any, base: Any) -> Any:
             self.optimizer.step()
             self.states[0] = self.states[-1]
             self.t_start = self.t
-            self.average_value += (1 - self.average_value_decay) * (float(value.mean()) - self.average_value)
+            self.average_value += (1 - self.average_value_decay) * (value.mean().item() - self.average_value)
 
     return Huber
 
