@@ -395,7 +395,8 @@ class ACER(AsyncActorCritic):
             self.average_kl = self._running_mean("kl", kl)
         else:
             pi_loss = of_policy(action_distrib)
-        return pi_loss - self.beta * action_distrib.entropy()
+        entropy: Tensor = action_distrib.entropy()
+        return pi_loss - self.beta * entropy
 
     def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Values of states; with forbidden actions, the mean of the action values under the policy without them."""

@@ -137,7 +137,8 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         Args:
             statevar: Features of the last observation, None if it is terminal.
         """
-        self.update(self.hooked_batch if update_takes_batch(self) else statevar)
+        batch: Any = self.hooked_batch if update_takes_batch(self) else statevar
+        self.update(batch)
 
     def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Values of states, [N] or [N, 1], among what the model gives for them."""

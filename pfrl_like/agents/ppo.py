@@ -234,13 +234,13 @@ class PPO(OnPolicyAgent):
             for batch in minibatches:
                 if self._compiled is not None:
                     log_ratio, stats = self._compiled(batch)
+                    stats["log_ratio"] = log_ratio
                 else:
                     loss, stats = self.loss(batch)
                     step(loss)
-                    log_ratio = stats.get("log_ratio")
                 self.n_updates += 1
                 if self.target_kl is not None:
-                    log_ratios.append(log_ratio)
+                    log_ratios.append(stats["log_ratio"])
                 for name, values in losses.items():
                     if name in stats:
                         values.append(stats[name])
