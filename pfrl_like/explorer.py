@@ -14,8 +14,9 @@ class Explorer(ABC):
     """Chooses the actions of an agent in training.
 
     `select_action` is all that a new explorer has to define; one that can choose for many environments at once
-    overrides `select_actions` as well. A class that inherits both and overrides `select_action` alone gets the
-    `select_actions` of this class again, so that its own choice counts everywhere.
+    overrides `select_actions` as well. A class that inherits both and overrides `select_action` alone, or by a mix-in,
+    gets the `select_actions` of this class again, so that its own choice counts everywhere; so does a `select_action`
+    that is assigned to a class or an explorer.
     """
 
     #: Whether it looks at more of the action value than its `action_mask`; agents need not compute the rest otherwise.
@@ -29,8 +30,10 @@ class Explorer(ABC):
         for name in ("reads_action_value", "action_kinds"):
             if name not in vars(chooses):  # a class that makes a choice of its own may look at, and choose, everything
                 setattr(cls, name, vars(Explorer)[name])
-        if "select_action" in vars(cls) and "select_actions" not in vars(cls):
+        definer = next(base for base in cls.__mro__ if vars(base).keys() & {"select_action", "select_actions"})
+        if "select_actions" not in vars(definer):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
+        cls._select_action = cls.select_action  # type: ignore[attr-defined]  # which an assignment replaces
 
     @abstractmethod
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
@@ -76,7 +79,12 @@ class Explorer(ABC):
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
     """`explorer.select_actions`, also for an object that has only a `select_action`."""
-    if hasattr(type(explorer), "select_actions"):  # asked of the class, for a mock has every attribute
+    cls = type(explorer)
+    if (
+        hasattr(cls, "select_actions")  # asked of the class, for a mock has every attribute
+        and "select_action" not in getattr(explorer, "__dict__", ())
+        and getattr(cls, "_select_action", cls.select_action) is cls.select_action
+    ):
         return explorer.select_actions(t, greedy_actions, action_value, active)
     return _one_by_one(explorer, t, greedy_actions, action_value, active)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pfrl_like.agents.episodes_of_batch import batch_of_episodes
 from pfrl_like.agents.minibatches import everything
 from pfrl_like.agents.model_outputs import policy_and_value
 from pfrl_like.agents.on_policy_agent import OnPolicyAgent
@@ -17,6 +18,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.policy_gradient import actor_critic_loss
+from pfrl_like.learning.overridden_on_policy import fill_returns, learn_by_update
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
@@ -53,6 +55,12 @@ def a2c_loss(
 
 class A2C(OnPolicyAgent):
     """Advantage actor-critic agent.
+
+    A subclass may override `update` in two forms, and is then called after each rollout. As `update(batch, ...)` it
+    gets the steps as a `Batch` of features. As PFRL's `update()` it gets them as attributes, with T = `update_steps`
+    and P = `num_processes`: `states` [T + 1, P, ...], `actions` [T, P, ...], `rewards` and `masks` [T, P] (0 after the
+    last step of an episode), `value_preds` and `returns` [T + 1, P], all float32, `obs_shape` and `action_shape`. After
+    a terminal step that ends the rollout the last row of `states` repeats the one before.
 
     Args:
         model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
@@ -134,7 +142,9 @@ class A2C(OnPolicyAgent):
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """One step on `a2c_loss` of all that was collected."""
+        """One step on `a2c_loss` of all that was collected, or what overridden methods of PFRL's put in its place."""
+        if self.overridden_hooks and self.hooked_episodes is None:
+            return learn_by_update(self, episodes, batch_of_episodes)
         steps = self.evaluated(episodes, self.tau if self.use_gae else 1.0)
         batch = everything(dataclasses.replace(episodes, steps=steps))
         loss, stats = a2c_loss(
@@ -146,6 +156,14 @@ class A2C(OnPolicyAgent):
         for name, value in stats.items():
             self.move_average(f"average_{name}", value)
         return steps.required("advantage")[0], {"loss": loss.detach(), **stats}
+
+    def _compute_returns(self, next_value: Tensor) -> None:
+        """Fill `returns`, within an `update()`, from `rewards`, `masks` and, for advantage estimates, `value_preds`.
+
+        Args:
+            next_value: Values of the last row of `states`, [P].
+        """
+        fill_returns(self, next_value)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Exponential means of the policy's loss, of predicted values and of entropies, 0 before the first update."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,17 @@ from pfrl_like.agents.parts import check_numbers_in, check_optional_numbers
 from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
+from pfrl_like.learning.overridden_async import (
+    forget_steps,
+    lay_out_outputs,
+    update_by_loss,
+    update_from_sequence,
+    update_on_policy,
+)
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.copy_param import frozen_copy, soft_copy_param
+from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
 
 #: Column of the replay buffer with the statistics of the distributions that actions were drawn from.
 MU = "mu"
@@ -142,6 +150,8 @@ class ACER(AsyncActorCritic):
         check_optional_numbers(self, truncation_threshold=(0, None))
         self.shared_average_model = frozen_copy(model)
         self._last_distribution: Any = None
+        if "init_history_data_for_online_update" in self.overridden_hooks:
+            self.init_history_data_for_online_update()
 
     @property
     def shared_attributes(self) -> tuple[str, ...]:
@@ -191,21 +201,55 @@ class ACER(AsyncActorCritic):
         if buffer is None or len(buffer) < self.replay_start_size or not buffer.n_episodes:
             return
         batch = buffer.sample_sequences(1, self.t_max, self.gamma)
+        update = partial(update_from_sequence, self) if self.overridden_hooks else super().update
         if not buffer.prioritized:
-            self.update(batch)
+            update(batch)
             return
         error = torch.zeros(0)
         try:
-            error, _ = self.update(batch)
+            error, _ = update(batch)
         finally:  # the buffer waits for errors, which after a refused update do not come
             buffer.update_priorities(batch.index[: len(error)], error)
+
+    def update(
+        self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Learn once, from consecutive steps of one episode: the only way to the parameters.
+
+        A subclass may override it in two forms, and is then called for the last steps and those from replay. As
+        `update(batch, ...)` it gets the steps as a `Batch` of features; otherwise the arguments of PFRL's `update`, by
+        name: `t_start`, `t_stop`, `R`, the value after the steps, and, dicts by time, with one row of what the models
+        say, `actions`, `rewards`, `values`, `action_values`, `action_distribs`, `action_distribs_mu` (None for the last
+        steps) and `avg_action_distribs`.
+
+        Args:
+            batch: The steps in their order, with raw observations.
+            errors_out: Cleared and filled with the absolute errors, if given.
+            **steps: Within an overridden method, PFRL's arguments in place of `batch`.
+
+        Returns:
+            Errors of the values, [N] (of a sequence: the largest, [1]; of PFRL's arguments none, [0]), and the
+            statistics of the loss.
+
+        Raises:
+            ValueError: If the batch holds several sequences.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
+                holds the steps.
+        """
+        return update_by_loss(self, steps) if steps else super().update(batch, errors_out)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update` with features in place of observations; the average model follows."""
         learnt = super().learn(batch)
-        if self.trust_region_alpha < 1:
+        if self.trust_region_alpha < 1 and self.hooked_batch is None:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
         return learnt
+
+    def sync_parameters(self) -> None:
+        """Copy the shared parameters to the model that acts; within PFRL's methods the average model follows, too."""
+        copy_param(self.model, self._shared_model)
+        if self.hooked_batch is not None and self.trust_region_alpha < 1:
+            soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """The losses of policy and values of consecutive steps; off-policy ones bring `mu` along, in `extra`."""
@@ -248,6 +292,112 @@ class ACER(AsyncActorCritic):
             stats |= {"value": value.detach(), "entropy": entropy.detach()}
         return loss, targets.q - q.detach(), stats
 
+    # Methods of PFRL's that a subclass may override
+
+    def learn_by_hooks(self, statevar: Any) -> None:
+        """As of the base, with `update_on_policy`."""
+        lay_out_outputs(self)
+        self.update_on_policy(statevar)
+        if self.past_rewards:  # which an `update_on_policy` of the user's may have forgotten
+            self.init_history_data_for_online_update()
+
+    def update_on_policy(self, statevar: Any) -> None:
+        """Learn from the last steps, unless `disable_online_update`.
+
+        They are attributes, dicts by time from `t_start` to before `t`: `past_actions`, `past_rewards`, and, one row of
+        what the models say of each, `past_values`, `past_action_values`, `past_action_distrib` and
+        `past_avg_action_distrib`.
+
+        Args:
+            statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
+        """
+        update_on_policy(self, statevar)
+
+    def init_history_data_for_online_update(self) -> None:
+        """Forget the last steps, after an update from them; if overridden, also when the agent is built."""
+        forget_steps(self)
+
+    def compute_loss(
+        self,
+        t_start: int,
+        t_stop: int,
+        R: float,
+        actions: Any,
+        rewards: Any,
+        values: Any,
+        action_values: Any,
+        action_distribs: Any,
+        action_distribs_mu: Any,
+        avg_action_distribs: Any,
+    ) -> Tensor:
+        """The loss of steps, a scalar; arguments as PFRL's `update` has them, see `update`."""
+        times = range(t_start, t_stop)
+        action = [torch.as_tensor(actions[time]).unsqueeze(0) for time in times]
+        q = torch.cat([action_values[t].evaluate_actions(a).reshape(1) for t, a in zip(times, action, strict=True)])
+        value = torch.cat([values[time].reshape(1) for time in times])
+        reward = torch.tensor([float(rewards[time]) for time in times])
+        mu = [action_distribs_mu[time] if action_distribs_mu else None for time in times]
+        categorical = isinstance(action_distribs[t_start], Categorical)
+        with torch.no_grad():
+            ratios = [_ratio(action_distribs[t], each, a) for t, each, a in zip(times, mu, action, strict=True)]
+            targets = acer_targets(
+                reward, torch.full_like(reward, self.gamma), q, value, torch.tensor([float(R)]),
+                torch.cat(ratios) if action_distribs_mu else None,
+                action_size=1 if categorical else action[0].numel(), use_Q_opc=self.use_Q_opc,
+            )  # fmt: skip
+        pi_loss = torch.cat([
+            self.compute_one_step_pi_loss(
+                action=action[i], advantage=targets.advantage[i].item(), action_distrib=action_distribs[time],
+                action_distrib_mu=mu[i], action_value=action_values[time], v=value[i].item(),
+                avg_action_distrib=avg_action_distribs[time],
+            ).reshape(1)
+            for i, time in enumerate(times)
+        ])  # fmt: skip
+        losses = self.Q_loss_coef * value_losses(q, value, targets, learns_value=not categorical)
+        losses = losses + self.pi_loss_coef * pi_loss
+        if self.hooked_batch is not None and self.hooked_batch.weight is not None:
+            losses = losses * self.hooked_batch.weight
+        return losses.mean() if self.normalize_loss_by_steps else losses.sum()
+
+    def compute_one_step_pi_loss(
+        self,
+        action: Tensor,
+        advantage: float,
+        action_distrib: Any,
+        action_distrib_mu: Any,
+        action_value: Any,
+        v: float,
+        avg_action_distrib: Any,
+    ) -> Tensor:
+        """The loss of the policy in one step, [1], entropy included.
+
+        Args:
+            action: The action, [1, ...].
+            advantage: Its advantage.
+            action_distrib: The policy's distribution, of batch shape [1].
+            action_distrib_mu: That of the policy that acted; None if it is the same.
+            action_value: Q(s, .).
+            v: Value of the state.
+            avg_action_distrib: The average policy's distribution.
+        """
+        value, threshold = torch.tensor([v]), self.truncation_threshold
+        with torch.no_grad():
+            ratio = None if action_distrib_mu is None else _ratio(action_distrib, action_distrib_mu, action)
+
+        def of_policy(distribution: Any) -> Tensor:
+            loss = policy_loss(distribution, action, torch.tensor([advantage]), ratio, threshold)
+            if action_distrib_mu is None or threshold is None:
+                return loss
+            return loss + bias_correction(distribution, action_distrib_mu, action_value, value, threshold)
+
+        if self.use_trust_region:
+            pi_loss, kl = within_trust_region(action_distrib, avg_action_distrib, of_policy, self.trust_region_delta)
+            self.average_kl = self._running_mean("kl", kl)
+        else:
+            pi_loss = of_policy(action_distrib)
+        entropy: Tensor = action_distrib.entropy()
+        return pi_loss - self.beta * entropy
+
     def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Values of states; with forbidden actions, the mean of the action values under the policy without them."""
         distribution, action_value = outputs[:2]
@@ -261,3 +411,11 @@ class ACER(AsyncActorCritic):
         outputs = output_of(self.model if model is None else model, batch)
         value = self.state_value(outputs, batch.action_mask)
         return allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)
+
+
+def _ratio(distribution: Any, behaviour: Any, action: Tensor) -> Tensor:
+    """Probability of an action under one distribution, divided by that under another, [1]; None stands for the same."""
+    if behaviour is None:
+        return torch.ones(1)
+    ratio: Tensor = (distribution.log_prob(action) - behaviour.log_prob(action)).exp()
+    return ratio

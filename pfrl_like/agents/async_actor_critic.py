@@ -2,7 +2,8 @@
 
 import copy
 import logging
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,11 @@ from pfrl_like.agents.steps import Steps
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.hooks import HookType
+from pfrl_like.learning.overridden_async import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
@@ -59,6 +62,15 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
     kept_numbers: tuple[str, ...] = ()
     #: The parts of what the model gives, as errors call them.
     model_parts = "(distribution, values)"
+
+    #: Updates from replay after that from the last steps, and whether there is no such one.
+    n_times_replay: int = 0
+    disable_online_update: bool = False
+
+    #: The steps that overridden methods of PFRL's learn from, while they run, and how often `update` has stepped.
+    hooked_batch: Batch | None = None
+    hooked_updates: int = 0
+    past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
     phi: Any = Fixed()
     batch_states: Any = Fixed()
@@ -118,6 +130,15 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
     def learn_from(self, batch: Batch) -> None:
         """What follows after `t_max` steps, or an episode's end: one update."""
         self.learn(batch)
+
+    def learn_by_hooks(self, statevar: Any) -> None:
+        """Call the methods of PFRL's that a subclass overrides, as PFRL does after the last of `hooked_batch`.
+
+        Args:
+            statevar: Features of the last observation, None if it is terminal.
+        """
+        batch: Any = self.hooked_batch if update_takes_batch(self) else statevar
+        self.update(batch)
 
     def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Values of states, [N] or [N, 1], among what the model gives for them."""
@@ -193,7 +214,11 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
                     del self._steps[i]
                     last_obs = self.features([batch_obs[i]], self.device)
                     last_mask = None if action_mask is None else action_mask[i]
-                    self.learn_from(steps.batch(last_obs, last_mask, self.gamma, bool(batch_done[i])))
+                    batch = steps.batch(last_obs, last_mask, self.gamma, bool(batch_done[i]))
+                    if self.overridden_hooks:
+                        learn_from_steps(self, batch, steps.raw_obs, i)
+                    else:
+                        self.learn_from(batch)
         if self.memory is not None:
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
@@ -204,7 +229,8 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
             state = None if self.memory is None else self.memory.train_previous_state
             steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
         obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)
-        steps.append(obs, self.batch_last_action[i], reward, None if self._last_mask is None else self._last_mask[i])
+        mask = None if self._last_mask is None else self._last_mask[i]
+        steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask)
         self.t += 1
         return steps
 
@@ -219,8 +245,15 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
     def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once, from consecutive steps of one episode: the only way to the parameters.
 
+        A subclass may override it in two forms, and is then called after `t_max` steps or at an episode's end. As
+        `update(batch, ...)` it gets the steps as a `Batch` of features. As `update(statevar)` of PFRL's A3C it gets the
+        features of the last observation, tensors [1, ...], None at a terminal one, and the steps as attributes:
+        `past_obs`, `past_action` and `past_rewards`, dicts by time from `t_start` to before `t`, `past_recurrent_state`
+        (that of `t_start` alone) and `train_recurrent_states`, that after the last step.
+
         Args:
-            batch: The steps in their order, with raw observations.
+            batch: The steps in their order, with raw observations; within an overridden `update(statevar)` also
+                `statevar`.
             errors_out: Cleared and filled with the absolute errors, if given.
 
         Returns:
@@ -231,10 +264,13 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
             NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
                 holds the steps.
         """
+        is_hooked = self.hooked_batch is not None
+        if is_hooked:
+            batch = batch_of_steps(self, batch)
         if batch.lengths is not None and len(batch.lengths) != 1:
             raise ValueError(f"batch holds {len(batch.lengths)} sequences, expected the steps of one episode")
         ready = batch
-        if not self.features.is_identity:
+        if not self.features.is_identity and not is_hooked:  # which has features
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
             ready = batch.replace(obs=obs, next_obs=next_obs)
         try:
@@ -242,6 +278,8 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         except NonFiniteError as refusal:
             refusal.batch = batch
             raise
+        if is_hooked:
+            copy_grad(self._shared_model, self.model)  # as PFRL leaves them
         if batch.lengths is not None:
             error = max_over_sequences(error, batch.lengths)
         if errors_out is not None:
@@ -296,7 +334,8 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         if self.memory is not None:
             state["memory"] = self.memory.state_dict()
         if self._steps:
-            state["steps"] = {str(i): steps.state_dict() for i, steps in self._steps.items()}
+            with_raw_obs = bool(self.overridden_hooks)
+            state["steps"] = {str(i): steps.state_dict(with_raw_obs) for i, steps in self._steps.items()}
         return state
 
     def restore_state(self, state: dict[str, Any]) -> None:

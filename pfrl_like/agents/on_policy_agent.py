@@ -28,6 +28,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
 from pfrl_like.learning.hooks import HookType
+from pfrl_like.learning.overridden_on_policy import episodes_of_rollout
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts
@@ -64,6 +65,10 @@ class OnPolicyAgent(
     #: Of agents with records of statistics.
     entropy_record: deque[float]
     value_record: deque[float]
+
+    #: What is learnt from by overridden methods of PFRL's, while they run: a minibatch, or all that was collected.
+    hooked_batch: Batch | None = None
+    hooked_episodes: Episodes | None = None
 
     #: What other parts of the agent were built with.
     phi: Any = Fixed()
@@ -278,12 +283,15 @@ class OnPolicyAgent(
         """Learn from all that was collected, and forget it."""
         self._learn_once(self.rollout.take(self.gamma, self.device, self._last_of))
 
-    def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+    def update(
+        self, batch: Batch | None = None, errors_out: list[float] | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn once from steps that came from elsewhere, as if they were those that were collected.
 
         Args:
             batch: Transitions or sequences with raw observations. What it lacks of `log_prob`, `value`, `advantage` and
                 `returns` is computed; with sequences from all steps of each, otherwise from each transition by itself.
+                None, within an overridden `update()` of `A2C`: what was collected.
             errors_out: Cleared and filled with the absolute advantages, if given.
 
         Returns:
@@ -293,8 +301,13 @@ class OnPolicyAgent(
             NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite; `batch` of the error is the
                 batch, but not on a GPU, which tells later. Values are looked at before anything is changed.
         """
+        if batch is None:
+            return self.learn(episodes_of_rollout(self))
         episodes, order = episodes_of_batch(self, batch)
-        error, stats = self._learn_once(episodes, batch)
+        if self.hooked_episodes is None:
+            error, stats = self._learn_once(episodes, batch)
+        else:
+            error, stats = self.learn(episodes)
         error = torch.empty_like(error).index_copy(0, order.to(error.device), error)
         if errors_out is not None:
             errors_out[:] = error.abs().tolist()

@@ -13,11 +13,14 @@ from pfrl_like.agents.minibatches import shuffled
 from pfrl_like.agents.model_outputs import policy_and_value
 from pfrl_like.agents.on_policy_agent import OnPolicyAgent
 from pfrl_like.agents.parts import check_lengths, check_numbers_in
+from pfrl_like.agents.records import add_values
 from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.policy_gradient import clipped_surrogate, estimated_kl, explained_variance, standardized
+from pfrl_like.learning.overridden import check_not_compiled
+from pfrl_like.learning.overridden_on_policy import loss_of_lossfun
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -52,17 +55,57 @@ def ppo_loss(
         log_prob, entropy = log_prob_and_entropy(distribution, batch.action)
     else:
         log_prob, entropy = distribution.log_prob(batch.action), None
+    return ppo_objective(
+        log_prob, entropy, value, old_log_prob, old_value, advantage, returns, batch.weight, clip_eps=clip_eps,
+        clip_eps_vf=clip_eps_vf, value_func_coef=value_func_coef, entropy_coef=entropy_coef,
+    )  # fmt: skip
+
+
+def ppo_objective(
+    log_prob: Tensor,
+    entropy: Tensor | None,
+    value: Tensor,
+    old_log_prob: Tensor,
+    old_value: Tensor,
+    advantage: Tensor,
+    returns: Tensor,
+    weight: Tensor | None,
+    *,
+    clip_eps: float,
+    clip_eps_vf: float | None,
+    value_func_coef: float,
+    entropy_coef: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """`ppo_loss` of what a model gives for the steps, and the four coefficients.
+
+    Args:
+        log_prob: Log-probability of each action, [N].
+        entropy: Entropy of each distribution of actions, [N]; None leaves it out.
+        value: Values, [N].
+        old_log_prob: Log-probabilities of the policy that acted, [N].
+        old_value: Values at the time of acting, [N].
+        advantage: [N]; takes no gradient.
+        returns: What the values are learnt towards, [N].
+        weight: Importance weight of each step, [N]; None for 1.
+        clip_eps: How far the ratio of probabilities pays off to leave 1.
+        clip_eps_vf: How far the value pays off to leave the old one; None for no such bound.
+        value_func_coef: Weight of the loss of the values.
+        entropy_coef: Weight of the entropy.
+
+    Returns:
+        The scalar loss, and detached: "policy_loss", "value_loss" and "log_ratio", [N].
+    """
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
-    surrogate = weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), batch.weight)
+    surrogate = weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), weight)
     value_error = mse_loss(value, returns, reduction="none")
     if clip_eps_vf is not None:
         near = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
         value_error = torch.maximum(value_error, mse_loss(near, returns, reduction="none"))
-    value_loss = weighted_mean(value_error, batch.weight)
+    value_loss = weighted_mean(value_error, weight)
     loss = value_func_coef * value_loss - surrogate
     if entropy is not None:
-        loss = loss - entropy_coef * weighted_mean(entropy, batch.weight)
+        loss = loss - entropy_coef * weighted_mean(entropy, weight)
     return loss, {
         "policy_loss": -surrogate.detach(),
         "value_loss": value_loss.detach(),
@@ -170,42 +213,97 @@ class PPO(OnPolicyAgent):
             act_deterministically=act_deterministically, max_grad_norm=max_grad_norm, obs_normalizer=obs_normalizer,
             logger=logger or logging.getLogger(__name__),
         )  # fmt: skip
+        check_not_compiled(self, compile)
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
         self._compiled = CompiledStep(self.improve, {"optimizer": optimizer}, max_grad_norm) if compile else None
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Some epochs of minibatches of `ppo_loss`."""
+        """Some epochs of steps on the `loss` of minibatches."""
         steps = self.evaluated(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
         losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
+        step = self.gradient_steps["optimizer"]
+        if self._compiled is not None and self.overridden_hooks:
+            check_not_compiled(self, True)  # they came to the class later
         for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             log_ratios = []
             for batch in minibatches:
-                log_ratio, stats = self._compiled(batch) if self._compiled else self.improve(batch, self._step)
+                if self._compiled is not None:
+                    log_ratio, stats = self._compiled(batch)
+                    stats["log_ratio"] = log_ratio
+                else:
+                    loss, stats = self.loss(batch)
+                    step(loss)
                 self.n_updates += 1
-                log_ratios.append(log_ratio)
+                if self.target_kl is not None:
+                    log_ratios.append(stats["log_ratio"])
                 for name, values in losses.items():
-                    values.append(stats[name])
+                    if name in stats:
+                        values.append(stats[name])
             if self.target_kl is not None and log_ratios and estimated_kl(torch.cat(log_ratios)) > self.target_kl:
                 break
         self.explained_variance = float(explained_variance(value, returns))
-        return advantage, {name: torch.stack(values) for name, values in losses.items()}
+        return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
 
-    def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """The descent on a minibatch; gives the logarithms of the ratios, [N], and the losses."""
-        loss, stats = ppo_loss(
+    def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`ppo_loss` of a minibatch, or what an overridden `_lossfun` of PFRL's puts in its place.
+
+        A subclass overrides it for another loss.
+
+        Args:
+            batch: Steps of features, or packed sequences, with `obs`, `action`, `log_prob`, `value`, `advantage` and
+                `returns`.
+
+        Returns:
+            The scalar loss, and what is reported of it, detached: "policy_loss" and "value_loss", scalars, if they are
+            to be recorded, and "log_ratio", [N], the logarithms of the ratios, which `target_kl` and `compile` need.
+        """
+        if self.overridden_hooks:
+            return loss_of_lossfun(self, *policy_and_value(self.model, batch), batch)
+        return ppo_loss(
             self.model, batch, clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf,
             value_func_coef=self.value_func_coef, entropy_coef=self.entropy_coef,
         )  # fmt: skip
+
+    def _lossfun(
+        self,
+        entropy: Tensor,
+        vs_pred: Tensor,
+        log_probs: Tensor,
+        vs_pred_old: Tensor,
+        log_probs_old: Tensor,
+        advs: Tensor,
+        vs_teacher: Tensor,
+    ) -> Tensor:
+        """The loss, a scalar.
+
+        Args:
+            entropy: Entropies of the distributions of actions, [N].
+            vs_pred: Values, [N, 1].
+            log_probs: Log-probabilities of the actions, [N].
+            vs_pred_old: Values at the time of acting, [N, 1].
+            log_probs_old: Log-probabilities of the policy that acted, [N].
+            advs: Advantages, [N].
+            vs_teacher: What the values are learnt towards, [N, 1].
+        """
+        loss, stats = ppo_objective(
+            log_probs, entropy, vs_pred.squeeze(-1), log_probs_old, vs_pred_old.squeeze(-1), advs,
+            vs_teacher.squeeze(-1), None if self.hooked_batch is None else self.hooked_batch.weight,
+            clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf, value_func_coef=self.value_func_coef,
+            entropy_coef=self.entropy_coef,
+        )  # fmt: skip
+        add_values(self, self._records, stats)
+        return loss
+
+    def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """The descent on a minibatch, for compilation; gives the logarithms of the ratios, [N], and the losses."""
+        loss, stats = self.loss(batch)
         step("optimizer", loss)
         return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}
-
-    def _step(self, name: str, loss: Tensor) -> None:
-        self.gradient_steps[name](loss)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the windows, NaN before the first value; minibatches learnt from; what values explain.

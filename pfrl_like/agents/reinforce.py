@@ -17,6 +17,7 @@ from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.rollout_returns import lambda_returns
+from pfrl_like.learning.overridden_on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
@@ -69,6 +70,14 @@ class REINFORCE(OnPolicyAgent):
 
     kept_numbers = ("average_entropy",)
     value_type = Distribution
+
+    #: Of PFRL's methods below.
+    reward_sequences: list[list[float]] = []
+    log_prob_sequences: list[list[Tensor]] = []
+    entropy_sequences: list[list[Tensor]] = []
+    n_backward: int = 0
+    #: The episodes that they are learning from.
+    hooked_sequences: Sequence[Batch] = ()
 
     def __init__(
         self,
@@ -131,6 +140,9 @@ class REINFORCE(OnPolicyAgent):
         reward, discount, nothing, continues = (column.unsqueeze(1) for column in columns)
         returns = lambda_returns(reward, discount, nothing, continues, 1.0).squeeze(1)
         check_numbers(returns=returns)
+        if self.overridden_hooks:
+            learn_by_sequences(self, [*one_by_one(episodes)])
+            return returns, {}
         episodes = dataclasses.replace(episodes, steps=steps.replace(returns=returns))
         if self.backward_separately:
             parts = (reinforce_loss(self.model, each, beta=self.beta) for each in one_by_one(episodes))
@@ -140,6 +152,30 @@ class REINFORCE(OnPolicyAgent):
         self.gradient_steps["optimizer"](loss / self.batchsize)
         self.n_updates += 1
         return returns, {"loss": loss.detach() / self.batchsize}
+
+    def distributions_of(self, batch: Batch) -> Any:
+        """The distributions of the actions of an episode, as the model has them now."""
+        return policy_of(self.model, batch)
+
+    def accumulate_grad(self) -> None:
+        """Add the gradient of the loss of the sequences below to that of the parameters, and forget the sequences.
+
+        A subclass that overrides one of these three methods is called as by PFRL: `batch_update` once with all
+        episodes, which calls `accumulate_grad`, or, if `backward_separately`, `accumulate_grad` with each episode and
+        then `update_with_accumulated_grad`. What is learnt from are attributes, lists with a list for each episode:
+        `log_prob_sequences` and `entropy_sequences` of tensors [1] with graph, and `reward_sequences` of numbers, which
+        begin with a 0, since PFRL's body leaves the first out. `n_backward` counts the calls before a step.
+        """
+        accumulate_gradient(self)
+
+    def batch_update(self) -> None:
+        """A step on the gradient of all episodes, see `accumulate_grad`."""
+        self.accumulate_grad()
+        step_along_gradient(self)
+
+    def update_with_accumulated_grad(self) -> None:
+        """A step on the gradient that is there, see `accumulate_grad`."""
+        step_along_gradient(self)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """The exponential mean of entropies, 0 before the first step."""

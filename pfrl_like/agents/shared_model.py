@@ -57,6 +57,20 @@ class SharedModelMixin(AttributeSavingMixin, AsyncAgent):
         """Copy the shared parameters to the model that acts."""
         copy_param(self.model, self._shared_model)
 
+    def assert_shared_memory(self) -> None:
+        """See that all processes, if there are several, move the same parameters, and each acts with its own.
+
+        Raises:
+            AssertionError: If some tensors of the shared model or its optimiser are in shared memory and others are
+                not, or the copy's are. Where none is, the agent trains alone.
+        """
+        states = self.optimizer.state_dict()["state"].values()
+        shared = [*self._shared_model.state_dict().values()]
+        shared += [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        if any(value.is_shared() for value in shared):
+            assert all(value.is_shared() for value in shared), "shared_model or optimizer is not all in shared memory"
+        assert not any(value.is_shared() for value in self.model.state_dict().values()), "model is in shared memory"
+
     def descend(self, loss: Tensor) -> None:
         """Move the shared parameters by the gradient of a loss of the copy, which follows them.
 

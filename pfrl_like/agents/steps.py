@@ -18,6 +18,7 @@ class Steps:
     Attributes:
         recurrent_state: Of the model before the first of them; None without.
         obs: Features of each observation, tensors [1, ...] or nested dicts and tuples of such.
+        raw_obs: The observations themselves, for methods of PFRL's that a subclass overrides.
         action: An action for each step.
         reward: A reward for each step.
         action_mask: What was allowed in each step, [n_actions]; None for everything.
@@ -25,6 +26,7 @@ class Steps:
 
     recurrent_state: Any
     obs: list[Any] = dataclasses.field(default_factory=list)
+    raw_obs: list[Any] = dataclasses.field(default_factory=list)
     action: list[Any] = dataclasses.field(default_factory=list)
     reward: list[float] = dataclasses.field(default_factory=list)
     action_mask: list[Any] = dataclasses.field(default_factory=list)
@@ -32,9 +34,10 @@ class Steps:
     def __len__(self) -> int:
         return len(self.reward)
 
-    def append(self, obs: Any, action: Any, reward: float, action_mask: Any) -> None:
+    def append(self, obs: Any, raw_obs: Any, action: Any, reward: float, action_mask: Any) -> None:
         """Add a step."""
         self.obs.append(obs)
+        self.raw_obs.append(raw_obs)
         self.action.append(action)
         self.reward.append(reward)
         self.action_mask.append(action_mask)
@@ -65,10 +68,14 @@ class Steps:
             lengths=torch.tensor([len(self)]),
         )
 
-    def state_dict(self) -> Any:
-        """The steps, for JSON."""
+    def state_dict(self, with_raw_obs: bool = False) -> Any:
+        """The steps, for JSON, if asked for with the observations themselves; otherwise these become the features."""
         action, reward = torch.from_numpy(np.array(self.action)), torch.tensor(self.reward, dtype=torch.float64)
-        return to_text((self.recurrent_state, concatenate_nested(self.obs), action, reward, _stacked(self.action_mask)))
+        features = concatenate_nested(self.obs)
+        parts = [self.recurrent_state, features, action, reward, _stacked(self.action_mask)]
+        if with_raw_obs:
+            parts.append([map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf)), obs) for obs in self.raw_obs])
+        return to_text(parts)
 
     @classmethod
     def of_state(cls, state: Any) -> "Steps":
@@ -78,11 +85,14 @@ class Steps:
             ValueError: If it is something else.
         """
         try:
-            recurrent_state, obs, action, reward, masks = from_text(state, "cpu")
+            recurrent_state, obs, action, reward, masks, *raw_obs = from_text(state, "cpu")
             rows = [slice(i, i + 1) for i in range(len(reward))]
+            each_obs = [map_nested(lambda leaf: leaf[row], obs) for row in rows]  # noqa: B023 - called at once
+            of_one = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in each_obs]
             return cls(
                 recurrent_state,
-                [map_nested(lambda leaf: leaf[row], obs) for row in rows],  # noqa: B023 - called at once
+                each_obs,
+                [map_nested(lambda leaf: leaf.numpy(), each) for each in of_one],
                 list(action.numpy()),
                 reward.tolist(),
                 [None] * len(rows) if masks is None else list(masks.numpy()),

@@ -88,7 +88,12 @@ class AdditiveOU(RandomExplorer):
         rows = active_rows(active, len(actions))
         begun = self._begun[rows]
         self._begin(noise, rows[~begun])
-        self._evolve(noise, rows[begun])
+        moving = rows[begun]
+        evolves_alike = type(self).evolve is _EVOLVE and "evolve" not in vars(self)
+        for some in ([moving] if len(moving) else []) if evolves_alike else moving.tolist():
+            self.ou_state = noise[some]
+            self.evolve()
+            noise[some] = self.ou_state
         if self.logger.isEnabledFor(logging.DEBUG):
             self.logger.debug("t:%s noise:%s", t, noise)
         noisy = actions + noise
@@ -116,12 +121,15 @@ class AdditiveOU(RandomExplorer):
             noise[rows] = self.source.normal(size=noise[rows].shape, loc=self.mu, scale=stationary)
         self._begun[rows] = True
 
-    def _evolve(self, noise: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
-        if len(rows) == 0:
-            return
-        state = noise[rows]
+    def evolve(self) -> None:
+        """Move `ou_state` by one step.
+
+        An override, or a function that is assigned to an explorer, moves it in another way. It is called once for each
+        process that moves, with an `ou_state` of one action's shape.
+        """
+        state: Any = self.ou_state
         drift = self.theta * (self.mu - state)
-        noise[rows] = state + (drift + self.source.normal(size=state.shape, loc=0, scale=self.sigma))
+        self.ou_state = state + (drift + self.source.normal(size=state.shape, loc=0, scale=self.sigma))
 
     def state_dict(self) -> dict[str, Any]:
         """The processes, and the generator if it is the explorer's own."""
@@ -144,3 +152,7 @@ class AdditiveOU(RandomExplorer):
 
     def __repr__(self) -> str:
         return f"AdditiveOU(mu={self.mu}, theta={self.theta}, sigma={self.sigma})"
+
+
+#: What moves the processes of all environments at once.
+_EVOLVE = AdditiveOU.evolve

@@ -47,7 +47,11 @@ _STEPS_OF_ACER = ", ".join(
     ("t_start", "t_stop", "R", "actions", "rewards", "values", "action_values")
     + ("action_distribs", "action_distribs_mu", "avg_action_distribs")
 )
+_STEP_OF_ACER = ", ".join(
+    ("action", "advantage", "action_distrib", "action_distrib_mu", "action_value", "v", "avg_action_distrib")
+)
 _VALUES = "greedy_actions(obs, action_mask, active)"
+_POLICY_STEP = "update_policy(batch), or learn(episodes)"
 
 
 def _called(owner: str, **hooks: str) -> list[Hook]:
@@ -149,8 +153,8 @@ HOOKS: tuple[Hook, ...] = (
         "PPO",
         _initialize_batch_variables=("num_envs", "batch_act(batch_obs)"),
         _update_if_dataset_is_ready=("", "is_due() for another time, or update_from_rollout() for another update,"),
-        _flush_last_episode=("", "stop_episode()"),
-        _update_obs_normalizer=("dataset", _EPISODES),
+        _flush_last_episode=("", _EPISODES),
+        _update_obs_normalizer=("dataset", "normalized_anew(episodes, steps)"),
         _update=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
         _update_recurrent=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
         _update_once_recurrent=("episodes, mean_advs, std_advs", f"loss(batch) for another loss, or {_EPISODES}"),
@@ -160,26 +164,23 @@ HOOKS: tuple[Hook, ...] = (
         "TRPO",
         _initialize_batch_variables=("num_envs", "batch_act(batch_obs)"),
         _update_if_dataset_is_ready=("", "is_due() for another time, or update_from_rollout() for another update,"),
-        _flush_last_episode=("", "stop_episode()"),
-        _update_obs_normalizer=("dataset", _EPISODES),
+        _flush_last_episode=("", _EPISODES),
+        _update_obs_normalizer=("dataset", "normalized_anew(episodes, steps)"),
         _update=("dataset", _EPISODES),
         _update_recurrent=("dataset", _EPISODES),
         _update_vf=("dataset", _EPISODES),
         _update_vf_recurrent=("dataset", _EPISODES),
         _update_vf_once_recurrent=("episodes", _EPISODES),
-        _compute_gain=("log_prob, log_prob_old, entropy, advs", _EPISODES),
-        _update_policy=("dataset", _EPISODES),
-        _update_policy_recurrent=("dataset", _EPISODES),
-        _compute_kl_constrained_step=("action_distrib, action_distrib_old, gain", _EPISODES),
-        _line_search=("full_step, dataset, advs, action_distrib_old, gain", _EPISODES),
+        _compute_gain=("log_prob, log_prob_old, entropy, advs", _POLICY_STEP),
+        _update_policy=("dataset", _POLICY_STEP),
+        _update_policy_recurrent=("dataset", _POLICY_STEP),
+        _compute_kl_constrained_step=("action_distrib, action_distrib_old, gain", _POLICY_STEP),
+        _line_search=("full_step, dataset, advs, action_distrib_old, gain", _POLICY_STEP),
     ),
     *_called("A2C", update=""),
     *_acting_and_observing("A2C"),
-    *_refused(
-        "A2C",
-        _flush_storage=("obs_shape, action", "update()"),
-        _compute_returns=("next_value", f"update(), or {_EPISODES}"),
-    ),
+    *_adapted("A2C", _compute_returns="next_value"),
+    *_refused("A2C", _flush_storage=("obs_shape, action", "update()")),
     *_called("A3C", update="statevar"),
     *_acting_and_observing_alone("A3C"),
     *_called(
@@ -187,16 +188,10 @@ HOOKS: tuple[Hook, ...] = (
         update_on_policy="statevar",
         compute_loss=_STEPS_OF_ACER,
         update=_STEPS_OF_ACER,
+        compute_one_step_pi_loss=_STEP_OF_ACER,
+        init_history_data_for_online_update="",
     ),
     *_acting_and_observing_alone("ACER"),
-    *_refused(
-        "ACER",
-        compute_one_step_pi_loss=(
-            "action, advantage, action_distrib, action_distrib_mu, action_value, v, avg_action_distrib",
-            "compute_loss",
-        ),
-        init_history_data_for_online_update=("", "update_on_policy(statevar)"),
-    ),
     # Variants of ours whose update has more parts than the hooks of the agent that they extend.
     *_refused(
         "BEAR",

@@ -15,6 +15,8 @@ _PACKAGE = __name__.partition(".")[0]
 
 #: Rows of the table by class and name.
 _ROWS = {(hook.owner, hook.name): hook for hook in HOOKS}
+#: Those that are called at every step, and need no indirection.
+_DIRECT = {("OffPolicyAgent", "update")}
 
 
 class HookMethod:
@@ -46,6 +48,8 @@ class HookMethod:
         if getattr(agent, "_compiled", None) is not None:
             name = self.hook.name
             raise TypeError(f"{name} is assigned to an agent that was built with compile=True, which does not call it")
+        if isinstance(value, MethodType) and value.__self__ is agent:  # pickled, it would be found again by its name
+            value = functools.partial(value.__func__, agent)
         vars(agent)[self.hook.name] = value
         agent.overridden_hooks = agent.overridden_hooks | {self.hook.name}
 
@@ -61,9 +65,9 @@ class HookType(ABCMeta):
     """Class of agent classes: knows, once a class is made, which of PFRL's methods it overrides.
 
     Attributes:
-        overridden_hooks: Names of the methods of the table that the class overrides and that are called; `update` is
-            among them only in PFRL's form, with another first argument than `batch`. An agent that a method was
-            assigned to has an attribute of its own of this name.
+        overridden_hooks: Names of the methods of the table that the class overrides and that are called; `update` of
+            agents with a replay buffer is among them only in PFRL's form, with another first argument than `batch`. An
+            agent that a method was assigned to has an attribute of its own of this name.
 
     Raises:
         TypeError: If a class overrides, or is assigned, a method that is not called here. It names the replacement.
@@ -75,13 +79,15 @@ class HookType(ABCMeta):
         super().__init__(name, bases, namespace, **kwargs)
         if _is_ours(cls):
             for (owner, method), hook in _ROWS.items():
-                if owner == name and method != "update":  # which is called at every step, and needs no indirection
-                    type.__setattr__(cls, method, HookMethod(hook, namespace.get(method)))
+                if owner == name and (owner, method) not in _DIRECT:
+                    is_inherited = method not in namespace and hook.outcome != "refused"
+                    own = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
+                    type.__setattr__(cls, method, HookMethod(hook, own))
         _resolve(cls)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        if hook is not None and name != "update" and not _is_foreign(value):  # a patch is taken back
+        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is taken back
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)
         super().__setattr__(name, value)
@@ -118,11 +124,10 @@ def _resolve(cls: HookType) -> None:
         function = vars(definer)[hook.name]
         if hook.outcome == "refused":
             raise hook.refusal(cls.__name__)
-        if hook.name == "update":
+        if hook.name == "update" and hook.arguments.startswith("experiences"):
             if first_argument(function) == "batch":
                 continue
-            is_wrapped = getattr(function, "given_experiences", None) is function
-            if hook.arguments.startswith("experiences") and not is_wrapped:
+            if getattr(function, "given_experiences", None) is not function:
                 type.__setattr__(cls, "update", _given_experiences(function))
         found.add(hook.name)
     type.__setattr__(cls, "overridden_hooks", frozenset(found))

@@ -10,6 +10,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from async_parts import make_a3c, make_acer
+from on_policy_parts import ON_POLICY, make_on_policy, one_hot
 from peers.pfrl_off_policy import MAKE, filled_buffer
 
 import pfrl_like
@@ -99,7 +101,27 @@ def test_no_function_is_called_once_a_row(tmp_path: Path, buffer: Any) -> None:
 def test_without_an_override_no_function_for_overrides_is_called(name: str) -> None:
     buffer = filled_buffer(pfrl_like, "uniform", discrete=name.endswith("DQN"))
     agent = MAKE[name](pfrl_like, getattr(pfrl_like.agents, name), buffer)
-    obs, entered = [np.zeros(3, np.float32)], list[str]()
+    entered = functions_of_a_step(agent, [np.zeros(3, np.float32)])
+    assert any("GradientStep" in function for function in entered)
+    assert not [function for function in entered if function.startswith("/learning/")]
+
+
+@pytest.mark.parametrize("name", ["PPO", "A2C", "REINFORCE", "TRPO", "A3C", "ACER"])
+def test_without_an_override_no_function_for_overrides_is_called_on_policy(name: str) -> None:
+    agent = {**dict.fromkeys(ON_POLICY, make_on_policy), "A3C": make_a3c, "ACER": make_acer}[name](
+        **({"kind": name} if name in ON_POLICY else {})
+    )
+    for _ in range(9):
+        agent.batch_act([one_hot(0)])
+        agent.batch_observe([one_hot(1)], [0.0], [False], [False])
+    entered = functions_of_a_step(agent, [one_hot(0)], done=True)
+    assert any("GradientStep" in function for function in entered)
+    assert not [function for function in entered if function.startswith("/learning/")]
+
+
+def functions_of_a_step(agent: Any, obs: Any, done: bool = False) -> list[str]:
+    """File and name of the library's functions that run in a step of one environment, which ends in an update."""
+    entered: list[str] = []
 
     def trace(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
@@ -108,8 +130,7 @@ def test_without_an_override_no_function_for_overrides_is_called(name: str) -> N
     sys.setprofile(trace)
     try:
         agent.batch_act(obs)
-        agent.batch_observe(obs, [0.0], [False], [False])
+        agent.batch_observe(obs, [0.0], [done], [False])
     finally:
         sys.setprofile(None)
-    assert any("GradientStep" in function for function in entered)
-    assert not [function for function in entered if function.startswith("/learning/")]
+    return entered

@@ -8,7 +8,7 @@ import torch
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.explorer import Explorer, select_actions
-from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.explorers import ConstantEpsilonGreedy, LinearDecayEpsilonGreedy
 
 
 class OneUp(Explorer):
@@ -52,6 +52,39 @@ def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -
             return 5
 
     assert AlwaysFive(0.0, lambda: 0).select_actions(0, np.zeros(3)).tolist() == [5, 5, 5]
+
+
+def five(self: Any, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
+    return 5
+
+
+def test_select_action_of_a_mix_in_counts_in_a_batch() -> None:
+    own = type("Own", (type("Mixin", (), {"select_action": five}), ConstantEpsilonGreedy), {})
+    assert select_actions(own(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
+    assert select_actions(type("Child", (own,), {})(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
+
+
+def test_select_actions_of_a_mix_in_counts_though_a_base_has_a_single_one() -> None:
+    mixin = type("Mixin", (), {"select_actions": lambda self, t, greedy, value=None, active=None: greedy + 1})
+    own = type("Own", (mixin, OneUp), {})
+    assert select_actions(own(), 0, np.zeros(3)).tolist() == [1, 1, 1] and not own().asked
+
+
+def test_select_action_that_is_assigned_counts_in_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    explorer = ConstantEpsilonGreedy(0.0, lambda: 0)
+    explorer.select_action = lambda *args, **kwargs: 5  # type: ignore[method-assign]
+    assert select_actions(explorer, 0, np.zeros(3)).tolist() == [5, 5, 5]
+    child = type("Child", (ConstantEpsilonGreedy,), {})(0.0, lambda: 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(ConstantEpsilonGreedy, "select_action", five)
+        assert select_actions(child, 0, np.zeros(3)).tolist() == [5, 5, 5]
+    assert select_actions(child, 0, np.zeros(3)).tolist() == [0, 0, 0]
+
+
+def test_an_overridden_compute_epsilon_counts_in_a_batch() -> None:
+    own = type("Own", (LinearDecayEpsilonGreedy,), {"compute_epsilon": lambda self, t: float(t)})
+    explorer = own(1.0, 0.5, 10, lambda: 7)
+    assert [select_actions(explorer, t, np.zeros(2)).tolist() for t in (0, 1)] == [[0, 0], [7, 7]]
 
 
 def test_each_environment_is_asked_with_its_own_value() -> None:

@@ -1,5 +1,6 @@
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -131,3 +132,79 @@ def test_values_out_of_range_are_refused(arguments: dict[str, Any], message: str
 
 def test_repr_names_the_arguments() -> None:
     assert repr(AdditiveOU()) == "AdditiveOU(mu=0.0, theta=0.15, sigma=0.3)"
+
+
+def evolve_of_pfrl(explorer: AdditiveOU) -> None:
+    """The body of PFRL 0.4's method."""
+    noise = np.random.normal(size=explorer.ou_state.shape, loc=0, scale=explorer.sigma)
+    explorer.ou_state += explorer.theta * (explorer.mu - explorer.ou_state) + noise
+
+
+def halving(explorer: AdditiveOU) -> None:
+    seen.append(np.shape(explorer.ou_state))
+    explorer.ou_state = explorer.ou_state / 2
+
+
+seen: list[Any] = []
+
+
+def by_class(monkeypatch: pytest.MonkeyPatch) -> AdditiveOU:
+    return type("Own", (AdditiveOU,), {"evolve": halving})(start_with_mu=True, mu=1.0)
+
+
+def by_mixin(monkeypatch: pytest.MonkeyPatch) -> AdditiveOU:
+    return type("Own", (type("Mixin", (), {"evolve": halving}), AdditiveOU), {})(start_with_mu=True, mu=1.0)
+
+
+def by_assignment_to_the_class(monkeypatch: pytest.MonkeyPatch) -> AdditiveOU:
+    monkeypatch.setattr(AdditiveOU, "evolve", halving)
+    return AdditiveOU(start_with_mu=True, mu=1.0)
+
+
+def by_assignment(monkeypatch: pytest.MonkeyPatch) -> AdditiveOU:
+    explorer = AdditiveOU(start_with_mu=True, mu=1.0)
+    explorer.evolve = lambda: halving(explorer)  # type: ignore[method-assign]
+    return explorer
+
+
+EVERY_WAY = pytest.mark.parametrize("way", [by_class, by_mixin, by_assignment_to_the_class, by_assignment])
+
+
+@EVERY_WAY
+def test_an_overridden_evolve_moves_each_process_by_itself(
+    way: Callable[[pytest.MonkeyPatch], AdditiveOU], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen.clear()
+    explorer = way(monkeypatch)
+    first = explorer.select_actions(0, ZERO, active=np.array([True, True, False]))
+    second = explorer.select_actions(1, ZERO)
+    third = explorer.select_actions(2, ZERO, active=np.array([False, True, True]))
+    assert first[:, 0].tolist() == [1.0, 1.0, 0.0]
+    assert second[:, 0].tolist() == [0.5, 0.5, 1.0]  # the third process begins
+    assert third[:, 0].tolist() == [0.0, 0.25, 0.5]
+    assert seen == [(2,)] * 4
+
+
+@EVERY_WAY
+def test_an_overridden_evolve_moves_the_process_of_single_choices(
+    way: Callable[[pytest.MonkeyPatch], AdditiveOU], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explorer = way(monkeypatch)
+    noise = [float(explorer.select_action(t, lambda: np.float32(0))) for t in range(3)]
+    assert noise == [1.0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_pfrls_body_and_the_own_one_move_the_processes_alike(k: int) -> None:
+    class Upper(AdditiveOU):
+        def evolve(self) -> None:
+            super().evolve()
+
+    greedy = np.zeros((k, 2), dtype=np.float32)
+    given = []
+    for cls in (AdditiveOU, Upper, type("Own", (AdditiveOU,), {"evolve": evolve_of_pfrl})):
+        np.random.seed(0)
+        explorer = cls()
+        given.append([explorer.select_actions(t, greedy) for t in range(5)])
+    np.testing.assert_allclose(given[1], given[0], rtol=1e-6)
+    np.testing.assert_allclose(given[2], given[0], rtol=1e-6)

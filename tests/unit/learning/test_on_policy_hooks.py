@@ -1,0 +1,716 @@
+"""Methods of PFRL's on-policy and asynchronous agents that a subclass overrides are called, or refused by name."""
+
+import copy
+import logging
+import pickle
+import re
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from peers.pfrl_on_policy import MAKE, TAKEN
+from torch import Tensor, nn
+
+import pfrl_like
+from pfrl_like import agents, experiments
+from pfrl_like.agents.on_policy_agent import OnPolicyAgent
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning import HOOKS, Hook, HookType
+from pfrl_like.learning.hooks import HookMethod
+from pfrl_like.replay_buffers import PrioritizedEpisodicReplayBuffer
+
+OWNERS = ("PPO", "TRPO", "A2C", "REINFORCE", "A3C", "ACER")
+ROWS = [hook for hook in HOOKS if hook.owner in OWNERS]
+CALLED = [hook for hook in ROWS if hook.outcome != "refused"]
+EVERY_ROW = pytest.mark.parametrize("hook", ROWS, ids=lambda hook: f"{hook.owner}.{hook.name}")
+EVERY_CALLED_ROW = pytest.mark.parametrize("hook", CALLED, ids=lambda hook: f"{hook.owner}.{hook.name}")
+N_ENVS = {"PPO": 2, "TRPO": 2, "A2C": 2, "REINFORCE": 1, "A3C": 1, "ACER": 1}
+#: Options by which each agent learns in a few steps, by all of its methods.
+OPTIONS: dict[str, dict[str, Any]] = {"A3C": {}, "ACER": {"replay": True}}
+
+
+def make_trpo(lib: Any, cls: Any, **options: Any) -> Any:
+    policy = nn.Sequential(nn.Linear(3, 2), pfrl_like.policies.SoftmaxCategoricalHead())
+    vf = nn.Linear(3, 1)
+    return cls(policy, vf, torch.optim.SGD(vf.parameters(), lr=0.1), update_interval=8, vf_batch_size=8, **options)
+
+
+def made(owner: str, cls: Any = None, **options: Any) -> Any:
+    """An agent of 3 numbers to observe and 2 actions, the same each time."""
+    torch.manual_seed(0)
+    cls = getattr(agents, owner) if cls is None else cls
+    return {**MAKE, "TRPO": make_trpo}[owner](pfrl_like, cls, **{**OPTIONS.get(owner, {}), **options})
+
+
+def made_for(hook: Hook, cls: Any = None) -> Any:
+    """An agent that calls the method."""
+    options = {"backward_separately": True} if hook.name == "update_with_accumulated_grad" else {}
+    return made(hook.owner, cls, **options)
+
+
+def live(agent: Any, n_steps: int = 8, truncated_at: int = -1, k: int | None = None) -> None:
+    """Random steps; an episode of the first environment ends with the fourth and the last, or is cut off there."""
+    numbers = np.random.RandomState(1)
+    k = N_ENVS[next(base.__name__ for base in type(agent).__mro__ if base.__name__ in N_ENVS)] if k is None else k
+    obs = [*numbers.normal(size=(k, 3)).astype(np.float32)]
+    for step in range(n_steps):
+        reset = [step == truncated_at and i == 0 for i in range(k)]
+        done = [step in (3, n_steps - 1) and i == 0 and not reset[0] for i in range(k)]
+        TAKEN[0] = numbers.randint(2, size=k)
+        rewards, following = numbers.normal(size=k), [*numbers.normal(size=(k, 3)).astype(np.float32)]
+        if k == 1:
+            agent.act(obs[0])
+            agent.observe(following[0], float(rewards[0]), done[0], reset[0])
+        else:
+            agent.batch_act(obs)
+            agent.batch_observe(following, [*rewards], done, reset)
+        obs = following
+
+
+def parameters(agent: Any) -> Tensor:
+    names = ("model", "shared_model", "shared_average_model")
+    parts = [part for name in names if (part := getattr(agent, name, None)) is not None]
+    return torch.cat([param.detach().flatten() for part in parts for param in part.parameters()])
+
+
+def by_class(base: Any, name: str, method: Any) -> Any:
+    return type("Own", (base,), {name: method})
+
+
+def by_mixin(base: Any, name: str, method: Any) -> Any:
+    return type("Own", (type("Mixin", (), {name: method}), base), {})
+
+
+def by_grandchild(base: Any, name: str, method: Any) -> Any:
+    return type("Grandchild", (by_class(base, name, method),), {})
+
+
+def by_assignment(base: Any, name: str, method: Any) -> Any:
+    cls = type("Own", (base,), {})
+    setattr(cls, name, method)
+    return cls
+
+
+EVERY_WAY = pytest.mark.parametrize(
+    "way", [by_class, by_mixin, by_grandchild, by_assignment], ids=lambda way: way.__name__
+)
+
+
+def spy(calls: list[Any], base: Any, name: str, times: int = 1) -> Callable[..., Any]:
+    """A method that keeps its arguments and does what the base does, so many times."""
+    own = getattr(base, name)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append((args, kwargs))
+        result = None
+        for _ in range(times):
+            result = own(self, *args, **kwargs)
+        return result
+
+    return method
+
+
+def passing_on(base: Any) -> Any:
+    """A subclass whose methods do what those of the class do, and nothing else."""
+    names = [hook.name for hook in CALLED if hook.owner == base.__name__]
+    return type("Own", (base,), {name: spy([], base, name) for name in names})
+
+
+@EVERY_ROW
+@EVERY_WAY
+def test_an_override_is_called_or_refused(hook: Hook, way: Callable[..., Any]) -> None:
+    base, calls = getattr(agents, hook.owner), list[Any]()
+    if hook.outcome == "refused":
+        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's {hook.owner}, which is not called here"):
+            way(base, hook.name, lambda self, *args: None)
+        return
+    cls = way(base, hook.name, spy(calls, base, hook.name))
+    assert hook.name in cls.overridden_hooks
+    live(made_for(hook, cls))
+    assert calls
+
+
+@EVERY_ROW
+def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
+    base, calls = getattr(agents, hook.owner), list[Any]()
+    agent = made_for(hook)
+    if hook.outcome == "refused":
+        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's"):
+            setattr(agent, hook.name, lambda *args: None)
+        return
+    setattr(agent, hook.name, types.MethodType(spy(calls, base, hook.name), agent))
+    live(agent)
+    assert calls
+    assert made_for(hook).overridden_hooks == frozenset()
+    calls.clear()
+    delattr(agent, hook.name)
+    live(agent)
+    assert not calls and agent.overridden_hooks == frozenset()
+
+
+@EVERY_CALLED_ROW
+def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, calls = getattr(agents, hook.owner), list[Any]()
+    grandchild = type("Grandchild", (type("Child", (base,), {}),), {})
+    with monkeypatch.context() as patched:
+        patched.setattr(base, hook.name, spy(calls, base, hook.name))
+        assert hook.name in grandchild.overridden_hooks
+        live(made_for(hook, grandchild))
+        assert calls
+    assert grandchild.overridden_hooks == base.overridden_hooks == frozenset()
+
+
+AGENTS_AND_OPTIONS = [
+    ("PPO", {}),
+    ("PPO", {"recurrent": True}),
+    ("PPO", {"entropy_coef": 0.0, "epochs": 3, "minibatch_size": 4}),
+    ("A2C", {}),
+    ("A2C", {"use_gae": True, "max_grad_norm": 0.1}),
+    ("REINFORCE", {}),
+    ("REINFORCE", {"backward_separately": True, "max_grad_norm": 0.1}),
+    ("A3C", {"keep_loss_scale_same": True}),
+    ("A3C", {"recurrent": True, "use_average_reward": True}),
+    ("ACER", {}),
+    ("ACER", {"use_Q_opc": True, "normalize_loss_by_steps": False, "truncation_threshold": 0.5}),
+    ("ACER", {"disable_online_update": True, "use_trust_region": False, "phi": lambda obs: 2 * obs}),
+]
+
+
+@pytest.mark.parametrize(("owner", "options"), AGENTS_AND_OPTIONS)
+def test_methods_that_call_the_base_change_nothing(owner: str, options: dict[str, Any]) -> None:
+    learnt = []
+    for cls in (getattr(agents, owner), passing_on(getattr(agents, owner))):
+        agent = made(owner, cls, **options)
+        np.random.seed(0)
+        live(agent, n_steps=16)
+        learnt.append(agent)
+    plain, overridden = learnt
+    torch.testing.assert_close(parameters(overridden), parameters(plain), rtol=0, atol=1e-6)
+    for (name, value), (_, other) in zip(plain.get_statistics(), overridden.get_statistics(), strict=True):
+        assert value == pytest.approx(other, abs=1e-5, nan_ok=True), name
+    assert overridden.t == plain.t
+    assert getattr(overridden, "optim_t", 0) == getattr(plain, "optim_t", 0)
+
+
+@pytest.mark.parametrize("owner", ["A3C", "ACER"])
+def test_several_environments_have_steps_of_their_own(owner: str) -> None:
+    learnt = []
+    for cls in (getattr(agents, owner), passing_on(getattr(agents, owner))):
+        agent = made(owner, cls)
+        np.random.seed(0)
+        live(agent, n_steps=12, truncated_at=6, k=3)
+        learnt.append(parameters(agent))
+    torch.testing.assert_close(learnt[1], learnt[0], rtol=0, atol=1e-6)
+
+
+def count_steps(agent: Any) -> list[Any]:
+    """Grows by one with each step of the optimiser."""
+    steps: list[Any] = []
+    kept = {"descend": getattr(agent, "descend", None)}
+
+    def counted(function: Any) -> Any:
+        return lambda *args, **kwargs: (steps.append(1), function(*args, **kwargs))[1]
+
+    if kept["descend"] is not None:
+        agent.descend = counted(agent.descend)
+    elif isinstance(agent, agents.REINFORCE):
+        agent.optimizer.step = counted(agent.optimizer.step)
+    else:
+        agent.gradient_steps = {"optimizer": counted(agent.gradient_steps["optimizer"])}
+    return steps
+
+
+STEPPING = [("A2C", "update"), ("REINFORCE", "batch_update"), ("A3C", "update"), ("ACER", "update")]
+STEPPING += [("REINFORCE", "update_with_accumulated_grad"), ("ACER", "update_on_policy")]
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+@pytest.mark.parametrize(("owner", "name"), STEPPING)
+def test_the_base_steps_as_often_as_it_is_called(owner: str, name: str, times: int) -> None:
+    base, calls = getattr(agents, owner), list[Any]()
+    hook = Hook(owner, name, "", "called")
+    agent = made_for(hook, by_class(base, name, spy(calls, base, name, times)))
+    agent.n_times_replay = 0
+    before, steps = parameters(agent).clone(), count_steps(agent)
+    live(agent)
+    assert calls and len(steps) == times * len(calls)
+    assert torch.equal(parameters(agent), before) == (times == 0)
+
+
+def test_a_gradient_may_be_accumulated_twice() -> None:
+    base = agents.REINFORCE
+    once = made("REINFORCE", by_class(base, "accumulate_grad", spy([], base, "accumulate_grad")))
+    twice = made("REINFORCE", by_class(base, "accumulate_grad", spy([], base, "accumulate_grad", 2)))
+    before = parameters(once).clone()
+    for agent in (once, twice):
+        live(agent)
+    torch.testing.assert_close(parameters(twice) - before, 2 * (parameters(once) - before))
+
+
+# PPO
+
+
+def test_another_loss_of_ppo_is_learnt_from_and_gets_all_that_it_needs() -> None:
+    given: list[Batch] = []
+
+    class Own(agents.PPO):
+        def loss(self, batch: Batch) -> Any:
+            given.append(batch)
+            loss, stats = super().loss(batch)
+            return 0.5 * loss, stats
+
+    plain, own = made("PPO"), made("PPO", Own)
+    own.optimizer.param_groups[0]["lr"] *= 2
+    for agent in (plain, own):
+        live(agent, n_steps=4)
+    torch.testing.assert_close(parameters(own), parameters(plain))
+    assert len(given) == 2 and own.n_updates == 2
+    for batch in given:
+        columns = batch.required("action", "log_prob", "value", "advantage", "returns")
+        assert batch.obs.shape == (8, 3) and all(column.shape == (8,) for column in columns)
+
+
+def test_a_loss_of_ppo_need_not_report_anything() -> None:
+    class Own(agents.PPO):
+        def loss(self, batch: Batch) -> Any:
+            return super().loss(batch)[0], {}
+
+    agent = made("PPO", Own)
+    live(agent, n_steps=4)
+    assert agent.n_updates == 2 and len(agent.value_loss_record) == 0
+
+
+def test_lossfun_records_losses_once_and_reports_the_divergence() -> None:
+    calls: list[Any] = []
+    own = by_class(agents.PPO, "_lossfun", spy(calls, agents.PPO, "_lossfun"))
+    agent = made("PPO", own, target_kl=1e-9, epochs=5)
+    live(agent, n_steps=4)
+    assert len(calls) == 2  # the first epoch is that of the policy that acted
+    assert len(agent.value_loss_record) == len(agent.policy_loss_record) == agent.n_updates == 2
+
+
+def test_weights_of_a_batch_reach_the_own_body_of_lossfun() -> None:
+    learnt = []
+    for cls in (agents.PPO, by_class(agents.PPO, "_lossfun", spy([], agents.PPO, "_lossfun"))):
+        agent = made("PPO", cls)
+        agent.update(transitions(weight=torch.tensor([0.1, 1.0, 2.0, 0.5, 1.0, 1.0, 1.0, 1.0])))
+        learnt.append(parameters(agent))
+    torch.testing.assert_close(learnt[1], learnt[0])
+
+
+def transitions(**columns: Any) -> Batch:
+    numbers = torch.Generator().manual_seed(0)
+    obs, next_obs = torch.randn(2, 8, 3, generator=numbers)
+    action, reward = torch.arange(8) % 2, torch.randn(8, generator=numbers)
+    return Batch(obs, action, reward, next_obs, torch.full((8,), 0.9), **columns)
+
+
+def test_compile_is_refused_by_the_name_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = by_class(agents.PPO, "_lossfun", lambda self, *args, **kwargs: None)
+    with pytest.raises(TypeError, match="compile is True, but Own overrides _lossfun"):
+        made("PPO", own, compile=True)
+    compiled = made("PPO", compile=True)
+    with pytest.raises(TypeError, match="_lossfun is assigned to an agent that was built with compile=True"):
+        compiled._lossfun = lambda *args, **kwargs: None
+    with monkeypatch.context() as patched:
+        patched.setattr(agents.PPO, "_lossfun", lambda self, *args, **kwargs: None)
+        with pytest.raises(TypeError, match="compile is True, but PPO overrides _lossfun"):
+            live(compiled)
+
+
+# A2C
+
+
+def test_update_of_a2c_finds_what_pfrl_keeps() -> None:
+    class Own(agents.A2C):
+        def update(self) -> None:
+            kept.append({name: copy.deepcopy(getattr(self, name)) for name in names})
+
+    names = ("states", "actions", "rewards", "masks", "value_preds", "returns", "obs_shape", "action_shape")
+    names += ("t_start", "t", "average_actor_loss", "average_value", "average_entropy")
+    kept: list[dict[str, Any]] = []
+    agent = made("A2C", Own)
+    obs = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
+    for step in range(4):
+        agent.batch_act([*obs[step]])
+        done = [step == 1, step == 3]
+        agent.batch_observe([*obs[step + 1]], [step, 10 * step], done, [False, False])
+    (kept_once,) = kept
+    np.testing.assert_array_equal(kept_once["states"][:4], obs[:4])
+    np.testing.assert_array_equal(kept_once["states"][4, 0], obs[4, 0])
+    assert kept_once["rewards"].tolist() == [[0, 0], [1, 10], [2, 20], [3, 30]]
+    assert kept_once["masks"].tolist() == [[1, 1], [0, 1], [1, 1], [1, 0]]
+    assert kept_once["actions"].dtype == torch.float32 and kept_once["actions"].shape == (4, 2)
+    with torch.no_grad():
+        value = agent.model(kept_once["states"].reshape(-1, 3))[1].reshape(5, 2)
+    torch.testing.assert_close(kept_once["value_preds"][:4], value[:4])
+    assert kept_once["returns"].shape == (5, 2)
+    assert (tuple(kept_once["obs_shape"]), tuple(kept_once["action_shape"])) == ((3,), ())
+    assert (kept_once["t_start"], kept_once["t"], agent.t_start, agent.n_updates) == (0, 8, 8, 1)
+
+
+def test_an_episode_that_is_cut_off_within_a_rollout_is_masked_as_in_pfrl_and_told() -> None:
+    own = type("Own", (agents.A2C,), {"update": lambda self: kept.append(self.masks.tolist())})
+    kept: list[Any] = []
+    with pytest.warns(UserWarning, match=r"takes an episode that was cut off within the rollout for one that ended"):
+        live(made("A2C", own), n_steps=4, truncated_at=1)
+    assert kept == [[[1, 1], [0, 1], [1, 1], [0, 1]]]
+
+
+@pytest.mark.parametrize("name", ["update", "_compute_returns"])
+def test_the_own_update_of_a2c_bootstraps_from_an_episode_that_is_cut_off(name: str) -> None:
+    plain, own = made("A2C"), made("A2C", by_class(agents.A2C, name, spy([], agents.A2C, name)))
+    live(plain, n_steps=4, truncated_at=1)
+    with pytest.warns(UserWarning, match="cut off"):
+        live(own, n_steps=4, truncated_at=1)
+    bootstraps = name == "update"  # PFRL's `_compute_returns` knows masks alone
+    assert torch.allclose(parameters(own), parameters(plain)) == bootstraps
+
+
+def test_steps_that_pfrls_update_cannot_hold_are_refused() -> None:
+    own = by_class(agents.A2C, "update", lambda self: None)
+    with pytest.raises(ValueError, match="4 steps of each of num_processes = 2 environments: 9 steps of 3 episodes"):
+        live(made("A2C", own), k=3, n_steps=4)
+    with pytest.raises(TypeError, match="batch is None, expected a Batch"):
+        made("A2C").update()
+
+
+def test_observations_that_pfrls_update_cannot_hold_are_refused() -> None:
+    class First(nn.Module):
+        def __init__(self, model: nn.Module) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, obs: Any) -> Any:
+            return self.model(obs["x"])
+
+    model = First(made("A2C").model)
+    own = by_class(agents.A2C, "update", lambda self: None)
+    agent = own(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, 1, update_steps=1)
+    agent.act({"x": np.zeros(3, np.float32)})
+    with pytest.raises(TypeError, match="observations are nested, dict"):
+        agent.observe({"x": np.zeros(3, np.float32)}, 0.0, False, False)
+
+
+@pytest.mark.parametrize("owner", ["A2C", "A3C", "ACER"])
+def test_update_in_our_form_gets_features_and_its_base_learns_from_them(owner: str) -> None:
+    base, given = getattr(agents, owner), list[Any]()
+
+    class Own(base):  # type: ignore[misc]
+        def update(self, batch: Any, errors_out: Any = None) -> Any:
+            given.append(batch)
+            return super().update(batch.replace(reward=batch.reward + 0.5), errors_out)
+
+    class Raised(base):  # type: ignore[misc]
+        def batch_observe(self, batch_obs: Any, batch_reward: Any, *args: Any) -> None:
+            super().batch_observe(batch_obs, [reward + 0.5 for reward in batch_reward], *args)
+
+    def halved(obs: Any) -> Any:
+        return obs / 2
+
+    own, raised = made(owner, Own, phi=halved), made(owner, Raised, phi=halved)
+    for agent in (own, raised):
+        if owner == "ACER":  # whose buffer would hold the higher rewards
+            agent.n_times_replay = 0
+        live(agent)
+    assert given and all(isinstance(batch, Batch) for batch in given)
+    torch.testing.assert_close(parameters(own), parameters(raised), rtol=0, atol=1e-6)
+
+
+# A3C and ACER
+
+
+def test_update_of_a3c_gets_raw_observations_and_features_of_the_last_one() -> None:
+    class Own(agents.A3C):
+        def update(self, statevar: Any) -> None:
+            times = range(self.t_start, self.t)
+            obs = [float(self.past_obs[time][0]) for time in times]
+            seen.append((None if statevar is None else statevar.tolist(), obs, [*self.past_rewards.values()]))
+            assert self.past_action[self.t_start].shape == () and self.past_recurrent_state[self.t_start] is None
+            self.t_start = self.t
+
+    seen: list[Any] = []
+    agent = made("A3C", Own, phi=lambda obs: obs * 10)
+    for step in range(6):
+        agent.act(np.full(3, step, np.float32))
+        agent.observe(np.full(3, step + 1, np.float32), float(step), step == 5, False)
+    assert seen == [([[40.0, 40.0, 40.0]], [0, 1, 2, 3], [0, 1, 2, 3]), (None, [4, 5], [4, 5])]
+    assert agent.optim_t == 2 and not agent.past_obs
+
+
+def test_a_resumed_agent_knows_the_observations_of_before() -> None:
+    own = type("Own", (agents.A3C,), {"update": lambda self, statevar: seen.append([*self.past_obs.values()])})
+    seen: list[Any] = []
+    first, second = (made("A3C", own, phi=lambda obs: obs * 10) for _ in range(2))
+    obs = np.arange(15, dtype=np.float32).reshape(5, 3)
+    for agent, steps in ((first, range(3)), (second, range(3, 4))):
+        if agent is second:
+            second.restore_state(first.saved_state())
+        for step in steps:
+            agent.act(obs[step])
+            agent.observe(obs[step + 1], 0.0, False, False)
+    np.testing.assert_array_equal(seen, [obs[:4]])
+    assert made("A3C").saved_state().keys() == first.saved_state().keys() - {"steps"}
+
+
+def test_observations_of_an_older_save_are_its_features() -> None:
+    seen: list[Any] = []
+    plain = made("A3C")
+    plain.act(np.ones(3, np.float32))
+    plain.observe(np.ones(3, np.float32), 0.0, False, False)
+    own = type("Own", (agents.A3C,), {"update": lambda self, statevar: seen.append([*self.past_obs.values()])})
+    resumed = made("A3C", own)
+    resumed.restore_state(plain.saved_state())
+    resumed.act(np.zeros(3, np.float32))
+    resumed.observe(np.zeros(3, np.float32), 0.0, True, False)
+    np.testing.assert_array_equal(seen, [[np.ones(3), np.zeros(3)]])
+
+
+def test_sharing_is_asserted_only_where_processes_share() -> None:
+    agent = made("A3C")
+    agent.assert_shared_memory()
+    next(agent.model.parameters()).data.share_memory_()
+    with pytest.raises(AssertionError, match="model is in shared memory"):
+        agent.assert_shared_memory()
+    alone = agents.A3C(agent.shared_model, torch.optim.Adam(agent.shared_model.parameters()), 4, 0.9)
+    alone.optimizer.state[next(alone.shared_model.parameters())] = {"step": torch.zeros(1)}
+    with pytest.raises(AssertionError, match="shared_model or optimizer is not all in shared memory"):
+        alone.assert_shared_memory()
+
+
+def test_history_of_acer_is_begun_when_the_agent_is_built_and_after_each_update() -> None:
+    calls: list[Any] = []
+    name = "init_history_data_for_online_update"
+    agent = made("ACER", by_class(agents.ACER, name, spy(calls, agents.ACER, name)), replay=False)
+    assert len(calls) == 1 and agent.past_rewards == {}
+    live(agent)
+    assert len(calls) == 3 and agent.optim_t == 2
+
+
+def test_update_of_acer_is_told_who_acted_in_replay_alone() -> None:
+    calls: list[Any] = []
+    agent = made("ACER", by_class(agents.ACER, "update", spy(calls, agents.ACER, "update")))
+    live(agent)
+    behaviours = [kwargs["action_distribs_mu"] for _, kwargs in calls]
+    assert [each is None for each in behaviours] == [True, False, True, False]
+    log_prob = [each.log_prob(torch.tensor([1])).shape for each in behaviours[1].values()]
+    assert log_prob == [(1,)] * 4
+
+
+def test_action_masks_hold_in_the_distributions_that_acers_methods_get() -> None:
+    calls: list[Any] = []
+    agent = made("ACER", by_class(agents.ACER, "compute_loss", spy(calls, agents.ACER, "compute_loss")))
+    plain = made("ACER")
+    for each in (agent, plain):
+        for step in range(4):
+            obs = np.full(3, step, np.float32)
+            each.act(obs, action_mask=np.array([True, False]))
+            each.observe(obs + 1, 1.0, step == 3, False, action_mask=np.array([True, False]))
+    for _, kwargs in calls:
+        for name in ("action_distribs", "avg_action_distribs"):
+            assert all(each.probs.tolist() == [[1.0, 0.0]] for each in kwargs[name].values())
+    torch.testing.assert_close(parameters(agent), parameters(plain), rtol=0, atol=1e-6)
+
+
+def test_prioritised_episodes_get_the_errors_of_our_critic_after_the_methods() -> None:
+    own = by_class(agents.ACER, "compute_loss", spy([], agents.ACER, "compute_loss"))
+    agent = made("ACER", own, disable_online_update=True)
+    agent.replay_buffer = PrioritizedEpisodicReplayBuffer(100)
+    written: list[Any] = []
+    update_errors = agent.replay_buffer.update_priorities
+    agent.replay_buffer.update_priorities = lambda index, errors: (
+        written.append(errors.clone()),
+        update_errors(index, errors),
+    )
+    live(agent, n_steps=4)
+    ((error,),) = written
+    batch = agent.replay_buffer.sample_sequences(1, 4, 0.9)
+    assert error == pytest.approx(float(agent.loss(batch.replace(weight=None))[1].abs().max()), abs=1e-6)
+
+
+# Refusals and what stays
+
+
+@pytest.mark.parametrize("owner", ["A2C", "REINFORCE", "A3C", "ACER"])
+def test_own_optimiser_steps_that_leave_nan_are_told(owner: str, caplog: pytest.LogCaptureFixture) -> None:
+    name = {"REINFORCE": "batch_update"}.get(owner, "update")
+
+    def spoil(self: Any, *args: Any, **kwargs: Any) -> None:
+        model = getattr(self, "shared_model", self.model)
+        next(model.parameters()).data.fill_(float("nan"))
+
+    agent = made(owner, by_class(getattr(agents, owner), name, spoil))
+    said = f"parameters hold NaN.*optimiser steps that {name} made before cannot be taken back"
+    with caplog.at_level(logging.ERROR), pytest.raises(NonFiniteError, match=said) as caught:
+        live(agent)
+    assert isinstance(caught.value.batch, Batch)
+    assert getattr(agent, "n_updates", 0) == getattr(agent, "optim_t", 0) == 0
+    assert len([record for record in caplog.records if "was refused" in record.message]) == 1
+
+
+@pytest.mark.parametrize("hook", [hook for hook in CALLED if hook.name in ("_lossfun", "compute_loss")])
+def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves(hook: Hook) -> None:
+    base = getattr(agents, hook.owner)
+
+    class Own(base):  # type: ignore[misc]
+        pass
+
+    def spoilt(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(super(Own, self), hook.name)(*args, **kwargs) * float("nan")
+
+    setattr(Own, hook.name, spoilt)
+    agent = made_for(hook, Own)
+    before = parameters(agent).clone()
+    with pytest.raises(NonFiniteError, match="the loss is nan"):
+        live(agent)
+    assert torch.equal(parameters(agent), before)
+    assert agent.hooked_batch is None
+
+
+def test_a_gradient_of_reinforce_that_is_not_finite_makes_no_step() -> None:
+    class Own(agents.REINFORCE):
+        def accumulate_grad(self) -> None:
+            super().accumulate_grad()
+            next(self.model.parameters()).grad[0, 0] = float("inf")
+
+    agent = made("REINFORCE", Own)
+    before = parameters(agent).clone()
+    with pytest.raises(NonFiniteError, match="norm of the gradient is (inf|nan); no update was made"):
+        live(agent)
+    assert torch.equal(parameters(agent), before)
+    with pytest.raises(TypeError, match="calls accumulate_grad by itself"):
+        agent.accumulate_grad()
+
+
+@EVERY_CALLED_ROW
+def test_copies_keep_the_overrides(hook: Hook) -> None:
+    agent = made_for(hook) if hook.owner != "ACER" else made("ACER", replay=False)
+    setattr(agent, hook.name, types.MethodType(chosen_by_nobody, agent))
+    copies = [copy.deepcopy(agent), cloudpickle.loads(cloudpickle.dumps(agent))]
+    for other in copies:
+        assert other.overridden_hooks == {hook.name}
+        with pytest.raises(AssertionError, match="^called$"):
+            live(other)
+
+
+def test_a_method_of_an_agent_that_has_the_name_of_ours_travels_as_itself() -> None:
+    agent = made("A3C")
+    agent.update = types.MethodType(update, agent)
+    other = pickle.loads(pickle.dumps(agent))
+    with pytest.raises(AssertionError, match="^called$"):
+        live(other)
+
+
+def chosen_by_nobody(self: Any, *args: Any, **kwargs: Any) -> Any:
+    raise AssertionError("called")
+
+
+def update(self: Any, statevar: Any) -> Any:
+    raise AssertionError("called")
+
+
+# The table
+
+
+def replacements() -> list[tuple[str, str]]:
+    """(agent, what to override instead) of all refused methods."""
+    found = {
+        (hook.owner, name)
+        for hook in HOOKS
+        if hook.outcome == "refused"
+        for name in re.findall(r"\b([a-z_]+)\(|^([a-z_]+)\b", hook.replacement)
+    }
+    return sorted({(owner, first or second) for owner, (first, second) in found})
+
+
+def owner_of(name: str) -> Any:
+    return getattr(agents, name, None) or getattr(agents.dpp, name)
+
+
+@pytest.mark.parametrize(("owner", "name"), replacements())
+def test_what_to_override_instead_exists(owner: str, name: str) -> None:
+    assert hasattr(owner_of(owner), name)
+
+
+@pytest.mark.parametrize(("owner", "name"), [each for each in replacements() if each[0] in OWNERS])
+def test_what_to_override_instead_is_called(owner: str, name: str) -> None:
+    base, calls = getattr(agents, owner), list[Any]()
+    live(made(owner, by_class(base, name, spy(calls, base, name))))
+    assert calls
+
+
+def ours(cls: Any = None) -> list[Any]:
+    """All agent classes of this package."""
+    roots = [OnPolicyAgent, agents.A3C.__bases__[0], agents.DQN.__bases__[0]] if cls is None else cls.__subclasses__()
+    found = [each for root in roots for each in (root, *ours(root)) if each.__module__.startswith("pfrl_like.")]
+    return list(dict.fromkeys(found))
+
+
+@pytest.mark.parametrize("cls", ours(), ids=lambda cls: cls.__name__)
+def test_no_method_of_ours_has_a_name_that_is_refused(cls: HookType) -> None:
+    seen: set[str] = set()
+    for base in cls.__mro__:
+        for hook in HOOKS:
+            if hook.owner == base.__name__ and hook.name not in seen:
+                seen.add(hook.name)
+                definer = next(each for each in cls.__mro__ if hook.name in vars(each))
+                method = vars(definer)[hook.name]
+                is_ours = not isinstance(method, HookMethod) or method.function is not None
+                assert is_ours == (hook.outcome != "refused"), hook
+
+
+# Several processes
+
+
+class Still(gymnasium.Env):
+    """Three zeros to observe, two actions, episodes of four steps."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        self.steps = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        return np.zeros(3, np.float32), 0.0, self.steps == 4, False, {}
+
+
+def count_in_shared_memory(self: Any, *args: Any, **kwargs: Any) -> None:
+    """An update that adds 1 to a shared parameter, and nothing else."""
+    self.assert_shared_memory()
+    assert next(self.shared_model.parameters()).is_shared()
+    next(self.shared_model.parameters()).data[0, 0] += 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("owner", "way", "start_method"),
+    [("A3C", "agent", "spawn"), ("A3C", "class", "fork"), ("ACER", "agent", "fork"), ("ACER", "class", "spawn")],
+)
+def test_processes_keep_the_overrides(owner: str, way: str, start_method: str, tmp_path: Path) -> None:
+    name = {"A3C": "update", "ACER": "update_on_policy"}[owner]
+    cls = by_class(getattr(agents, owner), name, count_in_shared_memory) if way == "class" else None
+
+    def make_agent(process_idx: int) -> Any:
+        agent = made(owner, cls, **({"replay": False} if owner == "ACER" else {}))
+        if way == "agent":
+            setattr(agent, name, types.MethodType(count_in_shared_memory, agent))
+        return agent
+
+    def count(agent: Any) -> float:
+        return next(agent.shared_model.parameters())[0, 0].item()
+
+    agent = experiments.train_agent_async(
+        str(tmp_path), 2, lambda idx, test: Still(), make_agent=make_agent, steps=80, eval_interval=None,
+        start_method=start_method,
+    )  # fmt: skip
+    assert count(agent) - count(make_agent(0)) >= 15
