@@ -38,18 +38,18 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 #: What happens: so many steps, a draw, a save, going on from the save so many before, forgetting old saves, or the end
 #: of the process, after which a persistent buffer is opened again.
-EVENTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("steps"), st.integers(1, 9)),
-        st.tuples(st.just("draw"), st.integers(1, 4)),
-        st.tuples(st.just("save"), st.just(0)),
-        st.tuples(st.just("restore"), st.integers(0, 3)),
-        st.tuples(st.just("prune"), st.integers(1, 2)),
-        st.tuples(st.just("kill"), st.just(0)),
-    ),
-    min_size=4,
-    max_size=25,
+EVENT = st.one_of(
+    st.tuples(st.just("steps"), st.integers(1, 9)),
+    st.tuples(st.just("draw"), st.integers(1, 4)),
+    st.tuples(st.just("save"), st.just(0)),
+    st.tuples(st.just("restore"), st.integers(0, 3)),
+    st.tuples(st.just("prune"), st.integers(1, 2)),
+    st.tuples(st.just("kill"), st.just(0)),
 )
+#: Changes of a stored step, too: which step, and of what.
+EDIT = st.tuples(st.just("edit"), st.tuples(st.integers(0, 99), st.integers(0, 99)))
+EVENTS = st.lists(EVENT, min_size=4, max_size=25)
+EVENTS_AND_EDITS = st.lists(st.one_of(EVENT, EDIT, EDIT), min_size=4, max_size=40)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,10 +80,33 @@ def draw(buffer: Any, n: int) -> Any:
     return drawn
 
 
+def edit(buffer: Any, place: int, what: int) -> None:
+    """Change a value of a stored step into one that follows from the numbers and from what is stored."""
+    if not len(buffer):
+        return
+    item, other = buffer.memory[place % len(buffer)], buffer.memory[what % len(buffer)][0]
+    step = item[place % len(item)]
+    values = [
+        {"action": np.int64(what)},
+        {"reward": step["reward"] - what},
+        {"is_state_terminal": not step["is_state_terminal"]},
+        {"state": other["state"]},
+        {"next_state": other["state"]},
+        {"next_action": what % 3 or None},
+        {"state": other["next_state"] if other["next_state"] is not None else other["state"], "action": np.int64(3)},
+        {"next_state": None},
+    ]
+    if isinstance(buffer, HindsightReplayBuffer):
+        del values[-1]
+    step.update(values[what % len(values)])
+
+
 def same(buffer: Any, other: Any) -> None:
     assert equal(list(buffer.memory), list(other.memory))
     running = [{env_id: len(run.waiting) for env_id, run in each._columns.running.items()} for each in (buffer, other)]
     assert running[0] == running[1]
+    states = [each.state_dict() for each in (buffer, other)]
+    assert states[0]["header"] == states[1]["header"] and equal(states[0]["arrays"], states[1]["arrays"])
 
 
 def check(
@@ -111,6 +134,9 @@ def check(
                 for each in (original, buffer):
                     feed(each, made[at : at + number])
                 at += number
+            elif kind == "edit":
+                for each in (original, buffer):
+                    edit(each, *number)
             elif kind == "draw":
                 assert equal(draw(buffer, number), draw(original, number))
             elif kind == "save":
@@ -145,14 +171,14 @@ def steps_for(steps: list[Any], events: list[Any], kind: str) -> list[Any]:
 
 
 @QUICK
-@given(STEPS, EVENTS, CAPACITY, st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)))
+@given(STEPS, EVENTS_AND_EDITS, CAPACITY, st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)))
 def test_a_restored_buffer_is_the_one_that_went_on(steps, events, capacity, name, kind):
     made = steps_for(steps, events, kind)
     release_everything(check(lambda: MAKERS[name](capacity, rng=np.random.RandomState(3)), made, events))
 
 
 @QUICK
-@given(test_hindsight.STEPS, EVENTS, CAPACITY, st.sampled_from([1, 3]), st.sampled_from(test_hindsight.STRATEGIES))
+@given(test_hindsight.STEPS, EVENTS_AND_EDITS, CAPACITY, st.sampled_from([1, 3]), st.sampled_from(test_hindsight.STRATEGIES))
 def test_a_restored_hindsight_buffer_is_the_one_that_went_on(steps, events, capacity, num_steps, strategy):
     def make() -> Any:
         options = {"num_steps": num_steps, "strategy": strategy, "terminated_fn": test_hindsight.terminated_fn}
