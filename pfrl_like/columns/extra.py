@@ -126,7 +126,7 @@ class Extra:
         if len(held) and self.field is None:
             raise ValueError(f"{self.name} has values, but nothing says of what form")
         self.index[at] = 0
-        if self.field is not None:
+        if self.field is not None and len(held):  # else the first value may have come later than the arrays
             self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
 
     def set_field(self, field: Field) -> None:

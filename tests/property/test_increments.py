@@ -11,7 +11,7 @@ import pytest
 import test_hindsight
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_replay_buffers import CAPACITY, OBSERVATIONS, STEPS, equal, feed, release_everything, transitions
+from test_replay_buffers import CAPACITY, OBSERVATIONS, STEP, STEPS, equal, feed, release_everything, transitions
 
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
@@ -46,10 +46,13 @@ EVENT = st.one_of(
     st.tuples(st.just("prune"), st.integers(1, 2)),
     st.tuples(st.just("kill"), st.just(0)),
 )
-#: Changes of a stored step, too: which step, and of what.
-EDIT = st.tuples(st.just("edit"), st.tuples(st.integers(0, 99), st.integers(0, 99)))
 EVENTS = st.lists(EVENT, min_size=4, max_size=25)
+#: Changes of a stored step, too: which step, and of what.
+NUMBERS = st.tuples(st.integers(0, 99), st.integers(0, 99))
+EDIT = st.tuples(st.just("edit"), NUMBERS)
 EVENTS_AND_EDITS = st.lists(st.one_of(EVENT, EDIT, EDIT), min_size=4, max_size=40)
+#: So many steps, changes, a save, and whether to go on from it.
+ROUND = st.tuples(st.integers(0, 9), st.lists(NUMBERS, max_size=4), st.booleans())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,6 +61,7 @@ def small_segments_few_spare_rows_and_no_waiting_for_the_disk():
         patch.setattr("os.fsync", lambda descriptor: None)
         patch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
         patch.setattr("pfrl_like.replay_buffers.increments._LARGEST", 4)
+        patch.setattr("pfrl_like.replay_buffers.increments._WORN", 1)  # changes come as patches, however many
         patch.setattr("pfrl_like.collections.prioritized.SMALLEST_SIZE", 2)
         patch.setattr("pfrl_like.columns.rows._CHUNK_BYTES", 1)
         patch.setattr("pfrl_like.columns.frames._OWN_MAPPING", 1)
@@ -105,8 +109,24 @@ def same(buffer: Any, other: Any) -> None:
     assert equal(list(buffer.memory), list(other.memory))
     running = [{env_id: len(run.waiting) for env_id, run in each._columns.running.items()} for each in (buffer, other)]
     assert running[0] == running[1]
-    states = [each.state_dict() for each in (buffer, other)]
-    assert states[0]["header"] == states[1]["header"] and equal(states[0]["arrays"], states[1]["arrays"])
+
+
+def same_content(buffer: Any, other: Any) -> None:
+    """The same, also in what is saved and in what batches are made of."""
+    same(buffer, other)
+    (header, arrays), (other_header, other_arrays) = map(saved_state, (buffer, other))
+    assert header == other_header and equal(arrays, other_arrays)
+    if buffer.num_steps > 1 and len(buffer) and not isinstance(buffer, HindsightReplayBuffer):
+        columns = [each._columns.lookahead[each._rows(np.arange(each._first, each._next))] for each in (buffer, other)]
+        assert equal(*columns)
+    assert buffer._columns.lacks_next == other._columns.lacks_next
+
+
+def saved_state(buffer: Any) -> tuple[Any, Any]:
+    """Header and arrays of a save; without those of frames, which two segments may hold twice."""
+    state = buffer.state_dict()
+    frames = ("obs/0/frames", "obs/0/index")
+    return state["header"], {name: array for name, array in state["arrays"].items() if name not in frames}
 
 
 def check(
@@ -146,7 +166,7 @@ def check(
                 last, past, at = saves[-1 - number % len(saves)]
                 original, buffer = copy.deepcopy(past), buffer if again else make()
                 buffer.load_increment(folder, last)
-                same(buffer, original)
+                same_content(buffer, original)
             elif kind == "kill" and again is not None:
                 buffer = again(buffer)
                 buffer._rng.set_state(original._rng.get_state())
@@ -178,13 +198,38 @@ def test_a_restored_buffer_is_the_one_that_went_on(steps, events, capacity, name
 
 
 @QUICK
+@given(
+    st.lists(STEP, min_size=20, max_size=40), st.lists(ROUND, min_size=3, max_size=8), st.sampled_from([None, 8, 16]),
+    st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)),
+)  # fmt: skip
+def test_changes_of_what_was_saved_before_are_saved(tmp_path_factory, steps, rounds, capacity, name, kind):
+    made, at, last, folder = steps_for(steps, [("restore", 0)], kind), 0, None, tmp_path_factory.mktemp("saves")
+    original, buffer = (MAKERS[name](capacity, rng=np.random.RandomState(3)) for _ in range(2))
+    for count, edits, restores in rounds:
+        for each in (original, buffer):
+            feed(each, made[at : at + count])
+            for numbers in edits:
+                edit(each, *numbers)
+        at += count
+        last = buffer.save_increment(folder, last)
+        if restores:
+            buffer = MAKERS[name](capacity, rng=np.random.RandomState(3))
+            buffer.load_increment(folder, last)
+            same_content(buffer, original)
+    same_content(buffer, original)
+    release_everything(buffer)
+
+
+@QUICK
 @given(test_hindsight.STEPS, EVENTS_AND_EDITS, CAPACITY, st.sampled_from([1, 3]), st.sampled_from(test_hindsight.STRATEGIES))
 def test_a_restored_hindsight_buffer_is_the_one_that_went_on(steps, events, capacity, num_steps, strategy):
     def make() -> Any:
         options = {"num_steps": num_steps, "strategy": strategy, "terminated_fn": test_hindsight.terminated_fn}
         return HindsightReplayBuffer(capacity, test_hindsight.reward_fn, rng=np.random.default_rng(3), **options)
 
-    check(make, test_hindsight.transitions(steps), events)
+    # A step that reaches its goal has another one than the observation before it told, with which its episode goes on.
+    made = test_hindsight.transitions([(env_id, "fallen" if end == "reached" else end) for env_id, end in steps])
+    release_everything(check(make, made, events))
 
 
 @QUICK
