@@ -251,6 +251,11 @@ class OwnMemory:
         extra: Any,
     ) -> None:
         """Store one transition of each of several environments; see `ReplayBuffer.append_batch`."""
+        if self.container is None:
+            raise TypeError(
+                "memory is None, which has freed what was stored: before something is stored again, make a new buffer, "
+                "load a saved one, or set memory to a container"
+            )
         k = len(reward)
         columns = {"state": obs, "action": action, "reward": reward, "next_state": next_obs}
         columns |= {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **extra}
@@ -271,11 +276,6 @@ class OwnMemory:
 
     def _add(self, window: list[dict[str, Any]]) -> None:
         """Store an item, and let the next one begin a step later."""
-        if self.container is None:
-            raise TypeError(
-                "memory is None, which has freed what was stored: before something is stored again, make a new buffer, "
-                "load a saved one, or set memory to a container"
-            )
         self.container.append(list(window))
         del window[0]
         while self.capacity is not None and len(self.container) > self.capacity:

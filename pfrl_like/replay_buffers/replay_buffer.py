@@ -137,12 +137,12 @@ class ReplayBuffer(IncrementalBuffer):
         if isinstance(memory, Memory) and memory.buffer is self:
             self._own = None
             return
-        own = OwnMemory(memory, self.num_steps, self._capacity)
         if memory is not None and (self.prioritized or self._horizon == np.inf):
             raise TypeError(
                 f"memory: got a {type(memory).__name__}, expected None, which frees what is stored: a "
                 f"{type(self).__name__} draws by more than its items; memory.append and episodic_memory.append add some"
             )
+        own = OwnMemory(memory, self.num_steps, self._capacity)
         self._own = None
         self._clear()
         self._own = own

@@ -221,7 +221,13 @@ def test_changes_of_what_was_saved_before_are_saved(tmp_path_factory, steps, rou
 
 
 @QUICK
-@given(test_hindsight.STEPS, EVENTS_AND_EDITS, CAPACITY, st.sampled_from([1, 3]), st.sampled_from(test_hindsight.STRATEGIES))
+@given(
+    test_hindsight.STEPS,
+    EVENTS_AND_EDITS,
+    CAPACITY,
+    st.sampled_from([1, 3]),
+    st.sampled_from(test_hindsight.STRATEGIES),
+)
 def test_a_restored_hindsight_buffer_is_the_one_that_went_on(steps, events, capacity, num_steps, strategy):
     def make() -> Any:
         options = {"num_steps": num_steps, "strategy": strategy, "terminated_fn": test_hindsight.terminated_fn}
