@@ -140,6 +140,9 @@ def test_changes_of_stored_transitions_are_sampled(events, capacity, name, kind)
                 held.append((step, twin))
             change(step, twin, changes(what, number, OBSERVATIONS[kind]), buffer, reference)
         compare(buffer, reference)
+    loaded = PAIRS[name](capacity)[0]
+    loaded.load_state_dict(buffer.state_dict())
+    compare(loaded, reference)
     lists = item = step = twin = None
     held.clear()
     release_everything(buffer)

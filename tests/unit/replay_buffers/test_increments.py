@@ -21,7 +21,6 @@ from pfrl_like.replay_buffers import (
     prune,
 )
 
-
 DATA = Path(__file__).parents[2] / "data"
 
 
