@@ -38,10 +38,10 @@ class AbstractReplayBuffer(ABC):
     """Experience that an agent stores step by step and samples from.
 
     `append`, `sample`, `save`, `load`, `stop_current_episode` have PFRL's form; `append_batch` and `sample_batch`
-    do the same for whole columns and are what the agents call. A class that defines `append` alone gets the
-    `append_batch` of this class, which calls it, so that its own counts everywhere; so with `sample` and
-    `sample_batch`, `sample_episodes` and `sample_sequences`, `update_errors` (which makes a buffer a prioritised one)
-    and `update_priorities`.
+    do the same for whole columns and are what the agents call. A class that defines `append` alone, or has it from a
+    mix-in, gets the `append_batch` of this class, which calls it, so that its own counts everywhere; so with `sample`
+    and `sample_batch`, `sample_episodes` and `sample_sequences`, `update_errors` (which makes a buffer a prioritised
+    one) and `update_priorities`.
     """
 
     #: Whether sampled batches carry importance weights and wait for `update_priorities`.
@@ -61,7 +61,8 @@ class AbstractReplayBuffer(ABC):
         if "append_batch" in vars(cls):
             cls._append_batch = cls.append_batch
         for own, batched in _BATCHED.items():
-            if own in vars(cls) and batched not in vars(cls):
+            definer = next((vars(base) for base in cls.__mro__ if own in vars(base) or batched in vars(base)), ())
+            if own in definer and batched not in definer:
                 setattr(cls, batched, getattr(AbstractEpisodicReplayBuffer, batched))
         cls.prioritized = cls.prioritized or hasattr(cls, "update_errors")
 

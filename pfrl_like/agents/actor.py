@@ -46,6 +46,18 @@ class RowSender:
     def __len__(self) -> int:
         return 0  # nothing to learn from here
 
+    @property
+    def memory(self) -> Any:
+        """Refused: steps are on their way to the learner.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError(
+            "memory of an actor's replay buffer: its steps go to the learner's process, where replay_buffer.memory "
+            "holds them; change them there, or before the actor observes them"
+        )
+
     def append_batch(
         self,
         obs: Any,

@@ -1,6 +1,7 @@
 """The columnar store under replay buffers and datasets."""
 
 from pfrl_like.columns.columns import Columns, rows_of
+from pfrl_like.columns.edits import changed_since, edit
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.following import packed
 from pfrl_like.columns.leaves import as_array
@@ -11,6 +12,7 @@ from pfrl_like.columns.segments import dump_segment, dump_table, join
 from pfrl_like.columns.shared import SharedRows, shared_field
 from pfrl_like.columns.state import dump, restore
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
+from pfrl_like.columns.structure import ReadOnlyDict
 
 __all__ = [
     "ENDED",
@@ -18,14 +20,17 @@ __all__ = [
     "Columns",
     "Field",
     "Indices",
+    "ReadOnlyDict",
     "RecordedColumns",
     "Running",
     "SharedRows",
     "as_array",
+    "changed_since",
     "dump",
     "dump_places",
     "dump_segment",
     "dump_table",
+    "edit",
     "join",
     "joined_frames",
     "keep_places",

@@ -17,7 +17,7 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import following
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
-from pfrl_like.columns.leaves import Job, as_array, describe
+from pfrl_like.columns.leaves import Job, as_array, describe, no_number
 from pfrl_like.columns.preceding import Stacks
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
@@ -49,7 +49,7 @@ class Columns(Steps):
         try:
             reward = float(reward)
         except (TypeError, ValueError):
-            raise ValueError(f"reward: got {describe(reward)}, expected a number") from None
+            raise no_number("reward", reward) from None
         plain = self.plain
         if (
             plain is None
@@ -79,7 +79,7 @@ class Columns(Steps):
                 assert plain is not None
             at = run.pending
             if not at or plain[at].tobytes() != obs.tobytes():
-                if at and not run.tail:
+                if at and (not run.tail or self.next_row[run.tail] != at):  # is_loose, without the call
                     self.obs_rows.released.append(at)
                 at = free.pop()
                 plain[at] = obs
@@ -173,11 +173,17 @@ class Columns(Steps):
         """Free a step; the steps before it in its episode have to be gone."""
         at, next_at, successor = self.obs_row.item(row), self.next_row.item(row), self.successor.item(row)
         plain = self.plain is not None
-        if successor == RUNNING:  # its next observation waits for the step to come
-            next(run for run in self.running.values() if run.tail == row).tail = 0
-        elif next_at != at and self.obs_row.item(successor) != next_at:
-            self.obs_rows.released.append(next_at) if plain else self._free_observation(next_at)
-        self.obs_rows.released.append(at) if plain else self._free_observation(at)
+        if successor == RUNNING:
+            run = next(run for run in self.running.values() if run.tail == row)
+            run.tail = 0
+            shown = run.pending  # by the step to come
+        else:
+            shown = self.obs_row.item(successor)
+        if next_at != at and next_at != shown:
+            self.obs_rows.released.append(next_at) if plain else self.free_observation(next_at)
+        self.obs_rows.released.append(at) if plain else self.free_observation(at)
+        if self.releases is not None:
+            self.releases[row] += 1
         if len(self.predecessor) and successor > ENDED:
             self.predecessor[successor] = 0
         if self.plain_action is None and self.action is not None:

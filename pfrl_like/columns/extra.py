@@ -58,6 +58,11 @@ class Extra:
         self.field.put(row, checked)
         self.index[step] = row
 
+    def replace(self, step: int, checked: Any) -> None:
+        """Store a checked value, or None, in the place of what a step holds."""
+        self.drop(step)
+        self.put(step, checked)
+
     def drop(self, step: int) -> None:
         """Free what a step holds."""
         row = self.index.item(step)
@@ -121,7 +126,7 @@ class Extra:
         if len(held) and self.field is None:
             raise ValueError(f"{self.name} has values, but nothing says of what form")
         self.index[at] = 0
-        if self.field is not None:
+        if self.field is not None and len(held):  # else the first value may have come later than the arrays
             self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
 
     def set_field(self, field: Field) -> None:

@@ -12,6 +12,7 @@ from pfrl_like.columns.gather import to_tensors
 from pfrl_like.columns.leaves import NUMBERS, ArrayLeaf, Job, ObjectLeaf, as_array
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.structure import (
+    ReadOnlyDict,
     Structure,
     flatten,
     from_json,
@@ -117,12 +118,12 @@ class Field:
         return unflatten([leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)], self.structure)
 
     def values(self, rows: NDArray[np.int64]) -> list[Any]:
-        """The values of these rows, each a fresh nest of arrays, numbers or objects."""
+        """The values of these rows, each a fresh nest of arrays, numbers or objects; arrays and dicts are read-only."""
         columns = [leaf.finish(x) for leaf, x in zip(self.leaves, to_tensors(self.jobs(rows), "cpu"), strict=True)]
-        lists = [list(column.numpy()) if isinstance(column, torch.Tensor) else column for column in columns]
+        lists = [_read_only(column) if isinstance(column, torch.Tensor) else column for column in columns]
         if self.structure == 0:
             return lists[0]
-        return [unflatten(leaves, self.structure) for leaves in zip(*lists, strict=True)]
+        return [unflatten(leaves, self.structure, ReadOnlyDict) for leaves in zip(*lists, strict=True)]
 
     def stacked(self, rows: NDArray[np.int64]) -> Any:
         """The values of these rows as one nest of stacked arrays [N, ...] (lists, where they are objects)."""
@@ -181,9 +182,17 @@ class Field:
             ValueError: If an array is missing or does not fit.
         """
         field = cls.from_spec(rows, header)
-        for i, leaf in enumerate(field.leaves):
-            leaf.restore(at, _under(arrays, f"{prefix}/{i}/"))
+        field.fill(arrays, prefix, at)
         return field
+
+    def fill(self, arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]) -> None:
+        """Fill the rows `at` with the values that `dump` gave, of such a field.
+
+        Raises:
+            ValueError: If an array is missing or does not fit.
+        """
+        for i, leaf in enumerate(self.leaves):
+            leaf.restore(at, _under(arrays, f"{prefix}/{i}/"))
 
     def add(self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64]) -> NDArray[np.int64]:
         """Store some of the values that `dump` gave, of such a field; returns their rows.
@@ -201,6 +210,12 @@ class Field:
     def nbytes(self) -> int:
         """Bytes held beside the arrays of `rows`."""
         return sum(leaf.nbytes for leaf in self.leaves)
+
+
+def _read_only(column: torch.Tensor) -> list[Any]:
+    array = column.numpy()
+    array.flags.writeable = False
+    return list(array)
 
 
 def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

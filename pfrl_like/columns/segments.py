@@ -7,12 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns.columns import Columns
+from pfrl_like.columns.edits import apply_patch, dump_patch
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import expect
 from pfrl_like.columns.state import dump_part, link_steps, used_observations
-from pfrl_like.columns.steps import ENDED, RUNNING, Indices
+from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
 
 Arrays = Mapping[str, NDArray[Any]]
+
+_NONE = -1  # in the place of the number of an observation
 
 _COLUMNS: dict[str, Any] = {"reward": np.float64, "terminal": np.bool_}
 _COLUMNS |= dict.fromkeys(("obs_row", "next_row", "successor"), np.int64)
@@ -23,17 +26,20 @@ def dump_segment(columns: Columns, rows: Indices) -> dict[str, NDArray[Any]]:
     return dump_part(columns, rows, used_observations(columns, rows, ()))[1]
 
 
-def dump_table(columns: Columns, rows: Indices, bounds: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `join` needs beside the segments: the links between them, running episodes, and steps in no segment.
+def dump_table(
+    columns: Columns, rows: Indices, bounds: Indices, since: Indices
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """What `join` needs beside the segments: links between them, running episodes, steps in no segment, and a patch.
 
     Args:
         columns: The store.
         rows: All its steps, in their order.
         bounds: Where among them each segment begins, and where the last one ends.
+        since: For each segment the number of edits that had been made when it was written.
     """
-    orphans = [run for run in columns.running.values() if not run.tail]
+    loose = [run for run in columns.running.values() if columns.is_loose(run)]
     others = rows[bounds[-1] :]
-    header, arrays = dump_part(columns, others, used_observations(columns, others, orphans))
+    header, arrays = dump_part(columns, others, used_observations(columns, others, loose))
     number = np.zeros(columns.steps.size, np.int64)
     number[rows] = np.arange(1, len(rows) + 1)
     follower = number[np.maximum(columns.successor[rows], ENDED)]
@@ -42,12 +48,26 @@ def dump_table(columns: Columns, rows: Indices, bounds: Indices) -> tuple[dict[s
     to = follower[at]
     arrays["links"] = np.stack([at + 1, to], axis=1)
     arrays["shared"] = columns.next_row[rows[at]] == columns.obs_row[rows[to - 1]]
-    header["n_steps"] = len(rows)
+    arrays |= dump_patch(columns, rows[: bounds[-1]], np.repeat(since, np.diff(bounds)))
+    header |= {"n_steps": len(rows), "edits": columns.edits}
     header["running"] = [
-        [int(number[run.tail]), 0 if run.tail else pending, number[run.waiting].tolist() if run.waiting else []]
+        [
+            int(number[run.tail]),
+            _pending(columns, run, pending),
+            number[run.waiting].tolist() if run.waiting else [],
+        ]
         for run, (_, pending, _) in zip(columns.running.values(), header["running"], strict=True)
     ]
     return header, arrays
+
+
+def _pending(columns: Columns, run: Running, number: int) -> int:
+    """The number of the observation that a running episode waits for: 0 for its tail's next one, _NONE for none."""
+    if not columns.is_loose(run):
+        return 0
+    if run.pending:
+        return number
+    return _NONE if run.tail and columns.next_row[run.tail] != columns.obs_row[run.tail] else 0
 
 
 def join(
@@ -71,8 +91,8 @@ def join(
         joint = _Joint(header, arrays)
         for segment, count in segments:
             joint.add(segment, count)
-        orphans = [pending for tail, pending, _ in header["running"] if pending and not tail]
-        joint.add(arrays, len(arrays["reward"]), orphans)
+        loose = [pending for _, pending, _ in header["running"] if pending > 0]
+        joint.add(arrays, len(arrays["reward"]), loose)
         return joint.columns, joint.finish()
     except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
         raise ValueError(f"the header does not fit: {error!r}") from error
@@ -88,7 +108,7 @@ class _Joint:
     """
 
     def __init__(self, header: Mapping[str, Any], arrays: Arrays) -> None:
-        self.header = header
+        self.header, self.arrays = header, arrays
         self.links = expect(arrays, "links", (len(arrays["links"]), 2), np.int64)
         self.shared = expect(arrays, "shared", (len(self.links),), np.bool_)
         self.columns = columns = Columns()
@@ -160,10 +180,16 @@ class _Joint:
         for tail, pending, waiting in self.header["running"]:
             if tail:
                 arrays["successor"][tail - 1] = RUNNING
-                pending = arrays["next_row"].item(tail - 1)
-                running.append([tail, 0 if pending == arrays["obs_row"][tail - 1] else pending, waiting])
-            else:
-                running.append([0, self._number.item(pending), waiting])
-        header = {**self.header, "running": running}
-        link_steps(header, arrays, self.columns, np.arange(1, self._n_steps + 1), self.columns.obs_rows.size - 1)
-        return arrays
+            if pending > 0:
+                pending = self._number.item(pending)
+            elif pending == _NONE:
+                pending = 0
+            elif tail:
+                own, pending = (arrays[name].item(tail - 1) for name in ("obs_row", "next_row"))
+                pending = 0 if pending == own else pending
+            running.append([tail, pending, waiting])
+        header, steps = {**self.header, "running": running}, np.arange(1, self._n_steps + 1)
+        link_steps(header, arrays, self.columns, steps, self.columns.obs_rows.size - 1)
+        self.columns.edits = int(self.header.get("edits", 0))
+        apply_patch(self.columns, steps, self.arrays)
+        return {name: getattr(self.columns, name)[steps] for name in _COLUMNS}

@@ -144,6 +144,7 @@ def link_steps(
     columns.reward[steps] = expect(arrays, "reward", (n_steps,), np.float64)
     columns.terminal[steps] = expect(arrays, "terminal", (n_steps,), np.bool_)
     columns.obs_row[steps], columns.next_row[steps], columns.successor[steps] = obs_row, next_row, successor
+    columns.note_inner_ends(steps)
     columns.names = None if header["names"] is None else set(header["names"])
     columns.lacks_next = bool(header["lacks_next"])
     columns.running = dict(zip(_env_ids(header, arrays), map(_running, header["running"]), strict=True))

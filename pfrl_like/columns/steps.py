@@ -17,7 +17,7 @@ RUNNING = -1  # successor of a running episode's newest step
 
 _RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
 #: May come with some steps only: not every next action is known, and an environment may tell of masks when it matters.
-_OPTIONAL = {"next_action", "action_mask", "next_action_mask"}
+OPTIONAL = {"next_action", "action_mask", "next_action_mask"}
 #: Types of numbers that need no check before they enter a column of this dtype.
 _NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
     np.dtype(np.int64): (np.int64, int),
@@ -57,6 +57,11 @@ class Steps:
         window_steps: What `find_windows` was last called for, 1 before.
         predecessor: A step column, once `link_back` was called: row of the step before in the episode, 0 if it is the
             first one or the store does not hold that one any more.
+        releases: A step column, once somebody remembers rows (`count_releases`): how often each was released.
+        edits: How many times stored steps were changed (`edits.edit`).
+        edited: A step column of three, once a step was changed: the number of the last change of its state, of its next
+            state, and of anything else; 0 for none.
+        has_inner_ends: Whether a step that is not the last of its episode may be terminal, because of a change.
         obs, action: Fields of nested values, None before the first step.
         extras: Further columns by name.
         names: Those that every step has to bring, None before the first step.
@@ -74,6 +79,10 @@ class Steps:
         self.lookahead = self.window_end = np.zeros(0, np.int64)
         self.window_steps = 1
         self.predecessor: Indices = np.zeros(0, np.int64)
+        self.releases: Indices | None = None
+        self.edits = 0
+        self.edited: Indices | None = None
+        self.has_inner_ends = False
         self.running: dict[Any, Running] = {}
         self.extras: dict[str, Extra] = {}
         self.names: set[str] | None = None
@@ -114,7 +123,7 @@ class Steps:
         if self.obs is None:
             self.obs_rows = obs_field.rows
             self.set_fields(obs_field, action_field)
-            self.names = set(extra) - _OPTIONAL
+            self.names = set(extra) - OPTIONAL
         return (
             leaves[0] if self.plain is not None else leaves,
             action_leaves[0] if self.plain_action is not None else action_leaves,
@@ -125,7 +134,7 @@ class Steps:
         if self.names is None:
             if bad := [name for name in extra if name in _RESERVED]:
                 raise ValueError(f"extra keywords: got {bad}, expected names other than {list(_RESERVED)}")
-        elif extra.keys() - _OPTIONAL != self.names:
+        elif extra.keys() - OPTIONAL != self.names:
             raise ValueError(f"extra keywords: got {sorted(extra)}, expected {sorted(self.names)} as in the first step")
 
     def _checked_extras(self, extra: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,7 +156,7 @@ class Steps:
                 self.add_extra(name)
             self.extras[name].put(row, value)
         if len(checked) < len(self.extras):
-            for name in (_OPTIONAL & self.extras.keys()) - checked.keys():
+            for name in (OPTIONAL & self.extras.keys()) - checked.keys():
                 self.extras[name].put(row, None)
 
     def _put_observations(self, run: Running, leaves: list[Any], next_leaves: list[Any] | None) -> tuple[int, int]:
@@ -155,8 +164,8 @@ class Steps:
         assert field is not None
         self.obs_rows.reserve(2)
         if not at or not field.same(at, leaves):
-            if at and not run.tail:
-                self._free_observation(at)
+            if at and self.is_loose(run):
+                self.free_observation(at)
             elif at:
                 field.forget(at)
             at = self.obs_rows.free.pop()
@@ -174,8 +183,8 @@ class Steps:
         at = np.array([run.pending for run in runs], np.int64)
         new = np.flatnonzero((at == 0) | ~self.obs.same_many(at, leaves))
         for i in new.tolist():
-            if runs[i].pending and not runs[i].tail:
-                self._free_observation(runs[i].pending)
+            if runs[i].pending and self.is_loose(runs[i]):
+                self.free_observation(runs[i].pending)
             elif runs[i].pending:
                 self.obs.forget(runs[i].pending)
         at[new] = self.obs_rows.take(len(new))
@@ -213,7 +222,16 @@ class Steps:
         if not len(self.window_end):
             self.window_end, self.lookahead = self.steps.array((), np.int64), self.steps.array((), np.int64)
         self.window_end[rows] = end
-        self.lookahead[rows] = length * ~self.terminal[end]
+        ended = self._end_in_windows(rows, length) if self.has_inner_ends else self.terminal[end]
+        self.lookahead[rows] = length * ~ended
+
+    def _end_in_windows(self, rows: int | Sequence[int] | Indices, length: Any) -> Any:
+        """Whether a step of the window is terminal, for windows of these lengths that begin in these rows."""
+        step, ended = np.array(rows), np.zeros(np.shape(rows), np.bool_)
+        for i in range(np.max(length, initial=0)):
+            ended |= self.terminal[step] & (i < np.asarray(length))
+            step = self.successor.take(np.maximum(step, ENDED))
+        return ended
 
     def find_windows(self, rows: Indices, num_steps: int) -> None:
         """Call `set_windows` for complete items, by following the successors."""
@@ -235,6 +253,20 @@ class Steps:
         held[[0, *self.steps.free]] = False
         rows = np.flatnonzero(held & (self.successor > ENDED))
         self.predecessor[self.successor[rows]] = rows
+
+    def note_inner_ends(self, rows: Indices) -> None:
+        """Find `has_inner_ends`, of a store that holds these steps."""
+        self.has_inner_ends = bool((self.terminal[rows] & (self.successor[rows] != ENDED)).any())
+
+    def count_releases(self) -> Indices:
+        """`releases`, which is kept from now on."""
+        if self.releases is None:
+            self.releases = self.steps.array((), np.int64)
+        return self.releases
+
+    def is_loose(self, run: Running) -> bool:
+        """Whether the observation that a running episode waits for is not, or no longer, the next one of its tail."""
+        return not run.tail or self.next_row.item(run.tail) != run.pending
 
     def refuse_missing_next(self, rows: Indices) -> None:
         """Refuse steps that cannot be learnt from, because they are not terminal and lead to nothing.
@@ -260,12 +292,13 @@ class Steps:
             return
         if run.pending and self.plain is None and self.obs is not None:
             self.obs.forget(run.pending)
+        if run.pending and (not run.tail or self.next_row[run.tail] != run.pending):  # is_loose, without the call
+            self.free_observation(run.pending)
         if run.tail:
             self.successor[run.tail] = ENDED
-        elif run.pending:
-            self._free_observation(run.pending)
 
-    def _free_observation(self, row: int) -> None:
+    def free_observation(self, row: int) -> None:
+        """Say that nothing shows an observation any more."""
         assert self.obs is not None
         self.obs.drop(row)
         self.obs_rows.released.append(row)

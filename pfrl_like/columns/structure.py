@@ -1,10 +1,37 @@
 """The shape of a nested value: which dicts and tuples it is made of, with its leaves numbered in order."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 #: A leaf's number, or a dict or tuple of structures.
 Structure = int | dict[Any, Any] | tuple[Any, ...]
+
+
+class ReadOnlyDict(dict[Any, Any]):
+    """A dict of values that were copied out of a store: changing it would change nothing there, and is refused.
+
+    Copies of it (`dict(d)`, `{**d}`, `copy.deepcopy(d)`) are ordinary dicts.
+
+    Attributes:
+        way_out: What errors say that is done instead.
+    """
+
+    way_out: ClassVar[str] = (
+        "assign a whole observation to the transition's key, such as transition['state'] = {**transition['state'], ...}"
+    )
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused."""
+        raise TypeError(f"this dict, with keys {list(self)}, is a read-only copy of what is stored; {self.way_out}")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)
+
+    def __copy__(self) -> dict[Any, Any]:
+        return dict(self)
 
 
 def structure_of(value: Any) -> tuple[Structure, list[Any]]:
@@ -46,17 +73,18 @@ def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, 
         yield name, value
 
 
-def unflatten(leaves: Sequence[Any], structure: Structure) -> Any:
-    """The nested value with these leaves."""
-    return map_structure(lambda i: leaves[i], structure)
+def unflatten(leaves: Sequence[Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:
+    """The nested value with these leaves; its dicts are of the type `nest`."""
+    return map_structure(lambda i: leaves[i], structure, nest)
 
 
-def map_structure(function: Callable[[int], Any], structure: Structure) -> Any:
-    """Replace each leaf number of a structure."""
+def map_structure(function: Callable[[int], Any], structure: Structure, nest: type[dict[Any, Any]] = dict) -> Any:
+    """Replace each leaf number of a structure; dicts of the result are of the type `nest`."""
     if isinstance(structure, dict):
-        return {key: map_structure(function, part) for key, part in structure.items()}
+        parts = {key: map_structure(function, part, nest) for key, part in structure.items()}
+        return parts if nest is dict else nest(parts)
     if isinstance(structure, tuple):
-        return tuple(map_structure(function, part) for part in structure)
+        return tuple(map_structure(function, part, nest) for part in structure)
     return function(structure)
 
 

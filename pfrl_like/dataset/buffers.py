@@ -20,7 +20,7 @@ def table_from_buffer(buffer: Buffer) -> tuple[Table, bool]:
     """A copy of a buffer's steps, and whether their actions are discrete.
 
     Episodes that run are cut off. Where a step's next observation is not what the step after it began with, an episode
-    ends, cut off with the former.
+    ends, cut off with the former; and where a stored step was made terminal.
 
     Raises:
         ValueError: If the buffer is empty, or its actions are no numbers.
@@ -61,6 +61,7 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
     after = np.where(successor > 0, place[np.maximum(successor, 0)], -1)
     linked = after >= 0
     linked[linked] = columns.next_row[rows[linked]] == columns.obs_row[rows[after[linked]]]
+    linked &= ~columns.terminal[rows]  # a step in mid-episode may have been made terminal
     head, depth = np.arange(count), np.zeros(count, np.int64)
     head[after[linked]] = np.flatnonzero(linked)
     depth[after[linked]] = 1

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.replay_buffers.memory import Memory
 from pfrl_like.utils.reachable_streams import Reachable
 
 _NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -70,4 +71,4 @@ def _is_like_a_buffer(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, AbstractReplayBuffer):
         return True
-    return not isinstance(value, MDPDataset) and hasattr(kind, "append") and hasattr(kind, "sample")
+    return not isinstance(value, MDPDataset | Memory) and hasattr(kind, "append") and hasattr(kind, "sample")

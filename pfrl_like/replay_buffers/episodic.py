@@ -12,9 +12,11 @@ from pfrl_like.batch import Batch
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.columns import Columns, Indices, packed
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
-from pfrl_like.replay_buffers.replay_buffer import Item, ReplayBuffer
+from pfrl_like.replay_buffers.memory import EpisodicMemory
+from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.samplers import subsequences
 from pfrl_like.replay_buffers.saved import sequence_number
+from pfrl_like.replay_buffers.transitions import StoredItem
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 
@@ -48,9 +50,22 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return self._next_episode - self._first_episode
 
     @property
-    def episodic_memory(self) -> list[Item]:
-        """The episodes, oldest first, as lists of transition dicts."""
-        return [self._episode(index) for index in range(self._first_episode, self._next_episode)]
+    def episodic_memory(self) -> Any:
+        """The episodes, oldest first, as lists of transition dicts through which they can be changed.
+
+        See `EpisodicMemory`, whose `append` stores an episode. Set to None, as `memory`, it frees what is stored.
+
+        Raises:
+            TypeError: If it is set to something else.
+        """
+        return self._episodes_view() if self._own is None else None
+
+    @episodic_memory.setter
+    def episodic_memory(self, memory: Any) -> None:
+        self._set_memory(memory)
+
+    def _episodes_view(self) -> EpisodicMemory:
+        return EpisodicMemory(self)
 
     # Storing
 
@@ -95,10 +110,10 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         drawn: Indices = source.choice(self.n_episodes, n, replace=False, p=lengths / lengths.sum())
         return drawn + self._first_episode, None
 
-    def _episode(self, index: int) -> Item:
+    def _episode(self, index: int) -> StoredItem:
         """The transitions of an episode, by sequence number."""
         first, length = self._episodes[index - self._first_episode]
-        return self._columns.transitions(self._rows(np.arange(first, first + length)))
+        return StoredItem(self._transitions(self._rows(np.arange(first, first + length))))
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
@@ -112,8 +127,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             ValueError: If more are asked for than the buffer holds, or `max_len` is less than 1.
         """
         _, weight, first, lengths = self._draw_parts(n_episodes, max_len)
-        transitions = iter(self._columns.transitions(self._rows(_ranges(first, lengths))))
-        episodes = [[next(transitions) for _ in range(length)] for length in lengths.tolist()]
+        episodes = self._in_lists(self._rows(_ranges(first, lengths)), lengths)
         return episodes if weight is None else (episodes, weight)
 
     def sample_sequences(

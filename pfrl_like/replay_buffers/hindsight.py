@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch
-from pfrl_like.columns import ENDED, Columns, Indices, rows_of
+from pfrl_like.columns import ENDED, Columns, Indices, ReadOnlyDict, rows_of
 from pfrl_like.columns.leaves import as_array, describe
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
+from pfrl_like.replay_buffers.transitions import StoredTransition
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, not_held
 
@@ -114,7 +115,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         if self._columns.obs is None and len(reward):
             _check_goals(rows_of(obs, len(reward), "obs")[0])
         if any(one is None for one in next_obs):
-            raise ValueError("next_obs: got None, expected an observation, which tells the goal that a step achieved")
+            raise ValueError(_NO_GOAL.format("next_obs"))
         if self.terminated_fn is None and np.any(terminated):
             raise ValueError(_UNKNOWN_END)
         super().append_batch(obs, action, reward, next_obs, terminated, truncated, env_ids, **extra)
@@ -139,6 +140,8 @@ class HindsightReplayBuffer(ReplayBuffer):
     def sample(self, num_experiences: int) -> Any:
         """Draw distinct items, each a list of one to `num_steps` transition dicts, with goals replaced.
 
+        They are made for this draw and read-only; `memory` shows what is stored, through which it can be changed.
+
         Raises:
             ValueError: If more are asked for than the buffer holds, or a function gives something unfit.
         """
@@ -159,7 +162,7 @@ class HindsightReplayBuffer(ReplayBuffer):
             for step in items[i]:
                 for name in ("state", "next_state"):
                     step[name] = {**step[name], DESIRED_GOAL: goal.copy()}
-        return items
+        return [[_Relabelled(step) for step in item] for item in items]
 
     def sample_batch(
         self,
@@ -248,6 +251,13 @@ class HindsightReplayBuffer(ReplayBuffer):
         assert self._columns.obs is not None
         return self._columns.obs.part(key, obs_rows)
 
+    def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
+        if "next_state" in changes and changes["next_state"] is None:
+            raise ValueError(_NO_GOAL.format("next_state"))
+        if self.terminated_fn is None and np.any(changes.get("is_state_terminal", False)):
+            raise ValueError(_UNKNOWN_END)
+        return super()._edit(transition, changes)
+
     # State
 
     def _load_state(self, state: Mapping[str, Any], restore: Callable[[Any, Any], Columns]) -> None:
@@ -268,6 +278,15 @@ class HindsightReplayBuffer(ReplayBuffer):
     def _clear(self) -> None:
         super()._clear()
         self._find_episodes()
+
+
+class _Relabelled(ReadOnlyDict):
+    """A step as it was drawn, which is stored otherwise."""
+
+    way_out = (
+        "a hindsight buffer makes its steps anew for each draw, with other goals: change what is stored through "
+        "buffer.memory, or a copy, dict(step)"
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -292,6 +311,7 @@ class _Windows:
     goal: NDArray[Any]
 
 
+_NO_GOAL = "{}: got None, expected an observation, which tells the goal that a step achieved"
 _UNKNOWN_END = (
     "terminated: a step is terminal, but terminated_fn is None, so that nobody knows whether it would be for another "
     "goal; expected terminated_fn=f, where f(achieved_goal, desired_goal, info) is True where the goal ends an episode"

@@ -1,7 +1,8 @@
 """The content of a buffer in a folder that many saves share: each writes what is new since the one before.
 
     segment-<hex>.bin          items that were new in one save: observations, actions, rewards, further columns
-    table-<hex>.bin            of one save: what changes (priorities, running episodes) and what joins its segments
+    table-<hex>.bin            of one save: what changes (priorities, running episodes), what joins its segments, and a
+                               patch: what has been changed of their items since they were written
 
 A save is named by its reference, a dict for JSON that says which files belong to it. Files never change; `prune`
 removes those that no reference names any more.
@@ -19,12 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import dump_segment, dump_table, join
+from pfrl_like.columns import changed_since, dump_segment, dump_table, join
 from pfrl_like.replay_buffers.saved import SavedBuffer, refusing_misfits, sequence_number
 from pfrl_like.storage import make_directory, plain_json, read_arrays, write_arrays
 from pfrl_like.storage.atomic import names_in
 
 _LARGEST = 1 << 14  # items of a segment
+_WORN = 4  # a segment is written anew once more than one in so many of its items has been changed
 _NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
 _OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
 
@@ -41,6 +43,7 @@ class SavedFile:
         crc32: Its checksum.
         first: Of a segment: sequence number of its first item.
         count: Of a segment: how many items it has.
+        edits: Of a segment: how many edits of stored steps it includes.
     """
 
     name: str
@@ -48,6 +51,12 @@ class SavedFile:
     crc32: int
     first: int = 0
     count: int = 0
+    edits: int = 0
+
+    @property
+    def end(self) -> int:
+        """Of a segment: sequence number of the item after its last one."""
+        return self.first + self.count
 
     @classmethod
     def write(cls, folder: str, kind: str, header: Mapping[str, Any], arrays: Arrays, **options: Any) -> "SavedFile":
@@ -111,19 +120,26 @@ class IncrementalBuffer(SavedBuffer):
         Raises:
             CheckpointError: If something cannot be written; what earlier references name is still in place.
         """
+        if self._own:
+            return {**super().save_increment(folder), "is_whole": True}  # since nobody knows what is new in it
         folder = os.fspath(folder)
         make_directory(folder)
         segments = self._segments_of(folder, last)
-        start = segments[-1].first + segments[-1].count if segments else self._first
+        start = segments[-1].end if segments else self._first
         while segments and self._joins(segments[-1], start):
             start = max(segments.pop().first, self._first)
-        for first in range(start, self._next, _LARGEST):
-            count = min(_LARGEST, self._next - first)
-            arrays = dump_segment(self._columns, self._rows(np.arange(first, first + count)))
-            written = SavedFile.write(folder, "segment", {}, arrays, allow_pickle=allow_pickle)
-            segments.append(dataclasses.replace(written, first=first, count=count))
+        segments = [segment for segment in segments if not self._is_worn(segment)]
+        begins, ends = [self._first, *(each.end for each in segments)], [*(each.first for each in segments), self._next]
+        for begin, end in zip(begins, ends, strict=True):
+            for first in range(begin, end, _LARGEST):
+                count = min(_LARGEST, end - first)
+                arrays = dump_segment(self._columns, self._rows(np.arange(first, first + count)))
+                written = SavedFile.write(folder, "segment", {}, arrays, allow_pickle=allow_pickle)
+                segments.append(dataclasses.replace(written, first=first, count=count, edits=self._columns.edits))
+        segments.sort(key=lambda segment: segment.first)
         bounds = np.array([max(segment.first, self._first) for segment in segments] + [self._next]) - self._first
-        state = self._state(partial(dump_table, bounds=bounds))
+        since = np.array([segment.edits for segment in segments], np.int64)
+        state = self._state(partial(dump_table, bounds=bounds, since=since))
         table = SavedFile.write(folder, "table", state["header"], state["arrays"], allow_pickle=allow_pickle)
         there = {name: path for name, path in self._increments.items() if os.path.exists(path)}
         self._increments = there | {table.name: table.path_in(folder)}
@@ -134,12 +150,19 @@ class IncrementalBuffer(SavedBuffer):
         new = self._next - end
         return segment.count <= new and self._next - max(segment.first, self._first) <= _LARGEST
 
+    def _is_worn(self, segment: SavedFile) -> bool:
+        """Whether so many of a segment's items have been changed that it is written anew, instead of a long patch."""
+        if self._columns.edits == segment.edits:
+            return False
+        rows = self._rows(np.arange(max(segment.first, self._first), segment.end))
+        return _WORN * int(changed_since(self._columns, rows, segment.edits).any(axis=1).sum()) > len(rows)
+
     def _segments_of(self, folder: str, last: Mapping[str, Any] | None) -> list[SavedFile]:
         """The segments of a reference that hold items of this buffer, if it is one that this content goes on from."""
         if last is None or last["table"]["name"] not in self._increments:
             return []
         segments = [SavedFile.of(entry) for entry in last["segments"]]
-        segments = [segment for segment in segments if segment.first + segment.count > self._first]
+        segments = [segment for segment in segments if segment.end > self._first]
         return segments if all(segment.is_there(folder) for segment in segments) else []
 
     def _reference(self, folder: str, segments: list[SavedFile], table: SavedFile, rng: Any) -> dict[str, Any]:
@@ -168,6 +191,8 @@ class IncrementalBuffer(SavedBuffer):
         """
         folder = os.fspath(folder)
         with refusing_misfits(folder):
+            if reference.get("is_whole"):
+                return super().load_increment(folder, reference)
             table = SavedFile.of(reference["table"])
             header, arrays = table.read(folder, allow_pickle=allow_pickle)
             segments = _live(reference["segments"], sequence_number(header, "first"), int(header["n_items"]))
@@ -182,11 +207,10 @@ def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFil
     """The segments of a reference, and how many of each one's items, the last ones, are among these."""
     at = first
     for segment in map(SavedFile.of, entries):
-        end = segment.first + segment.count
-        if not segment.first <= at < end:
+        if not segment.first <= at < segment.end:
             raise ValueError("its segments do not follow one another")
-        yield segment, end - at
-        at = end
+        yield segment, segment.end - at
+        at = segment.end
     if at != first + n:
         raise ValueError("its segments do not hold its items")
 

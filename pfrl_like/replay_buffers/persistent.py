@@ -18,6 +18,7 @@ from pfrl_like.replay_buffers.diverted import diverted
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.rewinding import RewindingBuffer
+from pfrl_like.replay_buffers.transitions import StoredTransition
 from pfrl_like.storage.atomic import named_errors, names_in
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged
@@ -303,6 +304,18 @@ class PersistentBuffer(RewindingBuffer):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
+        raise TypeError(
+            f"cannot set {[*changes]} of a transition: the files of a {type(self).__name__} are written once; change "
+            "it before it is appended, or have ReplayBuffer load what this buffer has saved"
+        )
+
+    def _set_memory(self, memory: Any) -> None:
+        raise TypeError(
+            f"memory: got a {type(memory).__name__}, but what a {type(self).__name__} holds is in its directory: "
+            "memory.append adds to it, close() ends it, load replaces it by that of a saved buffer"
+        )
 
     # State
 

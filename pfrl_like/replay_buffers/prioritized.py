@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.collections.prioritized import Index, Priorities, largest, smallest
 from pfrl_like.collections.sum_tree import Floats
+from pfrl_like.replay_buffers.memory import PrioritizedMemory
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.utils.checks import check_finite
 from pfrl_like.utils.random import RandomSource
@@ -118,23 +119,23 @@ class PriorityWeightError:
         self._priorities.update(_on_host(index), self.priority_from_errors(td_error))
         self._last_index = None
 
-    def _draw_by_priority(
-        self, n: int, rng: RandomSource, uniform_ratio: float = 0.0, weighted: bool = True
-    ) -> tuple[Index, Floats | None]:
-        """Sequence numbers [n] and, if `weighted`, importance weights [n] of a draw, which anneals beta."""
-        index, probability = self._priorities.draw(n, uniform_ratio, rng)
-        self._last_index = index
-        if not weighted:
-            return index, None
+    def weights_from_probabilities(self, probabilities: Any, min_probability: float) -> Floats:
+        """Importance weights [n] of a draw, which anneals beta.
+
+        Args:
+            probabilities: The probability that each item had in the first draw, shape [n].
+            min_probability: The smallest one that any item had; needed if weights are normalised over the memory.
+        """
+        probability = np.asarray(probabilities, np.float64)
         if self.normalize_by_max == "memory":
-            reference = self._priorities.min_probability(uniform_ratio)
+            reference = min_probability
         elif self.normalize_by_max:
-            reference = smallest(probability) if n else 1.0
+            reference = smallest(probability) if len(probability) else 1.0
         else:
             reference = 1.0 / len(self._priorities)
         weight: Floats = (probability / reference) ** -self.beta
         self.beta = min(1.0, self.beta + self.beta_add)
-        return index, weight
+        return weight
 
     def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         priorities = self._priorities
@@ -193,7 +194,13 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
         PriorityWeightError.__init__(self, alpha, beta0, betasteps, eps, normalize_by_max, error_min, error_max)
 
     def _draw(self, n: int) -> tuple[Index, Floats | None]:
-        return self._draw_by_priority(n, self._rng)
+        index, probability = self._priorities.draw(n, 0.0, self._rng)
+        self._last_index = index
+        lowest = self._priorities.min_probability() if self.normalize_by_max == "memory" else math.nan
+        return index, self.weights_from_probabilities(probability, lowest)
+
+    def _view(self) -> PrioritizedMemory:
+        return PrioritizedMemory(self)
 
     def _items_added(self, first: int, count: int) -> None:
         self._priorities.append(count)

@@ -1,11 +1,13 @@
 """Prioritised replay of whole episodes."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.collections.prioritized import Index, check_uniform_ratio
 from pfrl_like.collections.sum_tree import Floats
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
+from pfrl_like.replay_buffers.memory import PrioritizedEpisodicMemory
 from pfrl_like.replay_buffers.prioritized import Normalization, PriorityWeightError
 from pfrl_like.utils.random import RandomSource
 
@@ -45,7 +47,7 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         betasteps: float | None = 2e5,
         eps: float = 1e-8,
         normalize_by_max: Normalization = True,
-        default_priority_func: Callable[[list[dict[str, Any]]], float] | None = None,
+        default_priority_func: Callable[[Any], float] | None = None,
         uniform_ratio: float = 0,
         wait_priority_after_sampling: bool = True,
         return_sample_weights: bool = True,
@@ -70,7 +72,16 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
                 "the errors of the last sample have to be written back (update_errors or update_priorities) before the "
                 "next one; wait_priority_after_sampling=False lifts this"
             )
-        return self._draw_by_priority(n, self._rng, self.uniform_ratio, self.return_sample_weights)
+        index, probability = self._priorities.draw(n, self.uniform_ratio, self._rng)
+        self._last_index = index
+        if not self.return_sample_weights:
+            return index, None
+        of_memory = self.normalize_by_max == "memory"
+        lowest = self._priorities.min_probability(self.uniform_ratio) if of_memory else math.nan
+        return index, self.weights_from_probabilities(probability, lowest)
+
+    def _episodes_view(self) -> PrioritizedEpisodicMemory:
+        return PrioritizedEpisodicMemory(self)
 
     def _episodes_added(self, first: int, count: int) -> None:
         # With the largest priority first: if the user's function fails, the episodes are still all there.

@@ -1,5 +1,7 @@
 """Experience replay (Lin 1992, doi:10.1007/BF00992699; Mnih et al. 2015, doi:10.1038/nature14236), one- and n-step."""
 
+import copy
+import itertools
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -10,12 +12,13 @@ from numpy import ndarray
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch
-from pfrl_like.columns import ENDED, Columns, Indices, rows_of, stacks
+from pfrl_like.columns import ENDED, Columns, Indices, edit, rows_of, stacks
+from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.increments import IncrementalBuffer
+from pfrl_like.replay_buffers.memory import Memory, OwnMemory, without_weight
+from pfrl_like.replay_buffers.transitions import WEIGHT, HandedOut, StoredItem, StoredTransition
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
-
-Item = list[dict[str, Any]]
 
 
 class Recorded(Protocol):
@@ -31,6 +34,9 @@ class ReplayBuffer(IncrementalBuffer):
     An item is a transition with up to `num_steps` - 1 transitions after it; it can be sampled as soon as they are there
     or its episode has ended. Items carry sequence numbers, which grow by one, and leave in the same order.
 
+    What `memory` and `sample` hand out are PFRL's lists of transition dicts: assigning a key changes what is stored
+    (`StoredTransition`), and a checkpoint holds the change.
+
     A buffer is not safe for threads: who appends in one thread and samples in another holds a lock.
 
     Args:
@@ -45,6 +51,7 @@ class ReplayBuffer(IncrementalBuffer):
 
     tells_future = True
     stacks_frames = True
+    _own: OwnMemory | None = None  # what is filled in the place of the columns
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
         if capacity is not None:
@@ -63,6 +70,7 @@ class ReplayBuffer(IncrementalBuffer):
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
         self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
         self._increments: dict[str, str] = {}
+        self._handed_out = HandedOut()
 
     @classmethod
     def from_dataset(cls, dataset: Recorded, *args: Any, **kwargs: Any) -> Self:
@@ -97,6 +105,8 @@ class ReplayBuffer(IncrementalBuffer):
 
         Those that cannot be sampled yet, because their items or episodes are not complete, come last.
         """
+        if self._own:
+            return self._own_in_columns().stored_steps()
         waiting = [row for run in self._columns.running.values() for row in run.waiting]
         items = self._rows(np.arange(self._first, self._next))
         return self._columns, np.concatenate([items, np.array(waiting, np.int64)])
@@ -107,9 +117,38 @@ class ReplayBuffer(IncrementalBuffer):
         return self._capacity
 
     @property
-    def memory(self) -> Sequence[Item]:
-        """The items, oldest first, as lists of transition dicts; each is made when it is looked at."""
-        return _Items(self)
+    def memory(self) -> Any:
+        """The items, oldest first, as lists of transition dicts through which they can be changed; see `Memory`.
+
+        It can be set, too. To None, which frees what is stored; nothing can be stored then until it is set again, or
+        a saved buffer is loaded. Or to a container, which is filled from then on as PFRL's buffers fill theirs, in the
+        place of the columns: with lists of ordinary dicts. It is slower, and saved whole.
+
+        Raises:
+            TypeError: If it is set to what is no container, or this kind of buffer takes none.
+        """
+        return self._view() if self._own is None else self._own.container
+
+    @memory.setter
+    def memory(self, memory: Any) -> None:
+        self._set_memory(memory)
+
+    def _set_memory(self, memory: Any) -> None:
+        if isinstance(memory, Memory) and memory.buffer is self:
+            self._own = None
+            return
+        if memory is not None and (self.prioritized or self._horizon == np.inf):
+            raise TypeError(
+                f"memory: got a {type(memory).__name__}, expected None, which frees what is stored: a "
+                f"{type(self).__name__} draws by more than its items; memory.append and episodic_memory.append add some"
+            )
+        own = OwnMemory(memory, self.num_steps, self._capacity)
+        self._own = None
+        self._clear()
+        self._own = own
+
+    def _view(self) -> Memory:
+        return Memory(self)
 
     @property
     def nbytes(self) -> int:
@@ -117,7 +156,7 @@ class ReplayBuffer(IncrementalBuffer):
         return self._columns.nbytes + self._ring.nbytes
 
     def __len__(self) -> int:
-        return self._next - self._first
+        return self._next - self._first if self._own is None else len(self._own)
 
     # Storing
 
@@ -156,6 +195,9 @@ class ReplayBuffer(IncrementalBuffer):
         Raises:
             ValueError: If something does not fit the first transition; nothing is stored.
         """
+        if self._own is not None:
+            self._own.append_batch(obs, action, reward, next_obs, terminated, truncated, env_ids, extra)
+            return
         if self._resumed:
             self._end_interrupted(obs, env_ids, len(reward))
         if len(reward) != 1:
@@ -220,6 +262,8 @@ class ReplayBuffer(IncrementalBuffer):
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
         """Say that the running episode of `env_id` was cut off, so that the next step starts a new one."""
+        if self._own is not None:
+            self._own.stop(env_id)
         run = self._columns.running.get(env_id)
         if run is not None:
             self._columns.end(env_id)
@@ -228,6 +272,12 @@ class ReplayBuffer(IncrementalBuffer):
                     count = len(run.waiting)
                     self._columns.set_windows(run.waiting, run.waiting[-1], np.arange(count, 0, -1))
                 self._add_items(run.waiting)
+
+    def _store_step(self, step: Mapping[str, Any], env_id: Any, cut: bool) -> None:
+        """Store a transition, a dict of the arguments of `append`; not by what a subclass makes of that."""
+        ReplayBuffer.append(self, **without_weight(step), env_id=env_id)
+        if cut:
+            self.stop_current_episode(env_id)
 
     def _wait(self, env_id: Any, row: int) -> None:
         waiting = self._columns.running[env_id].waiting
@@ -294,13 +344,15 @@ class ReplayBuffer(IncrementalBuffer):
         Raises:
             ValueError: If more are asked for than the buffer holds.
         """
+        if self._own is not None:
+            return self._own.sample(num_experiences, self._rng)
         if not 0 <= num_experiences <= len(self):
             raise not_held("num_experiences", num_experiences, len(self), "items")
         index, weight = self._draw(num_experiences)
         items = self._items(index)
         if weight is not None:
             for item, own in zip(items, weight.tolist(), strict=True):
-                item[0]["weight"] = own
+                item[0][WEIGHT] = own
         return items
 
     def sample_batch(
@@ -320,8 +372,15 @@ class ReplayBuffer(IncrementalBuffer):
 
         Raises:
             ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or `n_frames` less than 1.
-            TypeError: If `n_frames` is no integer.
+            TypeError: If `n_frames` is no integer, or `n_frames` or `future` is asked for and `memory` is a container.
         """
+        if self._own is not None:
+            if future or n_frames != 1:
+                raise TypeError(
+                    f"memory is a {type(self.memory).__name__}, of which neither future={future} nor "
+                    f"n_frames={n_frames} can be told: leave memory as it is"
+                )
+            return AbstractReplayBuffer.sample_batch(self, n, gamma, device)
         stacked = None
         if n_frames != 1:
             check_counts(n_frames=n_frames)
@@ -350,27 +409,67 @@ class ReplayBuffer(IncrementalBuffer):
         rows: Indices = self._ring[index % len(self._ring)]
         return rows
 
-    def _items(self, index: Indices) -> list[Item]:
+    def _items(self, index: Indices) -> list[StoredItem]:
         """Items as PFRL gives them, by sequence number."""
         steps = [self._rows(index)]
         for _ in range(1, self.num_steps):
             steps.append(self._columns.successor.take(steps[-1]))
         windows = np.stack(steps, axis=1)
         there = windows > ENDED
-        transitions = iter(self._columns.transitions(windows[there]))
-        return [[next(transitions) for _ in range(length)] for length in there.sum(axis=1).tolist()]
+        return self._in_lists(windows[there], there.sum(axis=1))
 
+    def _in_lists(self, rows: Indices, lengths: Indices) -> list[StoredItem]:
+        """The transitions in these rows, in lists of these lengths, one after the other."""
+        transitions = iter(self._transitions(rows))
+        return [StoredItem(itertools.islice(transitions, length)) for length in lengths.tolist()]
 
-class _Items(Sequence[Item]):
-    """A view of a buffer's items."""
+    def _transitions(self, rows: Indices) -> list[StoredTransition]:
+        """The transitions in these rows; one that somebody has already is that object."""
+        columns, handed_out, numbers = self._columns, self._handed_out, rows.tolist()
+        made: dict[int, StoredTransition] = {}  # which keeps them until they are given away
+        for row in numbers:
+            known = handed_out.get(row)
+            if known is not None and known.is_in(columns):
+                made[row] = known
+        new = [row for row in dict.fromkeys(numbers) if row not in made]
+        for row, values in zip(new, columns.transitions(np.array(new, np.int64)), strict=True):
+            made[row] = handed_out[row] = StoredTransition(values, columns, row, self._edit)
+        return [made[row] for row in numbers]
 
-    def __init__(self, buffer: ReplayBuffer) -> None:
-        self._buffer = buffer
+    def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
+        """Change a transition that was handed out; returns what is stored now under the keys that were changed.
 
-    def __len__(self) -> int:
-        return len(self._buffer)
+        Raises:
+            ValueError: If a key is none of the buffer's, or a value does not fit; nothing is changed.
+            LookupError: If the transition is not stored any more.
+        """
+        if self._own is not None or not transition.is_in(self._columns):
+            raise LookupError(
+                f"cannot set {[*changes]}: this transition has left the replay buffer since it was handed out"
+            )
+        edit(self._columns, transition.row, changes, self.num_steps)
+        stored = self._columns.transitions(np.array([transition.row]))[0]
+        return {name: stored[name] for name in changes}
 
-    def __getitem__(self, i: Any) -> Any:
-        index = self._buffer._first + np.arange(len(self))[i]
-        items = self._buffer._items(np.atleast_1d(index))
-        return items if isinstance(i, slice) else items[0]
+    def _own_in_columns(self) -> "ReplayBuffer":
+        """The content of a container of the user's, in columns.
+
+        Raises:
+            TypeError: If items have several steps: nobody knows which are of one episode.
+        """
+        if self.num_steps > 1:
+            raise TypeError(
+                f"memory is a {type(self.memory).__name__} of items of up to {self.num_steps} steps, which can be "
+                "neither saved nor made a dataset of: leave memory as it is, or take num_steps=1"
+            )
+        buffer = ReplayBuffer(self._capacity, rng=self._rng)
+        buffer.memory.extend(self.memory)
+        return buffer
+
+    def _give_own(self, own: OwnMemory | None) -> None:
+        """Let a container of the user's have what was loaded into the columns; without one it stays there."""
+        if own is not None and own.container is not None:
+            items = copy.deepcopy(Memory(self)[:])
+            self._clear()
+            own.replace(items)
+            self._own = own

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns import Columns, Indices, dump, restore
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.replay_buffers.memory import OwnMemory
 from pfrl_like.storage import is_array_file, read_arrays, read_pickle, write_arrays
 from pfrl_like.utils.random import RandomSource
 from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
@@ -30,6 +31,7 @@ class SavedBuffer(AbstractReplayBuffer):
     _first: int
     _next: int
     _resumed: set[Any]
+    _own: OwnMemory | None
     _increments: dict[str, str]  # tables of the increments that this content goes on from, and where they were written
 
     def state_dict(self) -> dict[str, Any]:
@@ -38,7 +40,7 @@ class SavedBuffer(AbstractReplayBuffer):
         Running episodes are part of it. An environment whose next step does not begin with the observation that its
         running episode waits for begins a new episode.
         """
-        return self._state(dump)
+        return self._own_in_columns().state_dict() if self._own else self._state(dump)
 
     def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
         """`state_dict`, with the columns in the form that a function gives them."""
@@ -82,6 +84,7 @@ class SavedBuffer(AbstractReplayBuffer):
         own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
         self._load_order(header, arrays, own, first, n)
         # Nothing below can fail: the content is the old one up to here, the new one from here on.
+        container, self._own = self._own, None
         self._columns = columns
         self._first, self._next = first, first + n
         self._ring = np.zeros(n + 1024, np.int64)
@@ -91,6 +94,7 @@ class SavedBuffer(AbstractReplayBuffer):
         if rng_state is not None:
             set_rng_state(self._rng, rng_state)
         self._evict()
+        self._give_own(container)
 
     def save(self, filename: str, *, allow_pickle: bool = False) -> None:
         """Write the content and the state of `rng` to one file, atomically.
@@ -126,6 +130,7 @@ class SavedBuffer(AbstractReplayBuffer):
 
     def _load_pfrl(self, content: Any) -> None:
         """Replace the content by that of PFRL's pickle: a queue of items, or a prioritised one."""
+        own, self._own = self._own, None
         before = self.state_dict()
         self._clear()
         try:
@@ -133,7 +138,9 @@ class SavedBuffer(AbstractReplayBuffer):
         except BaseException:
             self._clear()
             self.load_state_dict(before)
+            self._own = own
             raise
+        self._give_own(own)
 
     def _append_pfrl(self, content: Any) -> None:
         prioritized = hasattr(content, "priority_sums")
@@ -170,6 +177,7 @@ class SavedBuffer(AbstractReplayBuffer):
             self.stop_current_episode(env_id)
         self._drop_items(len(self))
         self._columns = Columns()
+        self._ring = np.zeros(1024, np.int64)
         self._resumed = set()
 
     # What the buffers fill in
@@ -177,6 +185,14 @@ class SavedBuffer(AbstractReplayBuffer):
     @abstractmethod
     def stored_steps(self) -> tuple[Columns, Indices]:
         """The store, and the rows of all its steps."""
+
+    @abstractmethod
+    def _own_in_columns(self) -> "SavedBuffer":
+        """The content of a container of the user's, in columns."""
+
+    @abstractmethod
+    def _give_own(self, own: OwnMemory | None) -> None:
+        """Let a container of the user's have what was loaded."""
 
     @abstractmethod
     def _rows(self, index: Indices) -> Indices:

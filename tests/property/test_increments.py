@@ -11,7 +11,7 @@ import pytest
 import test_hindsight
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_replay_buffers import CAPACITY, OBSERVATIONS, STEPS, equal, feed, release_everything, transitions
+from test_replay_buffers import CAPACITY, OBSERVATIONS, STEP, STEPS, equal, feed, release_everything, transitions
 
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
@@ -38,18 +38,21 @@ MAKERS: dict[str, Callable[..., Any]] = {
 
 #: What happens: so many steps, a draw, a save, going on from the save so many before, forgetting old saves, or the end
 #: of the process, after which a persistent buffer is opened again.
-EVENTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("steps"), st.integers(1, 9)),
-        st.tuples(st.just("draw"), st.integers(1, 4)),
-        st.tuples(st.just("save"), st.just(0)),
-        st.tuples(st.just("restore"), st.integers(0, 3)),
-        st.tuples(st.just("prune"), st.integers(1, 2)),
-        st.tuples(st.just("kill"), st.just(0)),
-    ),
-    min_size=4,
-    max_size=25,
+EVENT = st.one_of(
+    st.tuples(st.just("steps"), st.integers(1, 9)),
+    st.tuples(st.just("draw"), st.integers(1, 4)),
+    st.tuples(st.just("save"), st.just(0)),
+    st.tuples(st.just("restore"), st.integers(0, 3)),
+    st.tuples(st.just("prune"), st.integers(1, 2)),
+    st.tuples(st.just("kill"), st.just(0)),
 )
+EVENTS = st.lists(EVENT, min_size=4, max_size=25)
+#: Changes of a stored step, too: which step, and of what.
+NUMBERS = st.tuples(st.integers(0, 99), st.integers(0, 99))
+EDIT = st.tuples(st.just("edit"), NUMBERS)
+EVENTS_AND_EDITS = st.lists(st.one_of(EVENT, EDIT, EDIT), min_size=4, max_size=40)
+#: So many steps, changes, a save, and whether to go on from it.
+ROUND = st.tuples(st.integers(0, 9), st.lists(NUMBERS, max_size=4), st.booleans())
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,6 +61,7 @@ def small_segments_few_spare_rows_and_no_waiting_for_the_disk():
         patch.setattr("os.fsync", lambda descriptor: None)
         patch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
         patch.setattr("pfrl_like.replay_buffers.increments._LARGEST", 4)
+        patch.setattr("pfrl_like.replay_buffers.increments._WORN", 1)  # changes come as patches, however many
         patch.setattr("pfrl_like.collections.prioritized.SMALLEST_SIZE", 2)
         patch.setattr("pfrl_like.columns.rows._CHUNK_BYTES", 1)
         patch.setattr("pfrl_like.columns.frames._OWN_MAPPING", 1)
@@ -80,10 +84,49 @@ def draw(buffer: Any, n: int) -> Any:
     return drawn
 
 
+def edit(buffer: Any, place: int, what: int) -> None:
+    """Change a value of a stored step into one that follows from the numbers and from what is stored."""
+    if not len(buffer):
+        return
+    item, other = buffer.memory[place % len(buffer)], buffer.memory[what % len(buffer)][0]
+    step = item[place % len(item)]
+    values = [
+        {"action": np.int64(what)},
+        {"reward": step["reward"] - what},
+        {"is_state_terminal": not step["is_state_terminal"]},
+        {"state": other["state"]},
+        {"next_state": other["state"]},
+        {"next_action": what % 3 or None},
+        {"state": other["next_state"] if other["next_state"] is not None else other["state"], "action": np.int64(3)},
+        {"next_state": None},
+    ]
+    if isinstance(buffer, HindsightReplayBuffer):
+        del values[-1]
+    step.update(values[what % len(values)])
+
+
 def same(buffer: Any, other: Any) -> None:
     assert equal(list(buffer.memory), list(other.memory))
     running = [{env_id: len(run.waiting) for env_id, run in each._columns.running.items()} for each in (buffer, other)]
     assert running[0] == running[1]
+
+
+def same_content(buffer: Any, other: Any) -> None:
+    """The same, also in what is saved and in what batches are made of."""
+    same(buffer, other)
+    (header, arrays), (other_header, other_arrays) = map(saved_state, (buffer, other))
+    assert header == other_header and equal(arrays, other_arrays)
+    if buffer.num_steps > 1 and len(buffer) and not isinstance(buffer, HindsightReplayBuffer):
+        columns = [each._columns.lookahead[each._rows(np.arange(each._first, each._next))] for each in (buffer, other)]
+        assert equal(*columns)
+    assert buffer._columns.lacks_next == other._columns.lacks_next
+
+
+def saved_state(buffer: Any) -> tuple[Any, Any]:
+    """Header and arrays of a save; without those of frames, which two segments may hold twice."""
+    state = buffer.state_dict()
+    frames = ("obs/0/frames", "obs/0/index")
+    return state["header"], {name: array for name, array in state["arrays"].items() if name not in frames}
 
 
 def check(
@@ -111,6 +154,9 @@ def check(
                 for each in (original, buffer):
                     feed(each, made[at : at + number])
                 at += number
+            elif kind == "edit":
+                for each in (original, buffer):
+                    edit(each, *number)
             elif kind == "draw":
                 assert equal(draw(buffer, number), draw(original, number))
             elif kind == "save":
@@ -120,7 +166,7 @@ def check(
                 last, past, at = saves[-1 - number % len(saves)]
                 original, buffer = copy.deepcopy(past), buffer if again else make()
                 buffer.load_increment(folder, last)
-                same(buffer, original)
+                same_content(buffer, original)
             elif kind == "kill" and again is not None:
                 buffer = again(buffer)
                 buffer._rng.set_state(original._rng.get_state())
@@ -145,20 +191,51 @@ def steps_for(steps: list[Any], events: list[Any], kind: str) -> list[Any]:
 
 
 @QUICK
-@given(STEPS, EVENTS, CAPACITY, st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)))
+@given(STEPS, EVENTS_AND_EDITS, CAPACITY, st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)))
 def test_a_restored_buffer_is_the_one_that_went_on(steps, events, capacity, name, kind):
     made = steps_for(steps, events, kind)
     release_everything(check(lambda: MAKERS[name](capacity, rng=np.random.RandomState(3)), made, events))
 
 
 @QUICK
-@given(test_hindsight.STEPS, EVENTS, CAPACITY, st.sampled_from([1, 3]), st.sampled_from(test_hindsight.STRATEGIES))
+@given(
+    st.lists(STEP, min_size=20, max_size=40), st.lists(ROUND, min_size=3, max_size=8), st.sampled_from([None, 8, 16]),
+    st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)),
+)  # fmt: skip
+def test_changes_of_what_was_saved_before_are_saved(tmp_path_factory, steps, rounds, capacity, name, kind):
+    made, at, last, folder = steps_for(steps, [("restore", 0)], kind), 0, None, tmp_path_factory.mktemp("saves")
+    original, buffer = (MAKERS[name](capacity, rng=np.random.RandomState(3)) for _ in range(2))
+    for count, edits, restores in rounds:
+        for each in (original, buffer):
+            feed(each, made[at : at + count])
+            for numbers in edits:
+                edit(each, *numbers)
+        at += count
+        last = buffer.save_increment(folder, last)
+        if restores:
+            buffer = MAKERS[name](capacity, rng=np.random.RandomState(3))
+            buffer.load_increment(folder, last)
+            same_content(buffer, original)
+    same_content(buffer, original)
+    release_everything(buffer)
+
+
+@QUICK
+@given(
+    test_hindsight.STEPS,
+    EVENTS_AND_EDITS,
+    CAPACITY,
+    st.sampled_from([1, 3]),
+    st.sampled_from(test_hindsight.STRATEGIES),
+)
 def test_a_restored_hindsight_buffer_is_the_one_that_went_on(steps, events, capacity, num_steps, strategy):
     def make() -> Any:
         options = {"num_steps": num_steps, "strategy": strategy, "terminated_fn": test_hindsight.terminated_fn}
         return HindsightReplayBuffer(capacity, test_hindsight.reward_fn, rng=np.random.default_rng(3), **options)
 
-    check(make, test_hindsight.transitions(steps), events)
+    # A step that reaches its goal has another one than the observation before it told, with which its episode goes on.
+    made = test_hindsight.transitions([(env_id, "fallen" if end == "reached" else end) for env_id, end in steps])
+    release_everything(check(make, made, events))
 
 
 @QUICK

@@ -101,7 +101,7 @@ def test_items_are_those_of_the_reference(steps, capacity, num_steps, episodic, 
         assert len(buffer) == len(reference)
         assert equal(list(buffer.memory), reference.items)
     if episodic:
-        assert equal(buffer.episodic_memory, reference.episodes)
+        assert equal(list(buffer.episodic_memory), reference.episodes)
         assert buffer.n_episodes == len(reference.episodes)
 
 

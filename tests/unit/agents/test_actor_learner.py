@@ -463,3 +463,10 @@ def test_nobody_waits_for_a_learner_that_has_ended() -> None:
     assert not hold[0]
     counts.unlink()
     counts.close()
+
+
+def test_steps_on_their_way_to_the_learner_cannot_be_changed():
+    buffer = actor.RowSender(lambda message: None)
+    buffer.append_batch([0], [0], [1.0], [1], [False], [False])
+    with pytest.raises(TypeError, match="its steps go to the learner's process, where replay_buffer.memory holds"):
+        buffer.memory[-1][0]["reward"] = 1.0

@@ -143,3 +143,27 @@ def test_demonstrations_of_a_run_are_found(tmp_path) -> None:
     assert len(MDPDataset.from_directory(tmp_path)) == 3
     with pytest.raises(CheckpointError, match="neither"):
         MDPDataset.from_directory(tmp_path / "nothing")
+
+
+def test_changes_of_a_buffers_steps_are_what_a_dataset_is_made_of() -> None:
+    buffer = ReplayBuffer()
+    for t in range(6):
+        buffer.append(np.float32([t]), np.float32([0]), float(t), np.float32([t + 1]))
+    buffer.memory[1][0].update(is_state_terminal=True, reward=10.0)
+    buffer.memory[3][0]["next_state"] = np.float32([50])
+    dataset = MDPDataset.from_buffer(buffer)
+    assert dataset.observations.ravel().tolist() == [0, 1, 2, 2, 3, 50, 4, 5, 6]
+    again = ReplayBuffer.from_dataset(dataset)
+    assert [item[0]["is_state_terminal"] for item in again.memory] == [False, True, False, False, False, False]
+    assert [item[0]["reward"] for item in again.memory] == [0, 10, 2, 3, 4, 5]
+
+
+def test_changes_of_a_buffer_that_shares_a_datasets_observations_leave_the_dataset_alone() -> None:
+    dataset = numbered()
+    buffer = ReplayBuffer.from_dataset(dataset)
+    buffer.memory[0][0].update(action=np.float32([9]), reward=-5.0, is_state_terminal=True)
+    buffer.memory[1][0].update(state=np.float32([70]), next_state=np.float32([80]))
+    assert states(buffer)[:3] == [0, 70, 2] and buffer.memory[1][0]["next_state"][0] == 80
+    assert dataset.observations.ravel().tolist() == list(range(12))
+    assert dataset.rewards.tolist() == numbered().rewards.tolist()
+    assert dataset.actions.ravel().tolist() == [-t for t in range(12)]

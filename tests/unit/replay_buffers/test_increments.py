@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from pfrl_like.replay_buffers import (
     increments,
     prune,
 )
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 def stack(i: int) -> np.ndarray:
@@ -148,6 +151,103 @@ def test_columns_that_come_later_are_restored(tmp_path, small_segments):
     assert [item[0]["next_action"] for item in loaded.memory] == [None] * 64 + [2]
 
 
+def test_a_column_without_a_value_in_an_earlier_segment_is_restored(tmp_path, small_segments):
+    buffer = ReplayBuffer()
+    for i in range(64):
+        buffer.append(float(i), 0, 0.0, i + 1.0, note=None)
+    reference = buffer.save_increment(tmp_path)
+    buffer.append(64.0, 1, 64.0, 65.0, note=5)
+    loaded = restored(tmp_path, buffer.save_increment(tmp_path, reference))
+    assert [item[0]["note"] for item in loaded.memory] == [None] * 64 + [5]
+
+
+# Changes of what has been written
+
+
+def size_of(reference: Any, before: Any) -> int:
+    """Bytes that a save has written beyond an earlier one."""
+    names = {entry["name"] for entry in [*before["segments"], before["table"]]}
+    return sum(entry["size"] for entry in [*reference["segments"], reference["table"]] if entry["name"] not in names)
+
+
+def test_changes_are_written_beside_the_segments_which_stay(tmp_path, small_segments):
+    buffer = ReplayBuffer(1000)
+    append(buffer, range(640))
+    first = buffer.save_increment(tmp_path)
+    empty = buffer.save_increment(tmp_path, first)
+    for i in range(0, 640, 8):
+        buffer.memory[i][0].update(reward=1000.0 + i, action=7)
+    second = buffer.save_increment(tmp_path, first)
+    assert second["segments"] == first["segments"]
+    assert size_of(second, first) < size_of(empty, first) + 80 * 100  # no observations
+    loaded = restored(tmp_path, second)
+    assert rewards(loaded) == rewards(buffer) and loaded.memory[8][0]["action"] == 7
+    assert rewards(restored(tmp_path, first))[:9] == [float(i) for i in range(9)]
+
+
+def test_changes_are_saved_again_by_whoever_goes_on_from_a_save(tmp_path, small_segments):
+    buffer, last = ReplayBuffer(1000), None
+    append(buffer, range(640), float)
+    for i in range(4):
+        buffer.memory[40 * i][0]["reward"] = -1.0
+        buffer.memory[40 * i + 1][0]["next_state"] = 5000.0
+        last = buffer.save_increment(tmp_path, last)
+        buffer = restored(tmp_path, json.loads(json.dumps(last)), capacity=1000)
+        prune(tmp_path, [last])
+    assert [i for i, reward in enumerate(rewards(buffer)) if reward < 0] == [0, 40, 80, 120]
+    assert [item[0]["next_state"] for item in buffer.memory[40:43]] == [41.0, 5000.0, 43.0]
+
+
+def test_segments_of_which_much_has_changed_are_written_anew(tmp_path, small_segments):
+    buffer = ReplayBuffer(1000)
+    append(buffer, range(320), float)
+    first = buffer.save_increment(tmp_path)
+    for item in buffer.memory[64:90]:
+        item[0]["reward"] = -1.0
+    buffer.memory[200][0]["reward"] = -2.0
+    second = buffer.save_increment(tmp_path, first)
+    stay = [a == b for a, b in zip(first["segments"], second["segments"], strict=True)]
+    assert stay == [True, False, True, True, True]
+    assert [segment["first"] for segment in second["segments"]] == [0, 64, 128, 192, 256]
+    third = buffer.save_increment(tmp_path, second)
+    assert third["segments"] == second["segments"]
+    assert rewards(restored(tmp_path, third)) == rewards(buffer)
+
+
+def test_saves_into_several_folders_have_their_changes_each(tmp_path, small_segments):
+    buffer, last = ReplayBuffer(1000), {}
+    append(buffer, range(320), float)
+    for i in range(8):
+        folder = tmp_path / "ab"[i % 2]
+        for item in buffer.memory[64:74]:
+            item[0]["reward"] = -float(i)
+        buffer.memory[200 + i][0]["reward"] = -1.0
+        last[folder] = buffer.save_increment(folder, last.get(folder))
+        assert rewards(restored(folder, last[folder])) == rewards(buffer)
+
+
+def test_an_episode_that_waits_for_nothing_does_so_after_its_step_was_changed(tmp_path):
+    buffer = ReplayBuffer()
+    buffer.append(0.0, 0, 0.0, None)
+    reference = buffer.save_increment(tmp_path)
+    buffer.memory[0][0]["next_state"] = 7.0
+    loaded = restored(tmp_path, buffer.save_increment(tmp_path, reference))
+    assert [each._columns.continues(0, 7.0) for each in (buffer, loaded)] == [False, False]
+    assert loaded.memory[0][0]["next_state"] == 7.0
+
+
+def test_a_save_from_before_there_were_changes_is_restored(tmp_path):
+    saves = shutil.copytree(DATA / "increments_before_edits", tmp_path / "saves")
+    reference = json.loads((saves / "reference.json").read_text())
+    buffer = restored(saves, reference, capacity=8, num_steps=2)
+    assert rewards(buffer) == [2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+    assert buffer._columns.continues(0, 11.0)
+    buffer.memory[1][0]["reward"] = -1.0
+    buffer.append(11.0, 0, 11.0, 12.0)
+    again = restored(saves, buffer.save_increment(saves, reference), num_steps=2)
+    assert rewards(again) == [-1.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]
+
+
 def damaged(reference: Any, change: str) -> Any:
     reference = json.loads(json.dumps(reference))
     entry = reference["segments"][0]
@@ -190,6 +290,9 @@ def test_any_damage_to_a_file_is_told_and_the_content_stays(tmp_path, small_segm
     buffer = PrioritizedReplayBuffer(num_steps=3)
     append(buffer, range(70), float)
     reference = buffer.save_increment(tmp_path)
+    buffer.memory.data[3][0]["reward"] = 50.0
+    reference = buffer.save_increment(tmp_path, reference)
+    prune(tmp_path, [reference])
     before = rewards(buffer)
     for path in sorted(tmp_path.iterdir()):
         content = path.read_bytes()

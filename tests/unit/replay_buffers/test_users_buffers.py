@@ -1,6 +1,8 @@
 """Buffers that users wrote for PFRL's interface: what they define is what agents use."""
 
+import collections
 import functools
+import random
 
 import numpy as np
 import pytest
@@ -201,3 +203,105 @@ def test_a_class_that_overrides_both_forms_keeps_both():
     buffer.append(0, 0, 0.0, 1)
     buffer.append_batch([0, 1], [0, 0], [0.0, 0.0], [1, 2], [False] * 2, [False] * 2)
     assert seen == [1, 2] and len(buffer) == 3
+
+
+class OverMemory(ReplayBuffer):
+    """Stores and draws through `memory`, as subclasses of PFRL's buffer do."""
+
+    def append(
+        self, state, action, reward, next_state=None, next_action=None, is_state_terminal=False, env_id=0, **kwargs
+    ):
+        step = dict(state=state, action=action, reward=reward / 2, next_state=next_state, next_action=next_action)
+        self.memory.append([dict(step, is_state_terminal=is_state_terminal, **kwargs)])
+
+    def sample(self, n):
+        drawn.append(n)
+        return self.memory.sample(n)
+
+
+class OverOwnMemory(OverMemory):
+    """The same with a container of its own."""
+
+    def __init__(self, capacity):
+        super().__init__(capacity)
+        self.memory = collections.deque(maxlen=capacity)
+
+    def sample(self, n):
+        drawn.append(n)
+        return random.sample(list(self.memory), n)
+
+
+class OverPriorities(PrioritizedReplayBuffer):
+    """PFRL's prioritised draw, written out."""
+
+    append = OverMemory.append
+
+    def sample(self, n):
+        drawn.append(n)
+        items, probabilities, smallest = self.memory.sample(n)
+        for item, weight in zip(items, self.weights_from_probabilities(probabilities, smallest), strict=True):
+            item[0]["weight"] = weight
+        return items
+
+    def update_errors(self, errors):
+        self.memory.set_last_priority(self.priority_from_errors(errors))
+
+
+drawn: list[int] = []
+
+
+@pytest.mark.parametrize("kind", [OverMemory, OverOwnMemory, OverPriorities])
+def test_agents_learn_from_a_subclass_that_stores_and_draws_through_memory(kind):
+    buffer = kind(6)
+    drawn.clear()
+    agent = train(agent_with(buffer))
+    memory = buffer.memory.data if kind is OverPriorities else buffer.memory
+    assert [item[0]["reward"] for item in memory] == [1.0, 1.5, 2.0, 2.5, 3.0, 3.5]
+    assert [item[0]["is_state_terminal"] for item in memory] == [False, True, False, False, False, True]
+    assert drawn == [2] * 5 and agent.optim_t == 5
+    if kind is OverPriorities:
+        assert (buffer._priorities.to_array() != 1.0).any() and buffer.beta > 0.4
+
+
+def test_a_weight_that_a_users_prioritised_sample_sets_is_that_of_the_library():
+    buffers = [OverPriorities(10, rng=np.random.default_rng(0)), PrioritizedReplayBuffer(10)]
+    buffers[1]._rng = np.random.default_rng(0)
+    batches = []
+    for buffer in buffers:
+        for i in range(10):
+            buffer.append(np.full(2, i, np.float32), 0, 2.0 * i, np.zeros(2, np.float32))
+        buffer.update_priorities(buffer.sample_batch(5).index, [0.1, 0.2, 0.3, 0.4, 0.5])
+        batches.append(buffer.sample_batch(4))
+    assert torch.equal(batches[0].weight, batches[1].weight) and len(set(batches[0].weight.tolist())) > 1
+    assert torch.equal(batches[0].obs, batches[1].obs)
+
+
+class HalfRewardsMixIn:
+    def append(self, state, action, reward, *args, **kwargs):
+        super().append(state, action, reward / 2, *args, **kwargs)
+
+
+class NewestMixIn:
+    def sample(self, n):
+        return self.memory[-n:]
+
+
+@pytest.mark.parametrize("base", [ReplayBuffer, EpisodicReplayBuffer])
+def test_methods_of_a_mix_in_are_what_agents_call(base):
+    class Mixed(HalfRewardsMixIn, NewestMixIn, base):
+        pass
+
+    class Grandchild(Mixed):
+        pass
+
+    buffer = Grandchild(100)
+    train(agent_with(buffer))
+    assert sorted(item[0]["reward"] for item in buffer.memory) == [i / 2 for i in range(8)]
+    assert buffer.sample_batch(2).reward.tolist() == [item[0]["reward"] for item in buffer.memory[-2:]]
+
+
+def test_a_mix_in_behind_the_buffer_changes_nothing():
+    class Behind(ReplayBuffer, NewestMixIn):
+        pass
+
+    assert Behind.sample_batch is ReplayBuffer.sample_batch

@@ -1,0 +1,306 @@
+"""What PFRL's buffers have as `memory` and `episodic_memory`: views of what is stored, or a container of the user's."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pfrl_like.columns import rows_of
+from pfrl_like.replay_buffers.transitions import WEIGHT
+from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
+
+#: In place of an environment: where steps come from that are appended to a memory.
+APPENDED = ("memory", 0)
+_AT_ONCE = 256
+
+
+class Memory(Sequence[Any]):
+    """The items of a buffer, oldest first; each is made when it is looked at.
+
+    Args:
+        buffer: The buffer.
+    """
+
+    def __init__(self, buffer: Any) -> None:
+        self.buffer = buffer
+
+    @property
+    def maxlen(self) -> int | None:
+        """Largest number of items, None if unbounded."""
+        maxlen: int | None = self.buffer.capacity
+        return maxlen
+
+    def __len__(self) -> int:
+        return len(self.buffer)
+
+    def __getitem__(self, i: Any) -> Any:
+        numbers = range(self.buffer._first, self.buffer._first + len(self))[i]
+        return self._made(numbers) if isinstance(i, slice) else self._made(range(numbers, numbers + 1))[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        for start in range(0, len(self), _AT_ONCE):
+            yield from self[start : start + _AT_ONCE]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} of {self.maxlen} of a {type(self.buffer).__name__}, as lists of transitions>"
+
+    def _made(self, numbers: Sequence[int]) -> list[Any]:
+        made: list[Any] = self.buffer._items(np.array(numbers, np.int64))
+        return made
+
+    def sample(self, n: int, rng: RandomSource = None) -> Any:
+        """Draw items at distinct places, uniformly; a buffer's own `sample` without what a subclass makes of it.
+
+        Args:
+            n: How many.
+            rng: Source of randomness; None is that of the buffer.
+
+        Raises:
+            ValueError: If more are asked for than there are.
+        """
+        if not 0 <= n <= len(self):
+            raise not_held("n", n, len(self), "items")
+        return self._made(self.buffer._first + sample_n_k(len(self), n, self.buffer._rng if rng is None else rng))
+
+    def append(self, item: Sequence[Mapping[str, Any]]) -> None:
+        """Store an item of one transition, a dict of the arguments of `append`.
+
+        Where it begins with the observation that the item appended before has led to, both are of one episode.
+
+        Raises:
+            TypeError: If it has several transitions, or the buffer stores whole episodes.
+            ValueError: If a value does not fit the first transition; nothing is stored.
+        """
+        buffer = self.buffer
+        if buffer._horizon == np.inf:
+            raise TypeError(
+                f"memory: a {type(buffer).__name__} stores whole episodes, so that no item can be appended: call "
+                "append(state, action, ...) for each step, or episodic_memory.append(steps) if there is one"
+            )
+        if not isinstance(item, Sequence) or len(item) != 1 or not isinstance(item[0], Mapping):
+            came = f"{len(item)} of them" if isinstance(item, Sequence) else f"a {type(item).__name__}"
+            raise TypeError(
+                f"item: got {came}, expected a list of one transition, which is a dict: a buffer makes items of "
+                "several steps by itself from append(state, action, ...); or set memory to a container of your own, "
+                "such as pfrl_like.collections.RandomAccessQueue(maxlen=capacity)"
+            )
+        columns, step = buffer._columns, item[0]
+        if APPENDED in columns.running and not columns.continues(APPENDED, step["state"]):
+            columns.end(APPENDED)
+        buffer._store_step(step, APPENDED, cut=buffer.num_steps > 1)
+
+    def extend(self, items: Iterable[Sequence[Mapping[str, Any]]]) -> None:
+        """Store several items."""
+        for item in items:
+            self.append(item)
+
+
+class PrioritizedMemory(Memory):
+    """The items of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
+
+    @property
+    def data(self) -> Memory:
+        """The items."""
+        return Memory(self.buffer)
+
+    @property
+    def max_priority(self) -> float:
+        """Largest priority so far, which new items get."""
+        return float(self.buffer._priorities.max_priority)
+
+    def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
+        """Store an item of one transition; without a priority it gets the largest so far."""
+        super().append(item)
+        self._set_newest(priority)
+
+    def _set_newest(self, priority: float | None) -> None:
+        if priority is not None:
+            priorities = self.buffer._priorities
+            priorities.set([priorities.end - 1], [priority])
+
+    def sample(self, n: int, uniform_ratio: float = 0.0) -> Any:  # type: ignore[override]
+        """Draw distinct items by priority.
+
+        Args:
+            n: How many.
+            uniform_ratio: Chance of each draw to be uniform instead.
+
+        Returns:
+            The items, the probability that each had in the first draw, and the smallest such probability of any item.
+
+        Raises:
+            ValueError: If more are asked for than there are.
+        """
+        if not 0 <= n <= len(self):
+            raise not_held("n", n, len(self), "items")
+        buffer = self.buffer
+        index, probability = buffer._priorities.draw(n, uniform_ratio, buffer._rng)
+        buffer._last_index = index
+        return self._made(index.tolist()), probability.tolist(), buffer._priorities.min_probability(uniform_ratio)
+
+    def set_last_priority(self, priority: Sequence[float]) -> None:
+        """Write the priorities of the items of the last draw, in its order.
+
+        Raises:
+            RuntimeError: If nothing was drawn since the last call.
+            ValueError: If one is not positive and finite, or there are more or fewer than were drawn.
+        """
+        buffer = self.buffer
+        if buffer._last_index is None:
+            raise RuntimeError("set_last_priority needs a sample before it")
+        buffer._priorities.update(buffer._last_index, priority)
+        buffer._last_index = None
+
+
+class EpisodicMemory(Memory):
+    """The episodes of a buffer, oldest first, as lists of transitions; each is made when it is looked at."""
+
+    @property
+    def maxlen(self) -> None:
+        """None: the capacity counts transitions."""
+        return
+
+    def __len__(self) -> int:
+        return int(self.buffer.n_episodes)
+
+    def __getitem__(self, i: Any) -> Any:
+        numbers = range(self.buffer._first_episode, self.buffer._next_episode)[i]
+        return self._made(numbers) if isinstance(i, slice) else self.buffer._episode(numbers)
+
+    def _made(self, numbers: Sequence[int]) -> list[Any]:
+        return [self.buffer._episode(int(number)) for number in numbers]
+
+    def sample(self, n: int, rng: RandomSource = None) -> Any:
+        """Draw distinct episodes uniformly.
+
+        Args:
+            n: How many.
+            rng: Source of randomness; None is that of the buffer.
+
+        Raises:
+            ValueError: If more are asked for than there are.
+        """
+        if not 0 <= n <= len(self):
+            raise not_held("n", n, len(self), "episodes")
+        drawn = sample_n_k(len(self), n, self.buffer._rng if rng is None else rng)
+        return self._made((self.buffer._first_episode + drawn).tolist())
+
+    def append(self, item: Sequence[Mapping[str, Any]]) -> None:
+        """Store an episode, a list of dicts of the arguments of the buffer's `append`.
+
+        Raises:
+            ValueError: If it has no step, or goes on after a terminal one; nothing is stored. If a value does not fit
+                the first transition; what came before it is stored.
+        """
+        ended = [bool(step.get("is_state_terminal", False)) for step in item]
+        if not ended or any(ended[:-1]):
+            raise ValueError(
+                f"episode: got {len(ended)} steps, expected one or more, of which only the last is terminal"
+            )
+        for i, step in enumerate(item, 1):
+            self.buffer._store_step(step, APPENDED, cut=i == len(item))
+
+
+class PrioritizedEpisodicMemory(EpisodicMemory, PrioritizedMemory):
+    """The episodes of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
+
+    @property
+    def data(self) -> EpisodicMemory:
+        """The episodes."""
+        return EpisodicMemory(self.buffer)
+
+    def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
+        """Store an episode; without a priority it gets what the buffer gives to new ones."""
+        EpisodicMemory.append(self, item)
+        self._set_newest(priority)
+
+    sample = PrioritizedMemory.sample  # type: ignore[assignment]
+
+
+class OwnMemory:
+    """A container of the user's that a buffer fills, as PFRL's fill theirs, in place of its columns.
+
+    Args:
+        container: Has `append`, `len` and indices, as a list, a deque or a `RandomAccessQueue`; or None for nothing.
+        num_steps: Transitions per item.
+        capacity: Items beyond which the oldest are removed.
+    """
+
+    def __init__(self, container: Any, num_steps: int, capacity: int | None) -> None:
+        wanted = ("append", "__len__", "__getitem__")
+        if container is not None and not all(hasattr(container, name) for name in wanted):
+            raise TypeError(
+                f"memory: got a {type(container).__name__}, expected a container of items with append, len and indices "
+                "(a list, a deque, pfrl_like.collections.RandomAccessQueue), or None to free what is stored"
+            )
+        self.container, self.num_steps, self.capacity = container, num_steps, capacity
+        self._windows: dict[Any, list[dict[str, Any]]] = {}  # the newest steps of each environment's episode
+
+    def __len__(self) -> int:
+        return 0 if self.container is None else len(self.container)
+
+    def append_batch(
+        self,
+        obs: Any,
+        action: Any,
+        reward: Any,
+        next_obs: Any,
+        terminated: Any,
+        truncated: Any,
+        env_ids: Any,
+        extra: Any,
+    ) -> None:
+        """Store one transition of each of several environments; see `ReplayBuffer.append_batch`."""
+        if self.container is None:
+            raise TypeError(
+                "memory is None, which has freed what was stored: before something is stored again, make a new buffer, "
+                "load a saved one, or set memory to a container"
+            )
+        k = len(reward)
+        columns = {"state": obs, "action": action, "reward": reward, "next_state": next_obs}
+        columns |= {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **extra}
+        values = {name: rows_of(column, k, name) for name, column in columns.items()}
+        for i, env_id in enumerate(range(k) if env_ids is None else env_ids):
+            window = self._windows.setdefault(env_id, [])
+            window.append({name: column[i] for name, column in values.items()})
+            if len(window) == self.num_steps:
+                self._add(window)
+            if terminated[i] or truncated[i]:
+                self.stop(env_id)
+
+    def stop(self, env_id: Any) -> None:
+        """End the running episode of an environment."""
+        window = self._windows.pop(env_id, [])
+        while window:
+            self._add(window)
+
+    def _add(self, window: list[dict[str, Any]]) -> None:
+        """Store an item, and let the next one begin a step later."""
+        self.container.append(list(window))
+        del window[0]
+        while self.capacity is not None and len(self.container) > self.capacity:
+            self._pop()
+
+    def sample(self, n: int, rng: RandomSource) -> Any:
+        """Draw distinct items, by the container's own `sample` if it has one."""
+        if not 0 <= n <= len(self):
+            raise not_held("num_experiences", n, len(self), "items")
+        if hasattr(self.container, "sample"):
+            return self.container.sample(n)
+        return [self.container[i] for i in sample_n_k(len(self), n, rng).tolist()]
+
+    def replace(self, items: Iterable[Any]) -> None:
+        """Fill the container with other items."""
+        while len(self.container):
+            self._pop()
+        for item in items:
+            self.container.append(item)
+        self._windows.clear()
+
+    def _pop(self) -> None:
+        self.container.popleft() if hasattr(self.container, "popleft") else self.container.pop(0)
+
+
+def without_weight(step: Mapping[str, Any]) -> dict[str, Any]:
+    """A transition's values without what belongs to a draw."""
+    return {name: value for name, value in step.items() if name != WEIGHT}

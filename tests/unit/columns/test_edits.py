@@ -1,0 +1,238 @@
+"""Changes of stored steps: which rows observations get, which are free again, and what n-step windows make of ends."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from pfrl_like.columns import Columns, Indices, edit
+from pfrl_like.columns.edits import apply_patch, changed_since, dump_patch
+
+
+def vector(i):
+    return np.full(3, i, np.float32)
+
+
+def append(columns, i, next_obs="following", terminal=False, env_id=0, **extra):
+    following = vector(i + 1) if isinstance(next_obs, str) else next_obs
+    row = columns.append(vector(i), i, float(i), following, terminal, env_id, extra)
+    if terminal:
+        columns.end(env_id)
+    return row
+
+
+def n_observations(columns):
+    return columns.obs_rows.size - 1 - len(columns.obs_rows.free)
+
+
+def shown(columns, rows, key):
+    return [None if step[key] is None else float(step[key][0]) for step in columns.transitions(np.array(rows))]
+
+
+def chain(n):
+    columns = Columns()
+    return columns, [append(columns, i) for i in range(n)]
+
+
+def test_a_changed_next_state_is_that_of_its_step_alone():
+    columns, rows = chain(3)
+    edit(columns, rows[0], {"next_state": vector(50)}, 1)
+    assert shown(columns, rows, "state") == [0, 1, 2]
+    assert shown(columns, rows, "next_state") == [50, 2, 3]
+    assert n_observations(columns) == 5
+
+
+def test_a_changed_state_is_that_of_its_step_alone():
+    columns, rows = chain(3)
+    edit(columns, rows[1], {"state": vector(50)}, 1)
+    assert shown(columns, rows, "state") == [0, 50, 2]
+    assert shown(columns, rows, "next_state") == [1, 2, 3]
+    assert n_observations(columns) == 5
+
+
+def test_changing_an_observation_again_takes_no_more_rows():
+    columns, rows = chain(3)
+    for i in range(5):
+        for row in rows:
+            edit(columns, row, {"state": vector(50 + i), "next_state": vector(60 + i)}, 1)
+    # Two for each step, and the one that the running episode waits for.
+    assert n_observations(columns) == 7
+    for row in rows:
+        columns.release(row)
+    columns.end(0)
+    assert n_observations(columns) == 0
+
+
+def test_an_episode_goes_on_from_the_observation_that_came_and_not_from_the_changed_one():
+    columns, rows = chain(1)
+    edit(columns, rows[0], {"next_state": vector(50)}, 1)
+    assert columns.continues(0, vector(1)) and not columns.continues(0, vector(50))
+    rows.append(append(columns, 1))
+    assert columns.successor[rows[0]] == rows[1]
+    assert n_observations(columns) == 4
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_an_observation_that_nobody_waits_for_any_more_is_freed(ends):
+    columns, rows = chain(1)
+    edit(columns, rows[0], {"next_state": vector(50)}, 1)
+    columns.end(0) if ends else rows.append(append(columns, 7))
+    assert n_observations(columns) == (2 if ends else 4)
+    for row in rows:
+        columns.release(row)
+    columns.end(0)
+    assert n_observations(columns) == 0
+
+
+def test_a_next_state_may_be_taken_away_and_given_again():
+    columns = Columns()
+    row = append(columns, 0, terminal=True)
+    edit(columns, row, {"next_state": None}, 1)
+    assert shown(columns, [row], "next_state") == [None] and n_observations(columns) == 1
+    edit(columns, row, {"state": vector(9)}, 1)
+    assert shown(columns, [row], "next_state") == [None] and shown(columns, [row], "state") == [9]
+    edit(columns, row, {"next_state": vector(3)}, 1)
+    assert shown(columns, [row], "next_state") == [3] and n_observations(columns) == 2
+
+
+def test_a_step_without_next_state_that_is_no_longer_terminal_is_not_learnt_from():
+    columns = Columns()
+    row = append(columns, 0, next_obs=None, terminal=True)
+    edit(columns, row, {"is_state_terminal": False}, 1)
+    with pytest.raises(ValueError, match="next_state: None came"):
+        columns.batch(np.array([row]), np.array([0]), None, 1, 0.9, "cpu")
+
+
+def discounts(columns, rows) -> list[float]:
+    batch = columns.batch(np.array(rows), np.arange(len(rows)), None, 3, 0.5, "cpu")
+    return batch.discount.tolist()
+
+
+def with_windows(n) -> tuple[Columns, Indices]:
+    columns, rows = chain(n)
+    columns.find_windows(np.array(rows), 3)
+    return columns, np.array(rows)
+
+
+def test_a_terminal_step_ends_every_n_step_return_that_it_is_in():
+    columns, rows = with_windows(6)
+    edit(columns, rows[3], {"is_state_terminal": True}, 3)
+    assert discounts(columns, rows[:4]) == [0.125, 0.0, 0.0, 0.0]
+    edit(columns, rows[3], {"is_state_terminal": False}, 3)
+    assert discounts(columns, rows[:4]) == [0.125] * 4
+
+
+def test_a_terminal_step_counts_in_windows_that_are_completed_later():
+    columns, rows = with_windows(3)
+    edit(columns, rows[1], {"is_state_terminal": True}, 3)
+    columns.set_windows(rows[1], append(columns, 3), 3)
+    columns.set_windows([rows[2]], append(columns, 4), 3)
+    assert discounts(columns, rows) == [0.0, 0.0, 0.125]
+
+
+def test_an_end_that_is_none_any_more_bootstraps():
+    columns = Columns()
+    rows = np.array([append(columns, i, terminal=i == 1) for i in range(2)])
+    columns.find_windows(rows, 3)
+    assert discounts(columns, rows) == [0.0, 0.0]
+    edit(columns, rows[1], {"is_state_terminal": False}, 3)
+    assert discounts(columns, rows) == [0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"action": np.zeros(2)}, "action: got ndarray of shape \\(2,\\), float64, expected a number, int64"),
+        ({"action": 0.5}, "action: got float of shape \\(\\), float64, expected a number, int64"),
+        ({"reward": "much"}, "reward: got str, expected a number"),
+        ({"state": np.zeros(2, np.float32)}, "state: got ndarray of shape \\(2,\\), float32, expected an array"),
+        ({"state": np.zeros(3)}, "state: got ndarray of shape \\(3,\\), float64, expected an array of .* float32"),
+        ({"state": None}, "state: got NoneType, expected an array"),
+        ({"next_state": {"a": 1}}, "next_state: got a dict, expected a single value"),
+        ({"is_state_terminal": 2}, "is_state_terminal: got 2, expected True or False"),
+        ({"is_state_terminal": "no"}, "is_state_terminal: got 'no', expected True or False"),
+        ({"note": [1, 2]}, "note: got list of shape \\(2,\\), int64, expected a number"),
+        ({"bonus": 1.0}, "bonus: got float .* for a new key .* \\['state', 'action', .*'note'\\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_changed(changes, message):
+    columns = Columns()
+    row = append(columns, 0, note=1)
+    before = str(columns.transitions(np.array([row])))
+    with pytest.raises(ValueError, match=message):
+        edit(columns, row, {"reward": 7.0, "next_state": vector(9), **changes}, 1)
+    assert str(columns.transitions(np.array([row]))) == before and columns.edits == 0
+    assert n_observations(columns) == 2
+
+
+def test_optional_columns_may_come_and_go():
+    columns, rows = chain(2)
+    edit(columns, rows[0], {"next_action": 3}, 1)
+    edit(columns, rows[1], {"action_mask": np.array([True, False])}, 1)
+    edit(columns, rows[1], {"action_mask": np.array([False, True])}, 1)
+    first, second = columns.transitions(np.array(rows))
+    assert (first["next_action"], first["action_mask"], second["next_action"]) == (3, None, None)
+    assert second["action_mask"].tolist() == [False, True]
+    edit(columns, rows[0], {"next_action": None}, 1)
+    assert columns.transitions(np.array(rows))[0]["next_action"] is None
+    for extra in columns.extras.values():
+        assert extra.rows.size - 1 - len(extra.rows.free) == (extra.name == "action_mask")
+
+
+class LazyFrames:
+    def __init__(self, frames):
+        self._frames = frames
+
+    def __array__(self, dtype=None, copy=None):
+        return np.stack(self._frames)
+
+
+def test_the_frames_of_a_changed_stack_are_not_kept_as_objects():
+    frames = [np.full((16, 16), i, np.uint8) for i in range(9)]
+    columns = Columns()
+    row = columns.append(LazyFrames(frames[:4]), 0, 0.0, LazyFrames(frames[1:5]), False, 0, {})
+    new = [np.full((16, 16), 99, np.uint8) for _ in range(4)]
+    gone = weakref.finalize(new[0], lambda: None)
+    edit(columns, row, {"state": LazyFrames(new)}, 1)
+    del new
+    gc.collect()
+    assert not gone.alive
+    assert (columns.transitions(np.array([row]))[0]["state"] == 99).all()
+
+
+def test_a_patch_holds_what_has_changed_since():
+    columns, rows = chain(4)
+    copy, same_rows = chain(4)
+    edit(columns, rows[0], {"action": 7}, 1)
+    edit(columns, rows[1], {"state": vector(50)}, 1)
+    edit(columns, rows[2], {"next_state": None, "reward": 9.0}, 1)
+    rows, same_rows = np.array(rows), np.array(same_rows)
+    assert changed_since(columns, rows, 1).tolist() == [
+        [False, False, False], [True, False, False], [False, True, True], [False, False, False],
+    ]  # fmt: skip
+    patch = dump_patch(columns, rows, np.zeros(4, np.int64))
+    assert (len(patch["patch/reward"]), len(patch["patch/state/0/data"])) == (2, 1)
+    apply_patch(copy, same_rows, patch)
+    assert str(copy.transitions(same_rows)) == str(columns.transitions(rows))
+    assert n_observations(copy) == n_observations(columns)
+    assert dump_patch(columns, rows, np.full(4, 3)) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("patch/states", np.array([4]), "'patch/states' holds numbers of steps out of range"),
+        ("patch/values", np.array([-1]), "'patch/values' holds numbers of steps out of range"),
+        ("patch/reward", np.zeros(2), "'patch/reward' has shape \\(2,\\)"),
+        ("patch/told", np.zeros(0, np.bool_), "'patch/told' has shape \\(0,\\)"),
+        ("patch/state/0/data", np.zeros((1, 2), np.float32), "has shape \\(1, 2\\)"),
+        ("patch/action/0/data", np.zeros(1), "float64, expected \\(1,\\), int64"),
+    ],
+)
+def test_a_patch_that_does_not_fit_is_refused(name, value, message):
+    columns, rows = chain(4)
+    edit(columns, rows[0], {"action": 7, "state": vector(1), "next_state": vector(5)}, 1)
+    patch = dump_patch(columns, np.array(rows), np.zeros(4, np.int64))
+    with pytest.raises(ValueError, match=message):
+        apply_patch(chain(4)[0], np.array(rows), patch | {name: value})
