@@ -1,7 +1,7 @@
 """Updates and choices of replay agents by the methods of PFRL's agents that a subclass overrides."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
             those of the overridden methods. Optimiser steps before stay.
     """
     agent.last_steps = StepsOfUpdate(agent.gradient_steps)
-    with checked_after_hooks(agent, {name: step.params for name, step in agent.gradient_steps.items()}):
+    with checked_after_hooks(agent, _params_of(agent)):
         with within_hook(agent, batch):
             agent.update_through_hooks(ColumnsOfBatch(batch, agent.gamma))
         agent.put_back_moments()
@@ -58,7 +58,7 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
 
 
 @contextlib.contextmanager
-def checked_after_hooks(agent: Any, params: Mapping[str, Sequence[Tensor]]) -> Iterator[None]:
+def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Iterator[None]:
     """Within it overridden methods may step the optimisers; then the parameters are checked.
 
     Args:
@@ -75,7 +75,7 @@ def checked_after_hooks(agent: Any, params: Mapping[str, Sequence[Tensor]]) -> I
             if not bool(torch.isfinite(torch.stack(torch._foreach_norm(group))).all()):
                 raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
     except NonFiniteError as error:
-        names = " and ".join(sorted(agent.overridden_hooks))
+        names = " and ".join(sorted(agent.overridden_hooks)) or "update"  # which may be assigned to the agent
         text = f"{error}; optimiser steps that {names} made before cannot be taken back"
         raise NonFiniteError(error.name, text, error.batch, error.skipped) from error
 
@@ -89,6 +89,10 @@ def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
         yield
     finally:
         agent.hooked_batch = before
+
+
+def _params_of(agent: Any) -> dict[str, list[Tensor]]:
+    return {name: step.params for name, step in agent.gradient_steps.items()}
 
 
 def own_step(agent: Any) -> StepsOfUpdate:
@@ -146,6 +150,9 @@ def update_by_experiences(agent: Any) -> None:
 
     An update that it has not counted, in `optim_t`, is counted. Errors of prioritised items that the override has not
     written back are those of our loss after the update.
+
+    Raises:
+        NonFiniteError: As of `checked_after_hooks`.
     """
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:
@@ -156,7 +163,8 @@ def update_by_experiences(agent: Any) -> None:
         experiences, update = buffer.sample(agent.minibatch_size), agent.update
     updates = agent.optim_t
     try:
-        update(experiences)
+        with checked_after_hooks(agent, _params_of(agent)):
+            update(experiences)
         if agent.optim_t == updates:
             agent.count_update()
         if buffer.prioritized and buffer.waits_for_errors:

@@ -243,6 +243,17 @@ def test_an_update_that_does_not_count_itself_is_counted_once(owner: str) -> Non
     assert getattr(agent, "q_func_n_updates", 3) == 3
 
 
+@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+def test_an_update_in_pfrls_form_that_leaves_nan_is_told(kind: str) -> None:
+    def update(self: Any, experiences: Any, errors_out: Any = None) -> None:
+        for param in self.model.parameters():
+            param.data.fill_(np.nan)
+
+    agent = made(Hook("DQN", "update", "", "called"), by_class(agents.DQN, "update", update), kind)
+    with pytest.raises(NonFiniteError, match="optimizer hold NaN.*steps that update made before cannot be taken back"):
+        agent.update_from_replay()
+
+
 @pytest.mark.parametrize("first", ["experiences", "items"])
 def test_an_update_that_is_assigned_to_an_agent_gets_experiences_unless_it_takes_a_batch(first: str) -> None:
     agent, came = made(Hook("DQN", "update", "", "called"), agents.DQN), list[Any]()
