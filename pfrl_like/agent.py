@@ -56,7 +56,7 @@ class Agent(ABC):
         """Numbers that say how learning goes, as (name, value) pairs, the same names every time."""
 
     def waiting_for(self) -> str | None:
-        """What is missing before the agent can make an update, in words, which runners show; None if nothing is."""
+        """The reason, in words, why the agent cannot make an update yet, which runners show; None if it can."""
         return None
 
     @contextlib.contextmanager

@@ -188,6 +188,10 @@ class DDPG(OffPolicyActorCritic):
         """Updates."""
         return self.optim_t
 
+    @n_updates.setter
+    def n_updates(self, count: int) -> None:
+        self.optim_t = count
+
     @property
     def q_function(self) -> Any:
         """The critic."""

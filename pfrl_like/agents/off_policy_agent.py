@@ -338,6 +338,8 @@ class OffPolicyAgent(
             if self.learn is not None:
                 td_error, stats = self.learn(ready)
             elif self._compiled is not None:
+                if self.overridden_hooks:
+                    check_not_compiled(self, True)  # they came to the class later
                 td_error, stats = self._compiled(ready)
             else:
                 loss, td_error, stats = self.loss(ready)
@@ -362,6 +364,10 @@ class OffPolicyAgent(
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
+
+    def count_update(self) -> None:
+        """Count an update that an overridden method of PFRL's has made and not counted."""
+        self.optim_t += 1
 
     def record(self, stats: Mapping[str, Tensor]) -> None:
         """Add statistics of a loss to the records of their names."""

@@ -62,7 +62,7 @@ class PolicyActingMixin(ActingMixin):
         return select_actions(self.explorer, self.t, actions, _told(action_mask, actions), active)
 
     def explored(self, actions: Any, action_mask: Any, active: Any) -> Any:
-        """What the explorer makes of the policy's actions, array [k, ...]."""
+        """The policy's actions after the explorer, array [k, ...]."""
         return select_actions(self.explorer, self.t, actions, _told(action_mask, actions), active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:

@@ -270,7 +270,7 @@ class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
         Raises:
             NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
-        batch = self.hooked_batch or Batch(None, None, log_prob, None, log_prob)
+        batch = Batch(None, None, log_prob, None, log_prob) if self.hooked_batch is None else self.hooked_batch
         self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, own_step(self))
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:

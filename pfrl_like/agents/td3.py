@@ -218,6 +218,11 @@ class TD3(OffPolicyActorCritic):
             self.sync_target_network()
         self._more_critic_updates -= 1  # for `update` counts one
 
+    def count_update(self) -> None:
+        """As of the base; the critics' updates are counted by `update_q_func`."""
+        super().count_update()
+        self._more_critic_updates -= 1
+
     def targets_are_due(self, with_policy: bool) -> bool:
         """The targets move when the policy has."""
         return with_policy

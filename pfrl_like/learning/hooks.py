@@ -145,8 +145,11 @@ def _hooks_of(cls: type) -> Iterator[Hook]:
 
 
 def _is_foreign(value: Any) -> bool:
-    """True for a method that is not of this package."""
-    return not isinstance(value, HookMethod) and str(getattr(value, "__module__", "")).partition(".")[0] != _PACKAGE
+    """True for a method that is not of this package, by where its code stands: a wrapper has the module of another."""
+    if isinstance(value, HookMethod):
+        return False
+    module = getattr(value, "__globals__", {}).get("__name__", "")
+    return getattr(value, "given_experiences", None) is value or module.partition(".")[0] != _PACKAGE
 
 
 def _is_ours(cls: type) -> bool:
@@ -165,7 +168,10 @@ def _given_experiences(update: Callable[..., Any]) -> Callable[..., Any]:
     def given_experiences(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(batch, Batch):
             return update(self, batch, *args, **kwargs)
+        updates = self.optim_t
         learnt = update(self, experiences_of(batch, self.gamma), *args, **kwargs)
+        if self.optim_t == updates:
+            self.count_update()
         return (self.td_errors(batch), {}) if learnt is None else learnt
 
     given_experiences.given_experiences = given_experiences  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Updates and choices of replay agents by the methods of PFRL's agents that a subclass overrides."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,17 +46,38 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
             those of the overridden methods. Optimiser steps before stay.
     """
     agent.last_steps = StepsOfUpdate(agent.gradient_steps)
-    names = " and ".join(sorted(agent.overridden_hooks))
-    try:
+    with checked_after_hooks(agent, _params_of(agent)):
         with within_hook(agent, batch):
             agent.update_through_hooks(ColumnsOfBatch(batch, agent.gamma))
         agent.put_back_moments()
-        td_error = agent.td_errors_of(batch)
-        check_learnt(agent, td_error)
-    except NonFiniteError as error:
-        told = f"{error}; optimiser steps that {names} made before cannot be taken back"
-        raise NonFiniteError(error.name, told, skipped=error.skipped) from error
+    td_error = agent.td_errors_of(batch)
+    if not bool(torch.isfinite(td_error).all()):
+        names = " and ".join(sorted(agent.overridden_hooks))
+        raise NonFiniteError("td_error", f"TD errors are NaN or infinite after optimiser steps of {names}, which stay")
     return td_error, {}
+
+
+@contextlib.contextmanager
+def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Iterator[None]:
+    """Within it overridden methods may step the optimisers; then the parameters are checked.
+
+    Args:
+        agent: Has the names of the methods.
+        params: Parameters that they move, by the name that an error gives them.
+
+    Raises:
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter in the end. It says
+            that optimiser steps of the methods before stay.
+    """
+    try:
+        yield
+        for name, group in params.items():
+            if not bool(torch.isfinite(torch.stack(torch._foreach_norm(group))).all()):
+                raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
+    except NonFiniteError as error:
+        names = " and ".join(sorted(agent.overridden_hooks)) or "update"  # which may be assigned to the agent
+        text = f"{error}; optimiser steps that {names} made before cannot be taken back"
+        raise NonFiniteError(error.name, text, error.batch, error.skipped) from error
 
 
 @contextlib.contextmanager
@@ -70,21 +91,12 @@ def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
         agent.hooked_batch = before
 
 
-def check_learnt(agent: Any, td_error: Tensor) -> None:
-    """Refuse NaN and infinity that optimiser steps of overridden methods have left.
-
-    Raises:
-        NonFiniteError: Naming the parameters of an optimiser, or the TD errors.
-    """
-    for name, step in agent.gradient_steps.items():
-        if not bool(torch.isfinite(torch.stack(torch._foreach_norm(step.params))).all()):
-            raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
-    if not bool(torch.isfinite(td_error).all()):
-        raise NonFiniteError("td_error", "TD errors hold NaN or infinity after an overridden method")
+def _params_of(agent: Any) -> dict[str, list[Tensor]]:
+    return {name: step.params for name, step in agent.gradient_steps.items()}
 
 
 def own_step(agent: Any) -> StepsOfUpdate:
-    """What a method's own body steps with: that of the update that runs, else a new one."""
+    """The steps that a method's own body makes: those of the update that runs, else new ones."""
     if agent.hooked_batch is None or not isinstance(agent.last_steps, StepsOfUpdate):
         agent.last_steps = StepsOfUpdate(agent.gradient_steps)
     steps: StepsOfUpdate = agent.last_steps
@@ -122,18 +134,25 @@ def overridden_target(agent: Any) -> Any:
 def takes_experiences(agent: Any) -> bool:
     """True if `update` or, for sequences, `update_from_episodes` is overridden and takes lists of transition dicts.
 
-    A function that is assigned to one agent as its `update` does if its first argument is called `experiences`.
+    A function that is assigned to one agent as its `update` does unless its first argument is `batch`, or `*args`, as
+    wrappers have it, which pass on whatever comes.
     """
     if agent.learns_from_sequences and "update_from_episodes" in agent.overridden_hooks:
         return True
     own = vars(agent).get("update")
-    return first_argument(own) == "experiences" if own is not None else "update" in agent.overridden_hooks
+    if own is None:
+        return "update" in agent.overridden_hooks
+    return first_argument(own) not in ("batch", "args", None)
 
 
 def update_by_experiences(agent: Any) -> None:
     """Sample in PFRL's form and update by the overridden `update` or `update_from_episodes`.
 
-    Errors of prioritised items that the override has not written back are those of our loss after the update.
+    An update that it has not counted, in `optim_t`, is counted. Errors of prioritised items that the override has not
+    written back are those of our loss after the update.
+
+    Raises:
+        NonFiniteError: As of `checked_after_hooks`.
     """
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:
@@ -142,15 +161,16 @@ def update_by_experiences(agent: Any) -> None:
         update = agent.update_from_episodes if hooked else agent.update
     else:
         experiences, update = buffer.sample(agent.minibatch_size), agent.update
-    if not buffer.prioritized:
-        update(experiences)
-        return
+    updates = agent.optim_t
     try:
-        update(experiences)
-        if buffer.waits_for_errors:
+        with checked_after_hooks(agent, _params_of(agent)):
+            update(experiences)
+        if agent.optim_t == updates:
+            agent.count_update()
+        if buffer.prioritized and buffer.waits_for_errors:
             buffer.update_errors(agent.td_errors(experiences))
     except BaseException:
-        if buffer.waits_for_errors:
+        if buffer.prioritized and buffer.waits_for_errors:
             buffer.update_priorities(np.zeros(0, np.int64), [])  # it may wait for errors, which will not come
         raise
 

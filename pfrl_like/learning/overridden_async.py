@@ -10,8 +10,7 @@ from pfrl_like.batch import Batch, concatenate_nested, map_nested
 from pfrl_like.distributions import masked, with_parameters
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.hooks import first_argument
-from pfrl_like.learning.overridden import within_hook
-from pfrl_like.learning.overridden_on_policy import telling_what_stays
+from pfrl_like.learning.overridden import checked_after_hooks, within_hook
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
@@ -21,7 +20,7 @@ _UPDATE = frozenset(["update", "compute_loss", "compute_one_step_pi_loss"])
 
 
 def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> None:
-    """What follows after `t_max` steps or an episode's end, where methods of PFRL's are overridden.
+    """Learn after `t_max` steps or at an episode's end, where methods of PFRL's are overridden.
 
     Args:
         agent: An A3C or ACER.
@@ -30,7 +29,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
         env: Number of the environment that they were made in.
 
     Raises:
-        NonFiniteError: As of `telling_what_stays`; `batch` of the error holds the steps.
+        NonFiniteError: As of `checked_after_hooks`; `batch` of the error holds the steps.
     """
     agent.t_start = agent.t - len(batch)
     agent.past_rewards = _by_time(agent.t_start, batch.reward.tolist())
@@ -53,7 +52,8 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
     updates, agent.hooked_updates = agent.optim_t, 0
     stats = _loss(agent, batch)[2]
     try:
-        with within_hook(agent, batch), telling_what_stays(agent, agent.shared_model):
+        params = {"the model": [*agent.shared_model.parameters()]}
+        with within_hook(agent, batch), checked_after_hooks(agent, params):
             hooks()
     except NonFiniteError as error:
         if error.batch is None:
@@ -213,7 +213,7 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
 
 
 def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]]:
-    """What the models say of each step of a sequence, by PFRL's names and by time, from `t_start` on."""
+    """The outputs of the models for each step of a sequence, by PFRL's names and by time, from `t_start` on."""
     distributions, action_values, values, averages = [], [], [], []
     state = average_state = batch.recurrent_state
     for i in range(len(batch)):

@@ -1,43 +1,19 @@
 """Updates of PPO, A2C and REINFORCE by the methods of PFRL's agents that a subclass overrides."""
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
 from pfrl_like.learning.hooks import first_argument
-from pfrl_like.learning.overridden import within_hook
+from pfrl_like.learning.overridden import checked_after_hooks, within_hook
 from pfrl_like.utils.callers import warn_once
-
-
-@contextlib.contextmanager
-def telling_what_stays(agent: Any, model: nn.Module) -> Iterator[None]:
-    """Within it overridden methods may step the optimiser; then the parameters are looked at.
-
-    Args:
-        agent: Has the names of the methods.
-        model: What the optimiser moves.
-
-    Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter in the end. It says
-            that steps of the methods before cannot be taken back.
-    """
-    try:
-        yield
-        if not bool(torch.isfinite(torch.stack(torch._foreach_norm([*model.parameters()]))).all()):
-            raise NonFiniteError("parameter", "the model's parameters hold NaN or infinity after an overridden method")
-    except NonFiniteError as error:
-        names = " and ".join(sorted(agent.overridden_hooks))
-        told = f"{error}; optimiser steps that {names} made before cannot be taken back"
-        raise NonFiniteError(error.name, told, error.batch, error.skipped) from error
-
 
 # PPO
 
@@ -81,11 +57,11 @@ def learn_by_update(
         What `update` gives; advantages of 0 and no statistics if that is nothing, as of PFRL's.
 
     Raises:
-        NonFiniteError: As of `telling_what_stays`.
+        NonFiniteError: As of `checked_after_hooks`.
     """
     updates, agent.hooked_episodes = agent.n_updates, episodes
     try:
-        with telling_what_stays(agent, agent.model):
+        with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
             if "update" in agent.overridden_hooks and first_argument(agent.update) == "batch":
                 learnt = agent.update(batch_of_episodes(episodes))
             else:
@@ -137,7 +113,7 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
 
 
 def episodes_of_rollout(agent: Any) -> Any:
-    """What an A2C has collected, as the attributes of PFRL's `update` hold it: our body of `update()`.
+    """The steps that an A2C has collected, as the attributes of PFRL's `update` hold it: our body of `update()`.
 
     Raises:
         TypeError: If the agent does not learn by an overridden `update()` just now.
@@ -218,10 +194,10 @@ def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
         episodes: The episodes, features.
 
     Raises:
-        NonFiniteError: As of `telling_what_stays`.
+        NonFiniteError: As of `checked_after_hooks`.
     """
     try:
-        with telling_what_stays(agent, agent.model):
+        with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
             if agent.backward_separately:
                 for each in episodes:
                     _lay_out_sequences(agent, [each])
@@ -259,7 +235,10 @@ def accumulate_gradient(agent: Any) -> None:
     """
     episodes = agent.hooked_sequences
     if not episodes:
-        raise TypeError(f"{type(agent).__name__} calls accumulate_grad by itself, when episodes have been collected")
+        raise TypeError(
+            "accumulate_grad was called without episodes, expected the agent to call it when they have been collected: "
+            "override it, or call observe"
+        )
     if not any(agent.log_prob_sequences):
         _lay_out_sequences(agent, episodes)
     if agent.n_backward == 0:

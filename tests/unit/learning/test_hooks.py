@@ -19,6 +19,7 @@ from pfrl_like import agents, experiments, explorers
 from pfrl_like.batch import Batch
 from pfrl_like.errors import ExportError, NonFiniteError
 from pfrl_like.learning import HOOKS, Hook
+from pfrl_like.replay_buffer import batch_experiences
 
 OWNERS = ("DQN", "DDPG", "TD3", "SoftActorCritic")
 #: Rows that hold for these agents, with those of their base.
@@ -223,6 +224,66 @@ def test_errors_that_an_overridden_update_does_not_write_back_are_written() -> N
     agent.update_from_replay()
     assert not agent.replay_buffer.waits_for_errors
     assert not np.array_equal(agent.replay_buffer._priorities.to_array(), before)
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_an_update_that_does_not_count_itself_is_counted_once(owner: str) -> None:
+    def update(self: Any, experiences: Any, errors_out: Any = None) -> None:
+        batch = batch_experiences(experiences, self.device, self.phi, self.gamma)
+        if owner == "DDPG":
+            self.compute_critic_loss(batch)
+            self.n_updates += 1  # as PFRL's body does
+        elif owner != "DQN":
+            self.update_q_func(batch)
+
+    agent = made(Hook(owner, "update", "", "called"), by_class(getattr(agents, owner), "update", update))
+    for _ in range(3):
+        agent.update_from_replay()
+    assert agent.optim_t == 3
+    assert getattr(agent, "q_func_n_updates", 3) == 3
+
+
+@pytest.mark.parametrize("kind", ["uniform", "prioritized"])
+def test_an_update_in_pfrls_form_that_leaves_nan_is_told(kind: str) -> None:
+    def update(self: Any, experiences: Any, errors_out: Any = None) -> None:
+        for param in self.model.parameters():
+            param.data.fill_(np.nan)
+
+    agent = made(Hook("DQN", "update", "", "called"), by_class(agents.DQN, "update", update), kind)
+    with pytest.raises(NonFiniteError, match="optimizer hold NaN.*steps that update made before cannot be taken back"):
+        agent.update_from_replay()
+
+
+@pytest.mark.parametrize("first", ["experiences", "items"])
+def test_an_update_that_is_assigned_to_an_agent_gets_experiences_unless_it_takes_a_batch(first: str) -> None:
+    agent, came = made(Hook("DQN", "update", "", "called"), agents.DQN), list[Any]()
+    own = {"experiences": lambda experiences: came.append(experiences), "items": lambda items: came.append(items)}
+    agent.update = own[first]
+    agent.update_from_replay()
+    assert came[0][0][0].keys() >= {"state", "action", "reward"}
+
+
+def test_a_wrapper_of_the_own_body_that_is_assigned_to_the_class_of_agents_is_called(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, body = list[Any](), agents.TD3.update_q_func
+
+    @functools.wraps(body)
+    def logged(self: Any, batch: Any) -> None:
+        calls.append(batch)
+        body(self, batch)
+
+    monkeypatch.setattr(agents.TD3, "update_q_func", logged)
+    made(Hook("TD3", "update_q_func", "", "called"), agents.TD3).update_from_replay()
+    assert calls
+
+
+def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = MAKE["DQN"](pfrl_like, agents.DQN, filled_buffer(pfrl_like, "uniform", discrete=True))
+    agent._compiled = lambda batch: pytest.fail("it does not call the method")
+    monkeypatch.setattr(agents.DQN, "_compute_loss", lambda self, *args: None)
+    with pytest.raises(TypeError, match="overrides _compute_loss of PFRL's agents, which a compiled update"):
+        agent.update_from_replay()
 
 
 def test_statistics_and_counters_of_pfrl_count_what_the_methods_do() -> None:

@@ -547,7 +547,7 @@ def test_own_optimiser_steps_that_leave_nan_are_told(owner: str, caplog: pytest.
         next(model.parameters()).data.fill_(float("nan"))
 
     agent = made(owner, by_class(getattr(agents, owner), name, spoil))
-    said = f"parameters hold NaN.*optimiser steps that {name} made before cannot be taken back"
+    said = f"parameters of the model hold NaN.*optimiser steps that {name} made before cannot be taken back"
     with caplog.at_level(logging.ERROR), pytest.raises(NonFiniteError, match=said) as caught:
         live(agent)
     assert isinstance(caught.value.batch, Batch)
@@ -585,7 +585,7 @@ def test_a_gradient_of_reinforce_that_is_not_finite_makes_no_step() -> None:
     with pytest.raises(NonFiniteError, match="norm of the gradient is (inf|nan); no update was made"):
         live(agent)
     assert torch.equal(parameters(agent), before)
-    with pytest.raises(TypeError, match="calls accumulate_grad by itself"):
+    with pytest.raises(TypeError, match="accumulate_grad was called without episodes"):
         agent.accumulate_grad()
 
 
