@@ -85,6 +85,10 @@ class HookType(ABCMeta):
                     type.__setattr__(cls, method, HookMethod(hook, own))
         _resolve(cls)
 
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        _resolve(cls)  # a mix-in may have been given a method since
+        return super().__call__(*args, **kwargs)
+
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
         if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is taken back
@@ -125,7 +129,7 @@ def _resolve(cls: HookType) -> None:
         if hook.outcome == "refused":
             raise hook.refusal(cls.__name__)
         if hook.name == "update" and hook.arguments.startswith("experiences"):
-            if first_argument(function) == "batch":
+            if arguments_of(function)[1:2] == ["batch"]:
                 continue
             if getattr(function, "given_experiences", None) is not function:
                 type.__setattr__(cls, "update", _given_experiences(function))
@@ -156,9 +160,9 @@ def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == _PACKAGE
 
 
-def first_argument(update: Callable[..., Any]) -> str | None:
-    """Name of the first argument of an `update`, `self` left out; None if it has none."""
-    return next((name for name in inspect.signature(update).parameters if name != "self"), None)
+def arguments_of(function: Callable[..., Any]) -> list[str]:
+    """Names of the arguments of a function, with `self` unless it is bound."""
+    return [*inspect.signature(function).parameters]
 
 
 def _given_experiences(update: Callable[..., Any]) -> Callable[..., Any]:

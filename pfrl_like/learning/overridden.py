@@ -11,7 +11,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.experiences import ColumnsOfBatch
-from pfrl_like.learning.hooks import first_argument
+from pfrl_like.learning.hooks import arguments_of
 from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 
 
@@ -142,7 +142,7 @@ def takes_experiences(agent: Any) -> bool:
     own = vars(agent).get("update")
     if own is None:
         return "update" in agent.overridden_hooks
-    return first_argument(own) not in ("batch", "args", None)
+    return arguments_of(own)[:1] not in (["batch"], ["args"], [])
 
 
 def update_by_experiences(agent: Any) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch, concatenate_nested, map_nested
 from pfrl_like.distributions import masked, with_parameters
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.hooks import first_argument
+from pfrl_like.learning.hooks import arguments_of
 from pfrl_like.learning.overridden import checked_after_hooks, within_hook
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.isolated_rng import isolated_rng
@@ -77,7 +77,7 @@ def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
 
 def update_takes_batch(agent: Any) -> bool:
     """True if `update` is overridden in our form."""
-    return "update" in agent.overridden_hooks and first_argument(agent.update) == "batch"
+    return "update" in agent.overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
 
 
 def batch_of_steps(agent: Any, statevar: Any) -> Batch:

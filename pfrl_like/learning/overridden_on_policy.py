@@ -11,7 +11,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
-from pfrl_like.learning.hooks import first_argument
+from pfrl_like.learning.hooks import arguments_of
 from pfrl_like.learning.overridden import checked_after_hooks, within_hook
 from pfrl_like.utils.callers import warn_once
 
@@ -62,7 +62,7 @@ def learn_by_update(
     updates, agent.hooked_episodes = agent.n_updates, episodes
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
-            if "update" in agent.overridden_hooks and first_argument(agent.update) == "batch":
+            if "update" in agent.overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]:
                 learnt = agent.update(batch_of_episodes(episodes))
             else:
                 _lay_out_rollout(agent, episodes)

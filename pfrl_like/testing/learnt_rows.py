@@ -42,13 +42,13 @@ class Door:
                 passes = functools.partial(self._pass, getattr(agent, name), kept)
                 vars(agent)[name] = passes  # an assignment would count as an override of PFRL's method
 
-    def _pass(self, learn: Callable[..., Any], kept: list[Any], argument: Any, *others: Any, **keywords: Any) -> Any:
+    def _pass(self, learn: Callable[..., Any], kept: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
         if self._inside:
-            return learn(argument, *others, **keywords)
-        kept.append(argument)
+            return learn(batch, *others, **keywords)
+        kept.append(batch)
         self._inside = True
         try:
-            return learn(argument, *others, **keywords)
+            return learn(batch, *others, **keywords)
         finally:
             self._inside = False
 

@@ -131,6 +131,25 @@ def test_a_class_that_a_refused_method_is_assigned_to_stays_as_it_was() -> None:
     live(made(Hook("TD3", "update_policy", "", "called"), cls))
 
 
+def test_a_method_that_a_mixin_is_given_later_counts_for_new_agents() -> None:
+    calls: list[Any] = []
+    mixin = type("Mixin", (), {})
+    cls = type("Own", (mixin, agents.TD3), {})
+    mixin.update_q_func = spy(calls, agents.TD3, "update_q_func")  # type: ignore[attr-defined]
+    live(made(Hook("TD3", "update_q_func", "", "called"), cls))
+    assert calls
+
+
+@pytest.mark.parametrize("argument", ["batch", "transitions"])
+def test_the_name_of_the_argument_counts_and_not_that_of_self(argument: str) -> None:
+    got: list[Any] = []
+    code = f"def update(this, {argument}):\n    got.append({argument})\n    return base.update(this, {argument})"
+    namespace = {"got": got, "base": agents.DQN}
+    exec(code, namespace)
+    made(Hook("DQN", "update", "", "called"), by_class(agents.DQN, "update", namespace["update"])).update_from_replay()
+    assert isinstance(got[0], Batch if argument == "batch" else list)
+
+
 def test_the_nearest_agent_of_this_package_decides() -> None:
     with pytest.raises(TypeError, match="_compute_loss of PFRL's CategoricalDQN"):
         type("Own", (agents.CategoricalDQN,), {"_compute_loss": lambda self, batch: None})
