@@ -13,7 +13,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.experiences import ColumnsOfBatch, to_batch
-from pfrl_like.learning.overridden import own_step
+from pfrl_like.learning.overridden import given_loss, own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.ensemble import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -174,8 +174,8 @@ class DDPG(OffPolicyActorCritic):
     def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """PFRL's `update`: a step on each loss."""
         step = own_step(self)
-        step("critic_optimizer", self.compute_critic_loss(batch))
-        step("actor_optimizer", self.compute_actor_loss(batch))
+        step("critic_optimizer", given_loss(self, "compute_critic_loss", batch))
+        step("actor_optimizer", given_loss(self, "compute_actor_loss", batch))
         self.n_policy_updates += 1
 
     def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:

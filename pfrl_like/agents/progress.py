@@ -59,13 +59,11 @@ class ProgressMixin:
 
         As in PFRL a recurrent agent makes no update until `minibatch_size` whole episodes are stored.
         """
-        held, start = len(self.replay_buffer), self.replay_start_size
-        if held < start:
-            return f"the buffer holds {held:,} transitions, replay_start_size is {start:,}"
         if self.learns_from_sequences and self.replay_buffer.n_episodes < self.minibatch_size:
             episodes = self.replay_buffer.n_episodes
             return f"the buffer holds {episodes:,} whole episodes, minibatch_size is {self.minibatch_size:,}"
-        return None
+        held, start = len(self.replay_buffer), self.replay_start_size
+        return f"the buffer holds {held:,} transitions, replay_start_size is {start:,}" if held < start else None
 
     def saved_state(self) -> dict[str, Any]:
         """What goes on beside the networks: counters, statistics, the explorer and recurrent states."""

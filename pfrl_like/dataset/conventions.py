@@ -225,7 +225,8 @@ def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
         raise ValueError(f"actions: got {len(array)} rows, expected {n} as of observations")
     if not discrete:
         if array.ndim != 2:
-            hint = "; discrete actions need discrete_action=True" if array.ndim == 1 else ""
+            of_one = "; discrete actions need discrete_action=True, actions of one number reshape(-1, 1)"
+            hint = of_one if array.ndim == 1 else ""
             raise ValueError(f"actions: got shape {array.shape}, expected ({n}, size of an action){hint}")
         _refuse_non_finite("actions", array)
         return array if array.dtype.kind == "f" else array.astype(np.float32)

@@ -113,12 +113,34 @@ def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[s
     """
     errors: list[float] | None = None if batch.weight is None else []
     with within_hook(agent, batch):
-        loss = agent._compute_loss(ColumnsOfBatch(batch, agent.gamma), errors_out=errors)
+        loss = given_loss(agent, "_compute_loss", ColumnsOfBatch(batch, agent.gamma), errors_out=errors)
     if errors:
         td_error = torch.as_tensor(np.asarray(errors, np.float32), device=batch.reward.device)
     else:
         td_error = agent.td_errors_of(batch)
     return loss, td_error, {"loss": loss.detach()}
+
+
+def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
+    """The loss that an overridden method gives, a scalar.
+
+    Args:
+        agent: The agent.
+        method: Name of the method.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+
+    Raises:
+        TypeError: If it gives something else than one number that a gradient flows from.
+    """
+    loss = getattr(agent, method)(*args, **kwargs)
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        came = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{loss!r:.80}"
+        without = " without a gradient" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
+        raise TypeError(
+            f"{method} of {type(agent).__name__} returned {came}{without}, expected the loss, a scalar tensor"
+        )
+    return loss.reshape(())
 
 
 def overridden_target(agent: Any) -> Any:

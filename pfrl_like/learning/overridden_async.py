@@ -10,7 +10,7 @@ from pfrl_like.batch import Batch, concatenate_nested, map_nested
 from pfrl_like.distributions import masked, with_parameters
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.hooks import arguments_of
-from pfrl_like.learning.overridden import checked_after_hooks, within_hook
+from pfrl_like.learning.overridden import checked_after_hooks, given_loss, within_hook
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
@@ -205,7 +205,7 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
         raise TypeError(f"update takes a batch, got {', '.join(steps)}: PFRL's arguments come within an update alone")
     if agent.hooked_updates:  # the graph was freed
         steps = {**steps, **_outputs(agent, agent.hooked_batch, steps["t_start"])}
-    loss: Tensor = agent.compute_loss(**steps).reshape(())
+    loss = given_loss(agent, "compute_loss", **steps)
     agent.descend(loss)
     copy_grad(agent.shared_model, agent.model)  # as PFRL leaves them
     agent.hooked_updates += 1

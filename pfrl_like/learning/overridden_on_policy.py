@@ -12,7 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
 from pfrl_like.learning.hooks import arguments_of
-from pfrl_like.learning.overridden import checked_after_hooks, within_hook
+from pfrl_like.learning.overridden import checked_after_hooks, given_loss, within_hook
 from pfrl_like.utils.callers import warn_once
 
 # PPO
@@ -33,11 +33,11 @@ def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) 
     old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
     log_prob, entropy = distribution.log_prob(batch.action), distribution.entropy()
     with within_hook(agent, batch):
-        loss = agent._lossfun(
-            entropy, value.unsqueeze(-1), log_prob, vs_pred_old=old_value.unsqueeze(-1), log_probs_old=old_log_prob,
-            advs=advantage, vs_teacher=returns.unsqueeze(-1),
+        loss = given_loss(
+            agent, "_lossfun", entropy, value.unsqueeze(-1), log_prob, vs_pred_old=old_value.unsqueeze(-1),
+            log_probs_old=old_log_prob, advs=advantage, vs_teacher=returns.unsqueeze(-1),
         )  # fmt: skip
-    return loss.reshape(()), {"log_ratio": (log_prob - old_log_prob).detach()}
+    return loss, {"log_ratio": (log_prob - old_log_prob).detach()}
 
 
 # A2C

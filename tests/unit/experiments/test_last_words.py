@@ -66,9 +66,7 @@ class TestTheProgressLine:
     def test_it_says_that_a_recurrent_agent_waits_for_whole_episodes(self, tmp_path, capsys):
         train_agent(dqn(3, 3, recurrent=True), Counting(5), 20, tmp_path, progress=True)
         few = "no updates yet: the buffer holds {} whole episodes, minibatch_size is 3"
-        start = "no updates yet: the buffer holds {} transitions, replay_start_size is 3"
-        before = [start.format(0)] * 4  # steps of an episode that runs are not in the buffer yet
-        assert self.lines(capsys) == before + [few.format(1)] * 5 + [few.format(2)] * 5 + [""] * 6
+        assert self.lines(capsys) == [few.format(0)] * 4 + [few.format(1)] * 5 + [few.format(2)] * 5 + [""] * 6
 
     def test_it_says_so_of_an_agent_whose_statistics_have_other_names(self, tmp_path, capsys):
         agent = dqn(5)

@@ -338,6 +338,14 @@ def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves() -> None:
         assert torch.equal(value, before[name])
 
 
+@pytest.mark.parametrize("given", [None, 1.5, torch.ones(2, requires_grad=True), torch.ones(())])
+@pytest.mark.parametrize(("owner", "name"), [("DQN", "_compute_loss"), ("DDPG", "compute_actor_loss")])
+def test_what_is_no_loss_is_refused_by_the_name_of_the_method(owner: str, name: str, given: Any) -> None:
+    cls = by_class(getattr(agents, owner), name, lambda self, *args, **kwargs: given)
+    with pytest.raises(TypeError, match=f"{name} of Own returned .*, expected the loss, a scalar tensor"):
+        made(Hook(owner, name, "", "called"), cls).update_from_replay()
+
+
 def test_own_optimiser_steps_that_leave_nan_are_told() -> None:
     class Own(agents.TD3):
         def update_policy(self, batch: Any) -> None:
