@@ -11,6 +11,7 @@ from pfrl_like import replay_buffers
 from pfrl_like.columns import as_array
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.chosen import listed
+from pfrl_like.replay_buffers.transitions import StoredTransition
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
 from pfrl_like.utils.random import RandomSource, not_held
 from pfrl_like.utils.spaces import action_size_of, space_kind
@@ -130,6 +131,18 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
                 del self._first_rewards[oldest]
             self._first_rewards[self._next] = reward_before
         self.append_batch([obs], [action], [reward], [next_obs], [ended], [False])
+
+    def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
+        """As in the buffer that it is one of; what `append` would refuse is refused."""
+        for name in {"state", "next_state"} & changes.keys():
+            if changes[name] is not None:
+                check_observation(self.observation_space, changes[name], name)
+                check_finite(name, changes[name])
+        if "reward" in changes:
+            check_reward(changes["reward"])
+        if "action" in changes:
+            self._check_action(changes["action"])
+        return super()._edit(transition, changes)
 
     def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         held = {item: reward for item, reward in self._first_rewards.items() if item >= self._first}

@@ -197,7 +197,7 @@ def test_a_restored_buffer_is_the_one_that_went_on(steps, events, capacity, name
     release_everything(check(lambda: MAKERS[name](capacity, rng=np.random.RandomState(3)), made, events))
 
 
-@QUICK
+@settings(max_examples=12, deadline=None)
 @given(
     st.lists(STEP, min_size=20, max_size=40), st.lists(ROUND, min_size=3, max_size=8), st.sampled_from([None, 8, 16]),
     st.sampled_from(list(MAKERS)), st.sampled_from(list(OBSERVATIONS)),

@@ -85,6 +85,22 @@ def test_an_observation_that_nobody_waits_for_any_more_is_freed(ends):
     assert n_observations(columns) == 0
 
 
+def test_steps_of_several_environments_free_what_they_do_not_go_on_from():
+    columns = Columns()
+    rows = [append(columns, 10 * env_id, env_id=env_id) for env_id in range(2)]
+    for row in rows:
+        edit(columns, row, {"next_state": vector(50)}, 1)
+    assert n_observations(columns) == 6
+    obs = np.stack([vector(1), vector(70)])  # the first goes on from what came, the second begins elsewhere
+    columns.append_many(obs, [0, 0], [0.0, 0.0], obs + 1, np.zeros(2, bool), [0, 1], {})
+    assert n_observations(columns) == 8
+    for row in [*rows, *[run.tail for run in columns.running.values()]]:
+        columns.release(row)
+    for env_id in range(2):
+        columns.end(env_id)
+    assert n_observations(columns) == 0
+
+
 def test_a_next_state_may_be_taken_away_and_given_again():
     columns = Columns()
     row = append(columns, 0, terminal=True)

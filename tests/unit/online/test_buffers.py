@@ -258,3 +258,22 @@ def test_rows_that_cannot_be_learnt_from_are_refused(obs: list[float], reward: f
     with pytest.raises(ValueError, match="observation|reward"):
         buffer.append(np.array(obs, np.float32), 0, reward, False)
     assert len(buffer) == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"reward": np.nan}, "reward"),
+        ({"action": 3}, "action"),
+        ({"state": np.full(1, np.inf, np.float32)}, "state"),
+        ({"next_state": np.full(1, np.nan, np.float32)}, "next_state"),
+        ({"action": 1, "state": np.zeros(2, np.float32)}, "state"),
+    ],
+)
+def test_what_a_row_may_not_hold_is_not_changed_into(changes: dict[str, object], message: str) -> None:
+    buffer = filled()
+    with pytest.raises(ValueError, match=message):
+        buffer.memory[0][0].update(changes)
+    buffer.memory[0][0].update(action=2, reward=5.0, next_state=np.full(1, 9, np.float32))
+    assert (buffer.transitions[0].action, buffer.transitions[0].next_reward) == (2, 5.0)
+    assert buffer.transitions[1].observation == 1
