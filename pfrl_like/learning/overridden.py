@@ -156,15 +156,15 @@ def overridden_target(agent: Any) -> Any:
 def takes_experiences(agent: Any) -> bool:
     """True if `update` or, for sequences, `update_from_episodes` is overridden and takes lists of transition dicts.
 
-    A function that is assigned to one agent as its `update` does unless its first argument is `batch`, or `*args`, as
-    wrappers have it, which pass on whatever comes.
+    A function that is assigned to one agent as its `update` does if its first argument is called `experiences`; PFRL
+    itself calls no function that is assigned so.
     """
     if agent.learns_from_sequences and "update_from_episodes" in agent.overridden_hooks:
         return True
     own = vars(agent).get("update")
     if own is None:
         return "update" in agent.overridden_hooks
-    return arguments_of(own)[:1] not in (["batch"], ["args"], [])
+    return arguments_of(own)[:1] == ["experiences"]
 
 
 def update_by_experiences(agent: Any) -> None:

@@ -273,11 +273,9 @@ def test_an_update_in_pfrls_form_that_leaves_nan_is_told(kind: str) -> None:
         agent.update_from_replay()
 
 
-@pytest.mark.parametrize("first", ["experiences", "items"])
-def test_an_update_that_is_assigned_to_an_agent_gets_experiences_unless_it_takes_a_batch(first: str) -> None:
+def test_an_update_that_is_assigned_to_an_agent_gets_experiences_if_it_says_so() -> None:
     agent, came = made(Hook("DQN", "update", "", "called"), agents.DQN), list[Any]()
-    own = {"experiences": lambda experiences: came.append(experiences), "items": lambda items: came.append(items)}
-    agent.update = own[first]
+    agent.update = lambda experiences: came.append(experiences)
     agent.update_from_replay()
     assert came[0][0][0].keys() >= {"state", "action", "reward"}
 
