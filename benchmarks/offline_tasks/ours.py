@@ -10,7 +10,6 @@ from torch import nn
 
 from pfrl_like import agents, experiments, explorers, policies, q_functions, replay_buffers, utils
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 
 #: Those whose policy is a Gaussian with scales that do not depend on the state, as both papers' code has it.
@@ -182,7 +181,7 @@ def rate(algorithm: str, settings: dict[str, Any], data: str, seconds: float, wa
     start = 0.0
     result: list[float] = []
 
-    def watch(clock: Clock) -> None:
+    def watch(clock: Any) -> None:
         nonlocal start
         if clock.t == warm:
             start = time.perf_counter()
