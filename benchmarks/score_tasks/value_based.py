@@ -208,7 +208,7 @@ _FQF = {"n_cosines": 64, "n_fractions": 8, "entropy_coeff": 1e-3, "fraction_lr":
 
 
 def _own_of_variants(task: str, lowest_return: float, n_updates: int) -> dict[tuple[str, str], dict[str, Any]]:
-    """What DQN's variants need beside DQN's settings, where every step costs 1; their other settings are DQN's."""
+    """Settings of DQN's variants beside those of DQN, where every step costs 1."""
     atoms = {"atoms": {"n_atoms": 51, "v_min": lowest_return, "v_max": 0.0}}
     replay = {"alpha": 0.5, "beta0": 0.4, "betasteps": n_updates, "normalize_by_max": "memory"}
     own: dict[str, dict[str, Any]] = {

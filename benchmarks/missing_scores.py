@@ -1,0 +1,385 @@
+"""List the seeds that the tables of scores lack, and run them in the background.
+
+    python benchmarks/missing_scores.py                  # what is missing, in order, with the hours of one core
+    python benchmarks/missing_scores.py --run --commit   # until nothing is; goes on where it was stopped
+
+One training at a time runs at the lowest priority (`score_case.py`), with the library of commit 9ab6f06, in a work tree
+of its own with an environment of its own: changes under way cannot break it. Tasks and settings are those of this tree.
+A training checkpoints about every five minutes on a free core, and after SIGTERM, outside the repository; d3rlpy's do
+not. A finished seed is a line of the results, and so is one that failed, which is not tried again.
+
+While a measurement holds the lock of `measurement_lock.py`, everything stands still.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import offline_scores
+import score_case
+import score_queue
+import scores
+from measurement_lock import INTERVAL, is_measuring
+from score_queue import Item
+from speed import ONE_THREAD, ROOT
+
+try:
+    import fcntl
+except ImportError:
+    sys.exit("missing_scores.py stops and continues processes, which needs Linux or macOS")
+
+COMMIT = "9ab6f06d6b9ed3c14a2d41f2390214679954a9ba"
+FOLDER = Path("~/.cache/pfrl_like/scores").expanduser()
+INSTALL = ("-c", "constraints.txt", "torch==2.13.0", "-e", ".[dev]", "minatar")
+SECONDS_BETWEEN_CHECKPOINTS = 300.0
+#: Seconds that a training gets to save after SIGTERM, and after which what it has taken is written down.
+PATIENCE, HEARTBEAT = 120.0, 30.0
+#: Of a process that somebody has ended.
+ENDED = (*(-each for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)), 128 + signal.SIGTERM)
+
+
+class Place(NamedTuple):
+    """Where trainings run and results go.
+
+    Attributes:
+        folder: Of the work tree, runs and sets.
+        tree: The work tree.
+        results: Of `scores.py`.
+        offline_results: Of `offline_scores.py`.
+        peer_python: Interpreter that has d3rlpy installed.
+    """
+
+    folder: Path
+    tree: Path
+    results: Path
+    offline_results: Path
+    peer_python: Path
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of the work tree."""
+        return self.tree / ".venv" / "bin" / "python"
+
+    @property
+    def data(self) -> Path:
+        """Folder of the sets."""
+        return self.folder / "data"
+
+    def queue(self) -> list[Item]:
+        """What is missing."""
+        return score_queue.queue(self.results, self.offline_results, offline_scores.contents_of(self.data))
+
+
+def tell(text: str) -> None:
+    print(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {text}", flush=True)
+
+
+def git(tree: Path, *arguments: str) -> str:
+    """What git prints."""
+    return subprocess.run(["git", "-C", tree, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def lock_folder(folder: Path) -> int:
+    """Take the folder for this command and the training that it starts; of a dead command the training is ended first.
+
+    Returns:
+        A descriptor of the lock, which lasts until all who have it are gone.
+    """
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    for attempt in range(int(PATIENCE)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            write_owner(folder, None)
+            return descriptor
+        except BlockingIOError:
+            command, training = json.loads((folder / "owner.json").read_text())
+            if is_alive(command):
+                sys.exit(f"process {command} runs in {folder} already")
+            if attempt == 0 and training is not None:
+                tell(f"process {command} is dead; its training {training} is ended")
+                signal_group(training, signal.SIGTERM, signal.SIGCONT)
+            time.sleep(1.0)
+    sys.exit(f"training {training} in {folder} does not end")
+
+
+def write_owner(folder: Path, training: int | None) -> None:
+    """Note this process and the group of its training, for `lock_folder` of a later command."""
+    temporary = folder / "owner.tmp"
+    temporary.write_text(json.dumps([os.getpid(), training]))
+    temporary.replace(folder / "owner.json")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def signal_group(group: int, *signals: int) -> bool:
+    """Send signals to all processes of a group; False if there are none."""
+    try:
+        for each in signals:
+            os.killpg(group, each)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def make_tree(tree: Path, repository: Path) -> None:
+    """The work tree with its environment, as far as it is missing, and this tree's benchmarks in it."""
+    if not (tree / ".git").exists():
+        git(repository, "worktree", "prune")
+        git(repository, "worktree", "add", "--force", "--detach", str(tree), COMMIT)
+    complete = tree / ".venv" / "complete"
+    if not complete.exists():
+        tell(f"an environment is made in {tree}")
+        subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True)
+        python = tree / ".venv" / "bin" / "python"
+        subprocess.run([python, "-m", "pip", "install", "-q", *INSTALL], check=True, cwd=tree)
+        complete.touch()
+    ours = Path(__file__).parent
+    if ours != tree / "benchmarks":
+        leave = shutil.ignore_patterns("results", "data", "__pycache__")
+        shutil.copytree(ours, tree / "benchmarks", ignore=leave, dirs_exist_ok=True)
+
+
+def environment(tree: Path) -> dict[str, str]:
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": str(tree), "SDL_VIDEODRIVER": "dummy", "MPLBACKEND": "Agg"}
+
+
+def check_tree(place: Place) -> None:
+    """Refuse a work tree in which the settings or the library are others than expected, and a peer without d3rlpy."""
+    command = [place.python, place.tree / "benchmarks" / "score_case.py", "list"]
+    done = subprocess.run(command, env=environment(place.tree), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"these benchmarks do not run with the library of {COMMIT:.7}:\n{done.stderr}")
+    there, here = json.loads(done.stdout.splitlines()[-1]), score_case.fingerprints()
+    if there["commit"] != COMMIT:
+        sys.exit(f"the library in {place.tree} is of commit {there['commit']}, expected {COMMIT}")
+    if there["settings"] != here["settings"]:
+        sys.exit(f"the settings in {place.tree} are not those of {Path(__file__).parent}")
+    if place.peer_python.exists():
+        subprocess.run([place.peer_python, "-c", "import d3rlpy"], check=True, capture_output=True)
+
+
+def fingerprint(item: Item) -> str:
+    """Tells runs of other settings apart."""
+    if item.kind == "scores":
+        return scores.fingerprint(*item.row)
+    return offline_scores.fingerprint(item.row[1], {}) if item.kind == "offline" else "sets"
+
+
+def steps_of(item: Item) -> int:
+    """Steps or updates of a training; 0 of one that has checkpoints of its own."""
+    if item.kind == "scores":
+        return scores.TASKS[item.row[0]].steps
+    return int(offline_scores.settings_of(item.row[1])["updates"]) if item.kind == "offline" else 0
+
+
+def told(item: Item, place: Place) -> dict[str, Any]:
+    """What a line says of its training, for one that crashed."""
+    common = {"seed": item.seed, "settings": fingerprint(item), "commit": COMMIT}
+    if item.kind == "scores":
+        return dict(zip(("task", "agent"), item.row, strict=True)) | common
+    data = offline_scores.content_of(offline_scores.dataset_of(item.row[0], place.data))
+    return dict(zip(("dataset", "algorithm", "library"), item.row, strict=True)) | common | {"data": data}
+
+
+def start(item: Item, place: Place, folder: Path, lock: int) -> subprocess.Popen[bytes]:
+    """The process of a training, in a group of its own."""
+    steps = steps_of(item)
+    freq = max(1, int(steps * SECONDS_BETWEEN_CHECKPOINTS / max(item.seconds, SECONDS_BETWEEN_CHECKPOINTS)))
+    command = [
+        place.python, place.tree / "benchmarks" / "score_case.py", item.kind, *item.row, "--seed", str(item.seed),
+        "--folder", folder, "--checkpoint-freq", str(freq), "--peer-python", place.peer_python, "--data", place.data,
+    ]  # fmt: skip
+    with (folder / "output.txt").open("ab") as output:
+        return subprocess.Popen(
+            command, env=environment(place.tree), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True, pass_fds=[lock],
+        )  # fmt: skip
+
+
+class Spent:
+    """Seconds and seconds of the processor that a training has taken, over all processes of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.before: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+        self.seconds, self._cpu = 0.0, self._of_children()
+
+    def total(self) -> dict[str, float]:
+        """What it is by now; the processor's is known of processes that have ended."""
+        now = {"seconds": self.seconds, "cpu_seconds": self._of_children() - self._cpu}
+        return {name: round(self.before.get(name, 0.0) + value, 1) for name, value in now.items()}
+
+    def write(self) -> None:
+        self.path.write_text(json.dumps(self.total()))
+
+    @staticmethod
+    def _of_children() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+
+def attend(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[], bool]) -> bool:
+    """Wait for a training, which stands still while something is measured.
+
+    Args:
+        child: Its process.
+        spent: Counts the time in which it does not stand still.
+        is_over: True once it has to be stopped.
+
+    Returns:
+        False if it was.
+    """
+    stopped, last, written = False, time.monotonic(), time.monotonic()
+    while child.poll() is None:
+        if is_over():
+            signal_group(child.pid, signal.SIGTERM, signal.SIGCONT)
+            try:
+                child.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                signal_group(child.pid, signal.SIGKILL)
+                child.wait()
+            spent.write()
+            return False
+        if is_measuring() != stopped:
+            stopped = not stopped
+            signal_group(child.pid, signal.SIGSTOP if stopped else signal.SIGCONT)
+            tell("stands still for a measurement" if stopped else "goes on")
+        time.sleep(INTERVAL)
+        now = time.monotonic()
+        spent.seconds += 0.0 if stopped else now - last
+        last = now
+        if now - written > HEARTBEAT:
+            spent.write()
+            written = now
+    return True
+
+
+def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> dict[str, Any] | None:
+    """Run one training to its end.
+
+    Returns:
+        Its line, empty of a set; None if it was stopped.
+    """
+    name = re.sub(r"\W+", "-", f"{item.kind} {item.name} {item.seed} {fingerprint(item)}")
+    folder = place.folder / "runs" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    spent = Spent(folder / "spent.json")
+    child = start(item, place, folder, lock)
+    write_owner(place.folder, child.pid)
+    finished = attend(child, spent, is_over)
+    for _ in range(int(PATIENCE)):  # what it has started may still save
+        if not signal_group(child.pid, 0):
+            break
+        time.sleep(1.0)
+    spent.write()
+    if not finished:
+        return None
+    if child.returncode in ENDED:
+        sys.exit(f"{item.name}, seed {item.seed}: was ended by somebody; it goes on with the next run")
+    if child.returncode > 0:
+        output = (folder / "output.txt").read_text(errors="replace").splitlines()
+        sys.exit("\n".join([f"{item.name}, seed {item.seed}: no training, see {folder}", *output[-15:]]))
+    if child.returncode < 0 and item.kind == "data":
+        sys.exit(f"{item.name}: ended by {signal.Signals(-child.returncode).name}")
+    if child.returncode < 0:
+        line = told(item, place) | {"error": signal.Signals(-child.returncode).name}
+    else:
+        line = json.loads((folder / "line.json").read_text())
+    shutil.rmtree(folder)
+    return line | spent.total() if line else {}
+
+
+def keep(line: dict[str, Any], path: Path, message: str, commits: bool) -> None:
+    """Append a line to the results, and commit it, and nothing else, if asked."""
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    for _ in range(20 if commits else 0):
+        try:
+            git(path.parent, "commit", "-q", "-m", message, "--", path.name)
+            return
+        except subprocess.CalledProcessError as error:  # another git may be at work
+            failure = error.stderr
+            time.sleep(3.0)
+    if commits:
+        tell(f"not committed, the next commit takes it along: {failure}")
+
+
+def run(place: Place, repository: Path, hours: float | None, commits: bool) -> None:
+    """Train what is missing until nothing is, the time is over, or a signal comes."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    lock = lock_folder(place.folder)
+    make_tree(place.tree, repository)
+    check_tree(place)
+    signals: list[int] = []
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _: signals.append(number))
+    deadline = time.monotonic() + (float("inf") if hours is None else 3_600 * hours)
+
+    def is_over() -> bool:
+        return bool(signals) or time.monotonic() > deadline
+
+    def profits(item: Item) -> bool:
+        if item.kind != "scores" and not place.peer_python.exists():
+            return False
+        return item.resumes or time.monotonic() + item.seconds < deadline
+
+    while not is_over():
+        item = next(filter(profits, place.queue()), None)
+        if item is None:
+            tell("nothing is missing that could be run")
+            return
+        tell(f"{item.name}, seed {item.seed}: begins, some {item.seconds / 60:.0f} minutes")
+        line = train(item, place, lock, is_over)
+        if line is None:
+            tell(f"{item.name}, seed {item.seed}: stopped; it goes on with the next run")
+        elif item.kind == "data":
+            tell(f"{item.name}: made")
+        else:
+            text = f"{item.name}, seed {item.seed}: {line.get('error') or round(line['score'], 1)}"
+            path = place.results if item.kind == "scores" else place.offline_results
+            keep(line, path, f"Scores: {text}", commits)
+            tell(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", action="store_true", help="run it, and not only list it")
+    parser.add_argument("--commit", action="store_true", help="commit every line")
+    parser.add_argument("--hours", type=float, help="stop after that; what could not be resumed is not begun then")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the work tree, checkpoints and sets")
+    parser.add_argument("--tree", type=Path, help="the work tree; <folder>/tree without it")
+    parser.add_argument("--peer-python", type=Path, default=ROOT / ".peers" / "d3rlpy" / "bin" / "python")
+    parser.add_argument("--results", type=Path, default=scores.RESULTS)
+    parser.add_argument("--offline-results", type=Path, default=offline_scores.RESULTS)
+    args = parser.parse_args()
+    folder = args.folder.absolute()
+    tree = (args.tree or folder / "tree").absolute()
+    place = Place(folder, tree, args.results.absolute(), args.offline_results.absolute(), args.peer_python.absolute())
+    print(score_queue.table(place.queue()))
+    if not place.peer_python.exists():
+        print(f"pairs with d3rlpy and their sets do not run: {place.peer_python} is not there (`make peers`)")
+    if args.run:
+        run(place, ROOT, args.hours, args.commit)
+
+
+if __name__ == "__main__":
+    main()
