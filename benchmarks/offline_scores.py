@@ -176,7 +176,8 @@ def print_table(lines: list[dict[str, Any]]) -> None:
 def finished(path: Path, changes: dict[str, Any]) -> list[dict[str, Any]]:
     """The lines that belong to the present hyperparameters; one with an "error" is of a training that failed."""
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [line for line in lines if line["settings"] == fingerprint(line["algorithm"], changes)]
+    present = [line for line in lines if line["settings"] == fingerprint(line["algorithm"], changes)]
+    return [line for line in present if "invalid" not in line]
 
 
 def pairs(lines: list[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, dict[str, Any]]]:

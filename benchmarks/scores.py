@@ -198,12 +198,19 @@ def fingerprint(task: str, name: str) -> str:
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """The lines that belong to the present hyperparameters; one with an "error" is of a seed that failed."""
+    """The lines that belong to the present hyperparameters; one with an "error" is of a seed that failed.
+
+    A line that has "invalid" does not count: it tells which mended fault the seed was run with.
+    """
     if not path.exists():
         return []
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [
-        line for line in lines if line["task"] in TASKS and line["settings"] == fingerprint(line["task"], line["agent"])
+        line
+        for line in lines
+        if line["task"] in TASKS
+        and "invalid" not in line
+        and line["settings"] == fingerprint(line["task"], line["agent"])
     ]
 
 

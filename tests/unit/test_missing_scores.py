@@ -96,6 +96,14 @@ def test_a_seed_that_failed_is_not_missing_and_has_no_score(
     assert "| hopper | TD3 | 200,000 | 1 of 3, 1 failed | 1.0 [1.0, 1.0] |" in capsys.readouterr().out
 
 
+def test_a_line_that_is_marked_as_invalid_does_not_count(script: Any, tmp_path: Path) -> None:
+    scores, offline = script("scores"), script("offline_scores")
+    line, marked = score_line(scores, "hopper", "TD3", 0), score_line(scores, "hopper", "TD3", 1, invalid="a fault")
+    assert scores.read_results(write(tmp_path / "scores.jsonl", [line, marked])) == [line]
+    line, marked = pair_line(offline, "d3rlpy", 0), pair_line(offline, "d3rlpy", 1, invalid="a fault")
+    assert offline.finished(write(tmp_path / "offline.jsonl", [line, marked]), {}) == [line]
+
+
 def test_no_half_of_a_pair_is_trained_if_the_other_failed(script: Any) -> None:
     offline = script("offline_scores")
     failed = pair_line(offline, "d3rlpy", 0, error="ValueError: NaN")
