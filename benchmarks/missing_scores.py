@@ -3,6 +3,7 @@
     python benchmarks/missing_scores.py                  # what is missing, in order, with the hours of one core
     python benchmarks/missing_scores.py --run --commit   # until nothing is; goes on where it was stopped
 
+SIGTERM and Ctrl-C stop it; a file `stop` in its folder does so when the training under way has ended.
 One training at a time runs at the lowest priority (`score_case.py`), with the library of commit 9ab6f06, in a work tree
 of its own with an environment of its own: changes under way cannot break it. Tasks and settings are those of this tree.
 A training checkpoints about every five minutes on a free core, and after SIGTERM, outside the repository; d3rlpy's do
@@ -57,6 +58,7 @@ class Place(NamedTuple):
         tree: The work tree.
         results: Of `scores.py`.
         offline_results: Of `offline_scores.py`.
+        trial_results: Of the trials of `score_trials.py`.
         peer_python: Interpreter that has d3rlpy installed.
     """
 
@@ -64,6 +66,7 @@ class Place(NamedTuple):
     tree: Path
     results: Path
     offline_results: Path
+    trial_results: Path
     peer_python: Path
 
     @property
@@ -78,7 +81,14 @@ class Place(NamedTuple):
 
     def queue(self) -> list[Item]:
         """What is missing."""
-        return score_queue.queue(self.results, self.offline_results, offline_scores.contents_of(self.data))
+        contents = offline_scores.contents_of(self.data)
+        return score_queue.queue(self.results, self.offline_results, self.trial_results, contents)
+
+    def results_of(self, item: Item) -> Path:
+        """Where its line goes."""
+        if item.trial is not None:
+            return self.trial_results
+        return self.results if item.kind == "scores" else self.offline_results
 
 
 def tell(text: str) -> None:
@@ -184,8 +194,16 @@ def fingerprint(item: Item) -> str:
     return offline_scores.fingerprint(item.row[1], {}) if item.kind == "offline" else "sets"
 
 
+def changes_of(item: Item) -> dict[str, Any]:
+    """What a trial changes in the settings."""
+    return {} if item.trial is None else dict(item.trial.changes)
+
+
 def steps_of(item: Item) -> int:
     """Steps or updates of a training; 0 of one that has checkpoints of its own."""
+    changed = changes_of(item).get("steps") or changes_of(item).get("updates")
+    if changed:
+        return int(changed)
     if item.kind == "scores":
         return scores.TASKS[item.row[0]].steps
     return int(offline_scores.settings_of(item.row[1])["updates"]) if item.kind == "offline" else 0
@@ -207,6 +225,7 @@ def start(item: Item, place: Place, folder: Path, lock: int) -> subprocess.Popen
     command = [
         place.python, place.tree / "benchmarks" / "score_case.py", item.kind, *item.row, "--seed", str(item.seed),
         "--folder", folder, "--checkpoint-freq", str(freq), "--peer-python", place.peer_python, "--data", place.data,
+        "--changes", json.dumps(changes_of(item)),
     ]  # fmt: skip
     with (folder / "output.txt").open("ab") as output:
         return subprocess.Popen(
@@ -305,6 +324,8 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
     else:
         line = json.loads((folder / "line.json").read_text())
     shutil.rmtree(folder)
+    if item.trial is not None:
+        line |= {"trial": item.trial.name, "row": item.row, "changes": changes_of(item)}
     return line | spent.total() if line else {}
 
 
@@ -314,6 +335,7 @@ def keep(line: dict[str, Any], path: Path, message: str, commits: bool) -> None:
         file.write(json.dumps(line) + "\n")
     for _ in range(20 if commits else 0):
         try:
+            git(path.parent, "add", "--", path.name)
             git(path.parent, "commit", "-q", "-m", message, "--", path.name)
             return
         except subprocess.CalledProcessError as error:  # another git may be at work
@@ -327,6 +349,7 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
     """Train what is missing until nothing is, the time is over, or a signal comes."""
     place.folder.mkdir(parents=True, exist_ok=True)
     lock = lock_folder(place.folder)
+    (place.folder / "stop").unlink(missing_ok=True)
     make_tree(place.tree, repository)
     check_tree(place)
     signals: list[int] = []
@@ -338,11 +361,11 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
         return bool(signals) or time.monotonic() > deadline
 
     def profits(item: Item) -> bool:
-        if item.kind != "scores" and not place.peer_python.exists():
+        if item.kind != "scores" and item.trial is None and not place.peer_python.exists():
             return False
         return item.resumes or time.monotonic() + item.seconds < deadline
 
-    while not is_over():
+    while not is_over() and not (place.folder / "stop").exists():
         item = next(filter(profits, place.queue()), None)
         if item is None:
             tell("nothing is missing that could be run")
@@ -355,8 +378,7 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
             tell(f"{item.name}: made")
         else:
             text = f"{item.name}, seed {item.seed}: {line.get('error') or round(line['score'], 1)}"
-            path = place.results if item.kind == "scores" else place.offline_results
-            keep(line, path, f"Scores: {text}", commits)
+            keep(line, place.results_of(item), f"Scores: {text}", commits)
             tell(text)
 
 
@@ -370,10 +392,12 @@ def main() -> None:
     parser.add_argument("--peer-python", type=Path, default=ROOT / ".peers" / "d3rlpy" / "bin" / "python")
     parser.add_argument("--results", type=Path, default=scores.RESULTS)
     parser.add_argument("--offline-results", type=Path, default=offline_scores.RESULTS)
+    parser.add_argument("--trial-results", type=Path, default=scores.RESULTS.with_name("score_trials.jsonl"))
     args = parser.parse_args()
     folder = args.folder.absolute()
     tree = (args.tree or folder / "tree").absolute()
-    place = Place(folder, tree, args.results.absolute(), args.offline_results.absolute(), args.peer_python.absolute())
+    paths = (args.results, args.offline_results, args.trial_results, args.peer_python)
+    place = Place(folder, tree, *(path.absolute() for path in paths))
     print(score_queue.table(place.queue()))
     if not place.peer_python.exists():
         print(f"pairs with d3rlpy and their sets do not run: {place.peer_python} is not there (`make peers`)")

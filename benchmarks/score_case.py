@@ -5,7 +5,6 @@ process left there. Saves the run and ends if its standard input is closed, as i
 """
 
 import argparse
-import dataclasses
 import json
 import os
 import signal
@@ -22,6 +21,7 @@ import offline_scores
 import scores
 import torch
 from offline_tasks.settings import ALGORITHMS
+from score_tasks import change
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write
@@ -61,8 +61,8 @@ def offline_line(job: offline_scores.Job, args: argparse.Namespace) -> dict[str,
     pythons = {"pfrl_like": sys.executable, "d3rlpy": args.peer_python}
     dataset = offline_scores.dataset_of(job.dataset, args.data)
     return attempt(
-        lambda: offline_scores.run(job, pythons, args.data, {}, args.folder, args.checkpoint_freq),
-        lambda: job._asdict() | offline_scores.told_of(job, dataset, {}, {}),
+        lambda: offline_scores.run(job, pythons, args.data, args.changes, args.folder, args.checkpoint_freq),
+        lambda: job._asdict() | offline_scores.told_of(job, dataset, args.changes, {}),
     )
 
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("what", choices=["list", "scores", "offline", "data"])
     parser.add_argument("row", nargs="*", help="task and agent; dataset, algorithm and library; or the task of a set")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, help="in the place of the task's")
+    parser.add_argument("--changes", type=json.loads, default={}, help="of settings, as JSON, for a trial")
     parser.add_argument("--folder", type=Path, help="where the run and its line go")
     parser.add_argument("--checkpoint-freq", type=int, help="steps between checkpoints")
     parser.add_argument("--peer-python", help="interpreter that has d3rlpy installed")
@@ -96,8 +96,7 @@ def main() -> None:
     line: dict[str, Any] = {}
     if args.what == "scores":
         task, agent = args.row
-        if args.steps is not None:
-            scores.TASKS[task] = dataclasses.replace(scores.TASKS[task], steps=args.steps)
+        change(task, agent, args.changes)
         line = score_line(task, agent, args.seed, args)
     elif args.what == "offline":
         line = offline_line(offline_scores.Job(*args.row, args.seed), args)

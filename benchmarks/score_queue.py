@@ -11,14 +11,18 @@ from typing import Any, NamedTuple
 import make_offline_datasets
 import offline_scores
 import scores
+from score_trials import LONG_TRIALS, TRIALS, Trial
 
 Line = dict[str, Any]
-#: Tasks and sets, the first stage first; within one all rows get a seed before one gets its next. All others follow.
+#: Tasks, sets and kinds of trials, the first stage first; what is not here follows. Within a stage all rows get a seed
+#: before one gets its next.
 STAGES: tuple[tuple[str, ...], ...] = (
+    ("trials",),
     ("halfcheetah",),
     ("lunarlander-continuous",),
     ("cartpole-async-100k", "cartpole-async-200k"),
     ("minatar-breakout",),
+    ("long trials",),
     ("hopper-medium-replay", "halfcheetah-medium-replay", "hopper-medium", "halfcheetah-medium"),
     ("hopper-100k", "walker2d", "hopper-on-policy", "halfcheetah-on-policy", "walker2d-on-policy"),
     ("acrobot", "mountaincar"),
@@ -37,6 +41,7 @@ class Item(NamedTuple):
         seed: Its seed.
         seconds: Of one core, by what is recorded.
         resumes: True if a training that was stopped goes on.
+        trial: The trial that it belongs to, if any.
     """
 
     kind: str
@@ -44,11 +49,20 @@ class Item(NamedTuple):
     seed: int
     seconds: float
     resumes: bool
+    trial: Trial | None = None
 
     @property
     def name(self) -> str:
         """The row in words."""
-        return " ".join(self.row) if self.kind != "data" else f"sets of {self.row[0]}"
+        row = " ".join(self.row) if self.kind != "data" else f"sets of {self.row[0]}"
+        return row if self.trial is None else f"{row} ({self.trial.name})"
+
+    @property
+    def group(self) -> str:
+        """What stands for it in `STAGES`."""
+        if self.trial is not None:
+            return "trials" if self.trial in TRIALS else "long trials"
+        return self.row[0]
 
 
 def lines_in(path: Path) -> list[Line]:
@@ -113,11 +127,28 @@ def missing_pairs(path: Path, contents: Mapping[str, str | None]) -> Iterator[tu
             yield Item("offline", (*row, job.library), seed, seconds, job.library == "pfrl_like"), rank
 
 
+def missing_trials(path: Path, score_path: Path, offline_path: Path) -> Iterator[tuple[Item, int]]:
+    """The same of the trials, whose lines are in `path`."""
+    done = [(line["trial"], tuple(line["row"]), line["seed"]) for line in lines_in(path)]
+    of_scores, of_pairs = lines_in(score_path), lines_in(offline_path)
+    for trial in (*TRIALS, *LONG_TRIALS):
+        if trial.row[0] in scores.TASKS and len(trial.row) == 2:
+            kind, length = "scores", trial.changes.get("steps", 0) / scores.TASKS[trial.row[0]].steps
+            seconds = score_seconds(of_scores, *trial.row)
+        else:
+            usual = offline_scores.settings_of(trial.row[1])["updates"]
+            kind, length = "offline", trial.changes.get("updates", 0) / usual
+            seconds = offline_seconds(of_pairs, offline_scores.Job(*trial.row, seed=0))
+        for rank, seed in enumerate(trial.seeds):
+            if (trial.name, trial.row, seed) not in done:
+                yield Item(kind, trial.row, seed, seconds * (length or 1), trial.row[-1] != "d3rlpy", trial), rank
+
+
 def place(item: Item, rank: int) -> tuple[bool, int, int, int]:
     """The key by which trainings are sorted."""
-    stage = next((stage for stage, names in enumerate(STAGES) if item.row[0] in names), len(STAGES))
-    names = STAGES[stage] if stage < len(STAGES) else (item.row[0],)
-    return rank >= ENOUGH, stage, rank, names.index(item.row[0])
+    stage = next((stage for stage, names in enumerate(STAGES) if item.group in names), len(STAGES))
+    names = STAGES[stage] if stage < len(STAGES) else (item.group,)
+    return rank >= ENOUGH and item.trial is None, stage, rank, names.index(item.group)
 
 
 def set_seconds(path: Path, task: str) -> float:
@@ -126,20 +157,25 @@ def set_seconds(path: Path, task: str) -> float:
     return score_seconds(lines_in(path), task, "TD3") * steps / scores.TASKS[task].steps
 
 
-def queue(score_path: Path, offline_path: Path, contents: Mapping[str, str | None]) -> list[Item]:
+def queue(score_path: Path, offline_path: Path, trial_path: Path, contents: Mapping[str, str | None]) -> list[Item]:
     """Everything that is missing, in order.
 
     Args:
         score_path: Results of `scores.py`.
         offline_path: Those of `offline_scores.py`.
+        trial_path: Those of trials.
         contents: Of each set its content; None if it has still to be made, which comes before what needs it.
     """
-    found = [*missing_scores(score_path), *missing_pairs(offline_path, contents)]
+    found = [
+        *missing_trials(trial_path, score_path, offline_path),
+        *missing_scores(score_path),
+        *missing_pairs(offline_path, contents),
+    ]
     found.sort(key=lambda each: place(*each))
     made: set[str] = set()
     items = []
     for item, _ in found:
-        if item.kind == "offline" and contents[item.row[0]] is None:
+        if item.kind == "offline" and contents.get(item.row[0], "") is None:
             task = item.row[0].split("-")[0]
             if task not in made:
                 items.append(Item("data", (task,), 0, set_seconds(score_path, task), True))

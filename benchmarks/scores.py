@@ -110,13 +110,14 @@ def run(job: tuple[str, str, int], folder: Path | None = None, checkpoint_freq: 
         )  # fmt: skip
         resumed = resumptions(json.loads((Path(outdir) / "run.json").read_text()))
     seconds = time.perf_counter() - start
-    returns = greedy_returns(agent, TASKS[task].make_env())
+    returns, lengths = greedy_episodes(agent, TASKS[task].make_env())
     return {
         "task": task,
         "agent": name,
         "seed": seed,
         "score": float(np.mean(returns)),
         "returns": returns,
+        "lengths": lengths,
         "seconds": round(seconds, 1),
         "settings": fingerprint(task, name),
         **provenance(),
@@ -175,20 +176,22 @@ def run_all(jobs: list[tuple[str, str, int]], n_workers: int) -> Iterator[dict[s
         pool.shutdown(cancel_futures=True)
 
 
-def greedy_returns(agent: Any, env: gymnasium.Env) -> list[float]:
-    """Returns of 20 episodes whose starts are the same for every agent."""
-    returns = []
+def greedy_episodes(agent: Any, env: gymnasium.Env) -> tuple[list[float], list[int]]:
+    """Returns and lengths of 20 episodes whose starts are the same for every agent."""
+    returns, lengths = [], []
     with agent.eval_mode():
         for episode in range(EPISODES):
             obs, _ = env.reset(seed=10_000 + episode)
-            total, ended = 0.0, False
+            total, length, ended = 0.0, 0, False
             while not ended:
                 obs, reward, terminated, truncated, _ = env.step(agent.act(obs))
                 ended = terminated or truncated
                 agent.observe(obs, reward, terminated, ended)
                 total += float(reward)
+                length += 1
             returns.append(total)
-    return returns
+            lengths.append(length)
+    return returns, lengths
 
 
 def fingerprint(task: str, name: str) -> str:

@@ -40,7 +40,7 @@ def missing(script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any
 
 @pytest.fixture
 def place(missing: Any, tmp_path: Path) -> Any:
-    paths = (tmp_path / name for name in ("folder", "tree", "scores.jsonl", "offline.jsonl", "python"))
+    paths = (tmp_path / name for name in ("folder", "tree", "scores.jsonl", "offline.jsonl", "trials.jsonl", "python"))
     place = missing.Place(*paths)
     place.folder.mkdir()
     return place
@@ -63,15 +63,15 @@ def write(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 def test_every_row_gets_its_third_seed_before_any_row_its_tenth(script: Any, tmp_path: Path) -> None:
-    items = script("score_queue").queue(tmp_path / "none", tmp_path / "none", NO_SETS)
-    seeds = [item.seed for item in items if item.kind == "scores"]
+    items = script("score_queue").queue(*[tmp_path / "none"] * 3, NO_SETS)
+    seeds = [item.seed for item in items if item.kind == "scores" and item.trial is None]
     assert max(seeds) == 9 and 2 in seeds
     assert seeds.index(9) > max(position for position, seed in enumerate(seeds) if seed == 2)
 
 
 def test_rows_come_by_stages_and_sets_before_what_learns_from_them(script: Any, tmp_path: Path) -> None:
-    items = script("score_queue").queue(tmp_path / "none", tmp_path / "none", NO_SETS)
-    firsts = [*dict.fromkeys(item.row[0] for item in items)]
+    items = script("score_queue").queue(*[tmp_path / "none"] * 3, NO_SETS)
+    firsts = [*dict.fromkeys(item.row[0] for item in items if item.trial is None)]
     stages = ["halfcheetah", "lunarlander-continuous", "cartpole-async-100k", "cartpole-async-200k"]
     assert firsts[:4] == stages and firsts[4:7] == ["minatar-breakout", "hopper", "hopper-medium"]
     assert [item.row[0] for item in items if item.kind == "data"] == ["hopper", "halfcheetah"]
@@ -79,8 +79,8 @@ def test_rows_come_by_stages_and_sets_before_what_learns_from_them(script: Any, 
 
 
 def test_rows_of_a_stage_get_a_seed_each_in_turn(script: Any, tmp_path: Path) -> None:
-    items = script("score_queue").queue(tmp_path / "none", tmp_path / "none", {})
-    assert [(item.row[1], item.seed) for item in items[:4]] == [
+    items = script("score_queue").queue(*[tmp_path / "none"] * 3, {})
+    assert [(item.row[1], item.seed) for item in items if item.group == "halfcheetah"][:4] == [
         ("TD3", 0), ("SoftActorCritic", 0), ("TD3", 1), ("SoftActorCritic", 1)
     ]  # fmt: skip
 
@@ -111,6 +111,30 @@ def test_no_half_of_a_pair_is_trained_if_the_other_failed(script: Any) -> None:
     halves = [(job.library, job.seed) for job in jobs if job.algorithm == "CQL"]
     assert halves == [("pfrl_like", 1), ("pfrl_like", 2), ("d3rlpy", 2)]
     assert offline.pairs([failed, pair_line(offline, "pfrl_like", 0)]) == {}
+
+
+def test_a_trial_comes_first_and_is_run_once(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = script("score_queue")
+    trials = (queue.Trial("longer", ("hopper", "TD3"), {"steps": 400_000}, (0, 7)),)
+    monkeypatch.setattr(queue, "TRIALS", trials)
+    lines = write(tmp_path / "scores.jsonl", [score_line(script("scores"), "hopper", "TD3", 0)])
+    first, second, third, *_ = queue.queue(lines, tmp_path / "none", tmp_path / "none", {})
+    assert (first.seed, second.seed, first.trial, third.trial) == (0, 7, trials[0], None)
+    assert first.seconds == 200  # twice as long
+    path = write(tmp_path / "trials.jsonl", [{"trial": "longer", "row": ["hopper", "TD3"], "seed": 0}])
+    assert [item.seed for item in queue.queue(lines, tmp_path / "none", path, {}) if item.trial in trials] == [7]
+
+
+def test_a_change_is_merged_into_the_settings(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = script("score_tasks")
+    monkeypatch.setattr(tasks.on_policy, "OWN", dict(tasks.on_policy.OWN))
+    monkeypatch.setattr(tasks, "TASKS", dict(tasks.TASKS))
+    before = tasks.settings_of("pendulum-100k", "TRPO")
+    tasks.change("pendulum-100k", "TRPO", {"steps": 5, "lr": 0.5, "agent": {"vf_epochs": 3}})
+    assert tasks.settings_of("pendulum-100k", "TRPO") == {
+        **before, "lr": 0.5, "agent": {**before["agent"], "vf_epochs": 3}
+    }  # fmt: skip
+    assert tasks.TASKS["pendulum-100k"].steps == 5
 
 
 def test_seconds_are_those_recorded_or_scaled_by_steps(script: Any) -> None:
@@ -248,7 +272,7 @@ def in_background(library: Path, folder: Path, task: str, agent: str, seconds: f
     """The line of a seed by `score_case.py`, or nothing if it was ended before."""
     command = [
         sys.executable, BENCHMARKS / "score_case.py", "scores", task, agent, "--seed", "1", "--folder", folder,
-        "--steps", str(STEPS[task, agent]), "--checkpoint-freq", "500",
+        "--changes", json.dumps({"steps": STEPS[task, agent]}), "--checkpoint-freq", "500",
     ]  # fmt: skip
     options: dict[str, Any] = {"env": environment(library, BENCHMARKS), "start_new_session": True}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options) as child:
