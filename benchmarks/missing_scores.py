@@ -1,15 +1,15 @@
 """List the seeds that the tables of scores lack, and run them in the background.
 
     python benchmarks/missing_scores.py                  # what is missing, in order, with the hours of one core
-    python benchmarks/missing_scores.py --run --commit   # until nothing is; goes on where it was stopped
+    python benchmarks/missing_scores.py --run --commit   # until nothing is; resumes what was stopped
 
-SIGTERM and Ctrl-C stop it; a file `stop` in its folder does so when the training under way has ended.
+SIGTERM and Ctrl-C end it; a file `stop` in its folder does so after the training under way.
 One training at a time runs at the lowest priority (`score_case.py`), with the library of commit 9ab6f06, in a work tree
 of its own with an environment of its own: changes under way cannot break it. Tasks and settings are those of this tree.
 A training checkpoints about every five minutes on a free core, and after SIGTERM, outside the repository; d3rlpy's do
 not. A finished seed is a line of the results, and so is one that failed, which is not tried again.
 
-While a measurement holds the lock of `measurement_lock.py`, everything stands still.
+While a measurement holds the lock of `measurement_lock.py`, the training is stopped.
 """
 
 import argparse
@@ -80,7 +80,7 @@ class Place(NamedTuple):
         return self.folder / "data"
 
     def queue(self) -> list[Item]:
-        """What is missing."""
+        """Everything that is missing, in order."""
         contents = offline_scores.contents_of(self.data)
         return score_queue.queue(self.results, self.offline_results, self.trial_results, contents)
 
@@ -91,12 +91,12 @@ class Place(NamedTuple):
         return self.results if item.kind == "scores" else self.offline_results
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     print(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {text}", flush=True)
 
 
 def git(tree: Path, *arguments: str) -> str:
-    """What git prints."""
+    """Run git; returns its output."""
     return subprocess.run(["git", "-C", tree, *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -117,7 +117,7 @@ def lock_folder(folder: Path) -> int:
             if is_alive(command):
                 sys.exit(f"process {command} runs in {folder} already")
             if attempt == 0 and training is not None:
-                tell(f"process {command} is dead; its training {training} is ended")
+                log(f"process {command} is dead; its training {training} is ended")
                 signal_group(training, signal.SIGTERM, signal.SIGCONT)
             time.sleep(1.0)
     sys.exit(f"training {training} in {folder} does not end")
@@ -125,9 +125,14 @@ def lock_folder(folder: Path) -> int:
 
 def write_owner(folder: Path, training: int | None) -> None:
     """Note this process and the group of its training, for `lock_folder` of a later command."""
-    temporary = folder / "owner.tmp"
-    temporary.write_text(json.dumps([os.getpid(), training]))
-    temporary.replace(folder / "owner.json")
+    write_json(folder / "owner.json", [os.getpid(), training])
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a file as a whole."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(value))
+    temporary.replace(path)
 
 
 def is_alive(pid: int) -> bool:
@@ -157,7 +162,7 @@ def make_tree(tree: Path, repository: Path) -> None:
         git(repository, "worktree", "add", "--force", "--detach", str(tree), COMMIT)
     complete = tree / ".venv" / "complete"
     if not complete.exists():
-        tell(f"an environment is made in {tree}")
+        log(f"an environment is made in {tree}")
         subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True)
         python = tree / ".venv" / "bin" / "python"
         subprocess.run([python, "-m", "pip", "install", "-q", *INSTALL], check=True, cwd=tree)
@@ -195,7 +200,7 @@ def fingerprint(item: Item) -> str:
 
 
 def changes_of(item: Item) -> dict[str, Any]:
-    """What a trial changes in the settings."""
+    """Settings that a trial changes."""
     return {} if item.trial is None else dict(item.trial.changes)
 
 
@@ -209,9 +214,10 @@ def steps_of(item: Item) -> int:
     return int(offline_scores.settings_of(item.row[1])["updates"]) if item.kind == "offline" else 0
 
 
-def told(item: Item, place: Place) -> dict[str, Any]:
-    """What a line says of its training, for one that crashed."""
+def crash_line(item: Item, place: Place, signum: int) -> dict[str, Any]:
+    """The line of a training that a signal ended."""
     common = {"seed": item.seed, "settings": fingerprint(item), "commit": COMMIT}
+    common["error"] = signal.Signals(signum).name
     if item.kind == "scores":
         return dict(zip(("task", "agent"), item.row, strict=True)) | common
     data = offline_scores.content_of(offline_scores.dataset_of(item.row[0], place.data))
@@ -243,12 +249,12 @@ class Spent:
         self.seconds, self._cpu = 0.0, self._of_children()
 
     def total(self) -> dict[str, float]:
-        """What it is by now; the processor's is known of processes that have ended."""
+        """Both so far; the processor's of processes that have ended."""
         now = {"seconds": self.seconds, "cpu_seconds": self._of_children() - self._cpu}
         return {name: round(self.before.get(name, 0.0) + value, 1) for name, value in now.items()}
 
     def write(self) -> None:
-        self.path.write_text(json.dumps(self.total()))
+        write_json(self.path, self.total())
 
     @staticmethod
     def _of_children() -> float:
@@ -256,16 +262,16 @@ class Spent:
         return usage.ru_utime + usage.ru_stime
 
 
-def attend(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[], bool]) -> bool:
-    """Wait for a training, which stands still while something is measured.
+def supervise(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[], bool]) -> bool:
+    """Wait for a training, and stop it while something is measured.
 
     Args:
         child: Its process.
-        spent: Counts the time in which it does not stand still.
-        is_over: True once it has to be stopped.
+        spent: Counts the time in which it is not stopped.
+        is_over: True once it has to end.
 
     Returns:
-        False if it was.
+        False if it had to.
     """
     stopped, last, written = False, time.monotonic(), time.monotonic()
     while child.poll() is None:
@@ -281,7 +287,7 @@ def attend(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[], b
         if is_measuring() != stopped:
             stopped = not stopped
             signal_group(child.pid, signal.SIGSTOP if stopped else signal.SIGCONT)
-            tell("stands still for a measurement" if stopped else "goes on")
+            log("stopped for a measurement" if stopped else "continued")
         time.sleep(INTERVAL)
         now = time.monotonic()
         spent.seconds += 0.0 if stopped else now - last
@@ -304,7 +310,7 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
     spent = Spent(folder / "spent.json")
     child = start(item, place, folder, lock)
     write_owner(place.folder, child.pid)
-    finished = attend(child, spent, is_over)
+    finished = supervise(child, spent, is_over)
     for _ in range(int(PATIENCE)):  # what it has started may still save
         if not signal_group(child.pid, 0):
             break
@@ -313,14 +319,14 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
     if not finished:
         return None
     if child.returncode in ENDED:
-        sys.exit(f"{item.name}, seed {item.seed}: was ended by somebody; it goes on with the next run")
+        sys.exit(f"{item.name}, seed {item.seed}: somebody ended it; the next run resumes it")
     if child.returncode > 0:
         output = (folder / "output.txt").read_text(errors="replace").splitlines()
         sys.exit("\n".join([f"{item.name}, seed {item.seed}: no training, see {folder}", *output[-15:]]))
     if child.returncode < 0 and item.kind == "data":
         sys.exit(f"{item.name}: ended by {signal.Signals(-child.returncode).name}")
     if child.returncode < 0:
-        line = told(item, place) | {"error": signal.Signals(-child.returncode).name}
+        line = crash_line(item, place, -child.returncode)
     else:
         line = json.loads((folder / "line.json").read_text())
     shutil.rmtree(folder)
@@ -329,7 +335,7 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
     return line | spent.total() if line else {}
 
 
-def keep(line: dict[str, Any], path: Path, message: str, commits: bool) -> None:
+def append_line(line: dict[str, Any], path: Path, message: str, commits: bool) -> None:
     """Append a line to the results, and commit it, and nothing else, if asked."""
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
@@ -342,7 +348,7 @@ def keep(line: dict[str, Any], path: Path, message: str, commits: bool) -> None:
             failure = error.stderr
             time.sleep(3.0)
     if commits:
-        tell(f"not committed, the next commit takes it along: {failure}")
+        log(f"not committed, the next commit takes it along: {failure}")
 
 
 def run(place: Place, repository: Path, hours: float | None, commits: bool) -> None:
@@ -368,18 +374,18 @@ def run(place: Place, repository: Path, hours: float | None, commits: bool) -> N
     while not is_over() and not (place.folder / "stop").exists():
         item = next(filter(profits, place.queue()), None)
         if item is None:
-            tell("nothing is missing that could be run")
+            log("nothing is missing that could be run")
             return
-        tell(f"{item.name}, seed {item.seed}: begins, some {item.seconds / 60:.0f} minutes")
+        log(f"{item.name}, seed {item.seed}: begins, some {item.seconds / 60:.0f} minutes")
         line = train(item, place, lock, is_over)
         if line is None:
-            tell(f"{item.name}, seed {item.seed}: stopped; it goes on with the next run")
+            log(f"{item.name}, seed {item.seed}: ended early; the next run resumes it")
         elif item.kind == "data":
-            tell(f"{item.name}: made")
+            log(f"{item.name}: made")
         else:
             text = f"{item.name}, seed {item.seed}: {line.get('error') or round(line['score'], 1)}"
-            keep(line, place.results_of(item), f"Scores: {text}", commits)
-            tell(text)
+            append_line(line, place.results_of(item), f"Scores: {text}", commits)
+            log(text)
 
 
 def main() -> None:

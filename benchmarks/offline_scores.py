@@ -108,15 +108,15 @@ def run(
             raise RuntimeError(f"{job}: learnt from other transitions than the {dataset.n_steps} of the dataset")
         returns = greedy_returns(torch.jit.load(policy), DATASETS[job.dataset][0]())
     scored = {"score": float(np.mean(returns)), "returns": returns}
-    return job._asdict() | result | scored | told_of(job, dataset, changes, result["versions"])
+    return job._asdict() | result | scored | metadata_of(job, dataset, changes, result["versions"])
 
 
-def told_of(job: Job, dataset: MDPDataset, changes: dict[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
-    """How a line came about; `versions` are those of the process that trained."""
-    told = {"settings": fingerprint(job.algorithm, changes), "data": content_of(dataset)}
-    told["updates"] = settings_of(job.algorithm, **changes)["updates"]
+def metadata_of(job: Job, dataset: MDPDataset, changes: dict[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
+    """Settings, data and provenance of a line; `versions` are those of the process that trained."""
+    metadata = {"settings": fingerprint(job.algorithm, changes), "data": content_of(dataset)}
+    metadata["updates"] = settings_of(job.algorithm, **changes)["updates"]
     here = provenance()
-    return told | here | {"versions": here["versions"] | versions}
+    return metadata | here | {"versions": here["versions"] | versions}
 
 
 def greedy_returns(policy: Any, env: gymnasium.Env) -> list[float]:

@@ -26,7 +26,7 @@ from score_tasks import change
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write
 
-#: What is wrong with the machine, not with a training.
+#: Errors of the machine, which say nothing of a training.
 OF_MACHINE = (ImportError, MemoryError, OSError, CheckpointError, gymnasium.error.DependencyNotInstalled)
 
 
@@ -36,7 +36,7 @@ def end_with_parent() -> None:
     os.killpg(os.getpgrp(), signal.SIGTERM)
 
 
-def attempt(train: Callable[[], dict[str, Any]], told: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def attempt(train: Callable[[], dict[str, Any]], metadata: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The line of a training, or of its failure."""
     try:
         return train()
@@ -44,15 +44,15 @@ def attempt(train: Callable[[], dict[str, Any]], told: Callable[[], dict[str, An
         raise
     except Exception as error:
         traceback.print_exc()
-        return told() | {"error": f"{type(error).__name__}: {error}"}
+        return metadata() | {"error": f"{type(error).__name__}: {error}"}
 
 
 def score_line(task: str, agent: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """The line of a row of `scores.py`."""
-    told = {"task": task, "agent": agent, "seed": seed, "settings": scores.fingerprint(task, agent)}
+    row = {"task": task, "agent": agent, "seed": seed, "settings": scores.fingerprint(task, agent)}
     return attempt(
         lambda: scores.run((task, agent, seed), args.folder / "run", args.checkpoint_freq),
-        lambda: told | scores.provenance(),
+        lambda: row | scores.provenance(),
     )
 
 
@@ -62,7 +62,7 @@ def offline_line(job: offline_scores.Job, args: argparse.Namespace) -> dict[str,
     dataset = offline_scores.dataset_of(job.dataset, args.data)
     return attempt(
         lambda: offline_scores.run(job, pythons, args.data, args.changes, args.folder, args.checkpoint_freq),
-        lambda: job._asdict() | offline_scores.told_of(job, dataset, args.changes, {}),
+        lambda: job._asdict() | offline_scores.metadata_of(job, dataset, args.changes, {}),
     )
 
 

@@ -59,7 +59,7 @@ class Item(NamedTuple):
 
     @property
     def group(self) -> str:
-        """What stands for it in `STAGES`."""
+        """Its name in `STAGES`."""
         if self.trial is not None:
             return "trials" if self.trial in TRIALS else "long trials"
         return self.row[0]
@@ -104,7 +104,7 @@ def offline_seconds(lines: list[Line], job: offline_scores.Job) -> float:
 
 
 def missing_scores(path: Path) -> Iterator[tuple[Item, int]]:
-    """What `scores.py` lacks, each with the number of seeds that its row has before it."""
+    """Seeds that `scores.py` lacks, each with the number of seeds that its row has before it."""
     lines, present = lines_in(path), scores.read_results(path)
     for task, own in scores.TASKS.items():
         for name in own.agents:
@@ -144,8 +144,8 @@ def missing_trials(path: Path, score_path: Path, offline_path: Path) -> Iterator
                 yield Item(kind, trial.row, seed, seconds * (length or 1), trial.row[-1] != "d3rlpy", trial), rank
 
 
-def place(item: Item, rank: int) -> tuple[bool, int, int, int]:
-    """The key by which trainings are sorted."""
+def sort_key(item: Item, rank: int) -> tuple[bool, int, int, int]:
+    """Trainings are run in the order of this key."""
     stage = next((stage for stage, names in enumerate(STAGES) if item.group in names), len(STAGES))
     names = STAGES[stage] if stage < len(STAGES) else (item.group,)
     return rank >= ENOUGH and item.trial is None, stage, rank, names.index(item.group)
@@ -171,7 +171,7 @@ def queue(score_path: Path, offline_path: Path, trial_path: Path, contents: Mapp
         *missing_scores(score_path),
         *missing_pairs(offline_path, contents),
     ]
-    found.sort(key=lambda each: place(*each))
+    found.sort(key=lambda each: sort_key(*each))
     made: set[str] = set()
     items = []
     for item, _ in found:

@@ -160,7 +160,7 @@ def test_a_training_stands_still_while_something_is_measured(missing: Any, monke
     monkeypatch.setattr(missing, "is_measuring", is_measuring)
     spent = missing.Spent(Path("/dev/null/none"))
     monkeypatch.setattr(spent, "write", lambda: None)
-    assert not missing.attend(child, spent, lambda: len(states) == 5)
+    assert not missing.supervise(child, spent, lambda: len(states) == 5)
     assert [state == "T" for state in states] == [False, False, True, True, False]
     assert child.returncode == -signal.SIGTERM
 
@@ -222,7 +222,7 @@ def test_a_line_is_committed_alone(missing: Any, tmp_path: Path) -> None:
     git("commit", "-qm", "first")
     (tmp_path / "other").touch()
     git("add", "other")
-    missing.keep({"seed": 1}, path, "Scores: hopper TD3, seed 1: 3.0", True)
+    missing.append_line({"seed": 1}, path, "Scores: hopper TD3, seed 1: 3.0", True)
     assert git("show", "--name-only", "--format=%s").split("\n\n") == [
         "Scores: hopper TD3, seed 1: 3.0",
         "scores.jsonl",
