@@ -3,10 +3,14 @@ PYTHON ?= .venv/bin/python
 
 TRUST := $(wildcard $(addprefix benchmarks/,kill_saves.py kill_training.py worker_faults.py soak.py))
 
-.PHONY: test slow peers fuzz trust lint types format bench
+.PHONY: test durations slow peers fuzz trust lint types format bench
 
 test:
 	$(PYTHON) -m pytest -n 2
+
+# While score runs in the background stand still.
+durations:
+	$(PYTHON) benchmarks/measurement_lock.py $(PYTHON) -m pytest -n 2 --durations=25
 
 slow:
 	$(PYTHON) -m pytest -m slow

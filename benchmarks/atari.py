@@ -27,6 +27,7 @@ import ale_py
 import gymnasium
 import numpy as np
 import torch
+from measurement_lock import measuring
 from torch import nn
 
 ROOT = Path(__file__).parents[1]
@@ -176,6 +177,7 @@ def measure(python: str, name: str, steps: int) -> dict[str, float]:
     return result
 
 
+@measuring()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has the peers installed")

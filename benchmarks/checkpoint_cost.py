@@ -25,6 +25,7 @@ import gymnasium
 import numpy as np
 import torch
 from measured_once import Line, measured_once, parser_of
+from measurement_lock import measuring
 from torch import nn
 
 from pfrl_like import agents, explorers, q_functions, replay_buffers
@@ -211,6 +212,7 @@ def summary(lines: list[Line], case: str) -> Line:
     return told
 
 
+@measuring()
 def main() -> None:
     parser = parser_of(__doc__, "trust")
     parser.add_argument("--case", choices=CASES, nargs="+", default=list(CASES))

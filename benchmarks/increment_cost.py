@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measurement_lock import measuring
 
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, prune
 
@@ -58,6 +59,7 @@ def tell(row: dict[str, Any], results: Path | None) -> None:
             file.write(line + "\n")
 
 
+@measuring()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=1_000_000)

@@ -25,6 +25,8 @@ def main() -> None:
     parser.add_argument("--settings", type=json.loads, default={}, help="changes of settings, as JSON")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--policy", help="where the trained policy goes")
+    parser.add_argument("--folder", help="run directory, in which a training of pfrl_like resumes")
+    parser.add_argument("--checkpoint-freq", type=int, help="updates between checkpoints")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--warm", type=int, default=300, help="updates before the measurement")
     args = parser.parse_args()
@@ -37,7 +39,8 @@ def main() -> None:
         result["available"] = [name for name in ALGORITHMS if library.available(name)]
     elif args.what == "train":
         settings = settings_of(args.algorithm, **args.settings)
-        result["transitions"] = library.train(args.algorithm, settings, args.data, args.seed, args.policy)
+        options = {} if args.library == "d3rlpy" else {"folder": args.folder, "checkpoint_freq": args.checkpoint_freq}
+        result["transitions"] = library.train(args.algorithm, settings, args.data, args.seed, args.policy, **options)
     else:
         settings = settings_of(args.algorithm, **args.settings)
         result["rate"] = library.rate(args.algorithm, settings, args.data, args.seconds, args.warm)

@@ -12,12 +12,13 @@ sets of the package are used. Rewards pay the action of their own row in the fil
 """
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ import gymnasium
 import numpy as np
 import torch
 from offline_tasks.settings import CONTINUOUS, DISCRETE, settings_of
+from scores import provenance
 from speed import run_case
 
 from pfrl_like import datasets, wrappers
@@ -75,22 +77,46 @@ def content_of(dataset: MDPDataset) -> str:
     return hashlib.sha256(np.ascontiguousarray(dataset.rewards)).hexdigest()[:12]
 
 
-def run(job: Job, pythons: dict[str, str], data: Path, changes: dict[str, Any]) -> dict[str, Any]:
-    """Train one algorithm of one library, and score what came of it."""
-    with tempfile.TemporaryDirectory() as directory:
+def run(
+    job: Job,
+    pythons: dict[str, str],
+    data: Path,
+    changes: dict[str, Any],
+    folder: Path | None = None,
+    checkpoint_freq: int | None = None,
+) -> dict[str, Any]:
+    """Train one algorithm of one library, and score what came of it.
+
+    Args:
+        job: The training.
+        pythons: Interpreter of each library.
+        data: Folder of the sets that are not shipped.
+        changes: Of settings.
+        folder: Run directory, in which this library's training resumes; None for a temporary one.
+        checkpoint_freq: Updates between checkpoints.
+    """
+    with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as directory:
         rows, policy = f"{directory}/rows.npz", f"{directory}/policy.pt"
         dataset = dataset_of(job.dataset, data)
         dataset.dump(rows, reward_convention="same_row")
         result = run_case(
             pythons[job.library], CASE, job.library, "train", job.library, "--algorithm", job.algorithm, "--data", rows,
             "--seed", str(job.seed), "--policy", policy, "--settings", json.dumps(changes),
+            *([] if folder is None else ["--folder", f"{folder}/run", "--checkpoint-freq", str(checkpoint_freq)]),
         )  # fmt: skip
         if result.pop("transitions") != dataset.n_steps:
             raise RuntimeError(f"{job}: learnt from other transitions than the {dataset.n_steps} of the dataset")
         returns = greedy_returns(torch.jit.load(policy), DATASETS[job.dataset][0]())
     scored = {"score": float(np.mean(returns)), "returns": returns}
-    told = {"settings": fingerprint(job.algorithm, changes), "data": content_of(dataset)}
-    return job._asdict() | result | scored | told
+    return job._asdict() | result | scored | metadata_of(job, dataset, changes, result["versions"])
+
+
+def metadata_of(job: Job, dataset: MDPDataset, changes: dict[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
+    """Settings, data and provenance of a line; `versions` are those of the process that trained."""
+    metadata = {"settings": fingerprint(job.algorithm, changes), "data": content_of(dataset)}
+    metadata["updates"] = settings_of(job.algorithm, **changes)["updates"]
+    here = provenance()
+    return metadata | here | {"versions": here["versions"] | versions}
 
 
 def greedy_returns(policy: Any, env: gymnasium.Env) -> list[float]:
@@ -148,19 +174,49 @@ def print_table(lines: list[dict[str, Any]]) -> None:
 
 
 def finished(path: Path, changes: dict[str, Any]) -> list[dict[str, Any]]:
-    """The lines that belong to the present hyperparameters."""
+    """The lines that belong to the present hyperparameters; one with an "error" is of a training that failed."""
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [line for line in lines if line["settings"] == fingerprint(line["algorithm"], changes)]
+    present = [line for line in lines if line["settings"] == fingerprint(line["algorithm"], changes)]
+    return [line for line in present if "invalid" not in line]
 
 
 def pairs(lines: list[dict[str, Any]]) -> dict[tuple[str, str, int], dict[str, dict[str, Any]]]:
     """By dataset, algorithm and seed the lines of both libraries that learnt from one set."""
     of_set: dict[tuple[str, str, int], dict[str, dict[str, dict[str, Any]]]] = {}
-    for line in lines:
+    for line in (line for line in lines if "error" not in line):
         key = line["dataset"], line["algorithm"], line["seed"]
         of_set.setdefault(key, {}).setdefault(line["data"], {})[line["library"]] = line
     whole = {key: [both for both in sets.values() if len(both) == len(LIBRARIES)] for key, sets in of_set.items()}
     return {key: found[-1] for key, found in whole.items() if found}
+
+
+def missing(lines: list[dict[str, Any]], contents: Mapping[str, str | None], seeds: Collection[int]) -> list[Job]:
+    """Trainings that pairs lack, without those of pairs of which one failed on the present set.
+
+    Args:
+        lines: Those that there are.
+        contents: Of each set its content; None if it has still to be made.
+        seeds: Seeds of each pair.
+    """
+    whole = pairs(lines)
+    present = [line for line in lines if line["data"] == contents.get(line["dataset"])]
+    done = {Job(*(line[field] for field in Job._fields)) for line in present}
+    failed = {(line["dataset"], line["algorithm"], line["seed"]) for line in present if "error" in line}
+    return [
+        Job(name, algorithm, library, seed)
+        for name, algorithm, seed in itertools.product(DATASETS, CONTINUOUS | DISCRETE, seeds)
+        for library in LIBRARIES
+        if name in contents
+        and (algorithm in DISCRETE) == DATASETS[name][1]
+        and (name, algorithm, seed) not in {*whole, *failed}
+        and Job(name, algorithm, library, seed) not in done
+    ]
+
+
+def contents_of(data: Path, names: Iterable[str] = DATASETS) -> dict[str, str | None]:
+    """The content of each set; None if it has still to be made."""
+    made = {name: name in SHIPPED or (data / f"{name}.h5").exists() for name in names}
+    return {name: content_of(dataset_of(name, data)) if there else None for name, there in made.items()}
 
 
 def run_all(jobs: list[Job], n: int, *arguments: Any) -> Iterator[dict[str, Any]]:
@@ -191,24 +247,13 @@ def main() -> None:
     pythons = {"pfrl_like": sys.executable, "d3rlpy": args.peer_python}
     lines = finished(args.results, changes)
     if not args.table:
-        names = {name for name in DATASETS if name in SHIPPED or (args.data / f"{name}.h5").exists()}
-        names &= {*(args.dataset or names)}
-        contents = {name: content_of(dataset_of(name, args.data)) for name in names}
+        contents = contents_of(args.data, args.dataset or DATASETS)
+        contents = {name: content for name, content in contents.items() if content is not None}
         common = algorithms_of_both(pythons)
-        whole = pairs(lines)
-        done = {Job(*(line[field] for field in Job._fields)) for line in lines if line["data"] in contents.values()}
-        jobs = [
-            job
-            for job in itertools.starmap(Job, itertools.product(DATASETS, CONTINUOUS | DISCRETE, LIBRARIES, args.seeds))
-            if job.dataset in names
-            and (job.algorithm in DISCRETE) == DATASETS[job.dataset][1]
-            and job.algorithm in common.intersection(args.algorithm or common)
-            and (job.dataset, job.algorithm, job.seed) not in whole
-            and job not in done
-        ]
+        wanted = common.intersection(args.algorithm or common)
+        jobs = [job for job in missing(lines, contents, args.seeds) if job.algorithm in wanted]
         args.results.parent.mkdir(parents=True, exist_ok=True)
         for line in run_all(sorted(jobs, key=lambda job: job.seed), args.jobs, pythons, args.data, changes):
-            line["updates"] = settings_of(line["algorithm"], **changes)["updates"]
             with args.results.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             print(f"{line['dataset']} {line['algorithm']} {line['library']} seed {line['seed']}: {line['score']:.1f}")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measurement_lock import measuring
 from speed import Comparison, print_head, report, run_case
 
 from pfrl_like.dataset import MDPDataset
@@ -59,6 +60,7 @@ def write_data(directory: str) -> dict[bool, str]:
     return paths
 
 
+@measuring()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", required=True, help="interpreter that has d3rlpy installed")

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from measurement_lock import measuring
 
 from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
 
@@ -49,6 +50,7 @@ def rate(buffer: Any) -> float:
     return calls / elapsed
 
 
+@measuring()
 def main() -> None:
     torch.set_num_threads(1)
     for name, fill, steps in (("17 + 6 floats", fill_floats, 100_000), ("84x84x4 frames", fill_frames, 20_000)):

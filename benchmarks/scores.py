@@ -2,15 +2,19 @@
 
 One line of JSON is appended to the results file for every seed that has finished; a run that was interrupted goes on
 with the seeds that are missing, and so does one whose hyperparameters were changed. What is scored is the agent as
-the last training step left it, greedily, over 20 episodes, not the best of its evaluations.
+the last training step left it, greedily, over 20 episodes, not the best of its evaluations. `missing_scores.py` runs
+what is missing in the background, with checkpoints.
 """
 
 import argparse
+import contextlib
 import hashlib
+import importlib.metadata
 import itertools
 import json
 import multiprocessing
 import platform
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,6 +33,8 @@ from pfrl_like.envs import SerialVectorEnv
 
 RESULTS = Path(__file__).parent / "results" / "scores.jsonl"
 EPISODES = 20
+#: Packages whose version may change a score.
+PACKAGES = ("torch", "numpy", "gymnasium", "mujoco", "minatar", "box2d")
 
 
 def make_env(task: str, settings: dict[str, Any], seed: int) -> gymnasium.Env:
@@ -53,6 +59,7 @@ def train(
             make_env=lambda i, test: make_env(task, settings, seeds[i]),
             random_seeds=seeds,
             eval_interval=None,
+            step_timeout=None,  # `missing_scores.py` may stop all processes for longer
             global_step_hooks=hooks,
             **options,
         )
@@ -63,8 +70,14 @@ def train(
         experiments.train_agent(agent, env, step_hooks=hooks, **options)
 
 
-def run(job: tuple[str, str, int]) -> dict[str, Any]:
-    """Train one agent with one seed and score what came of it."""
+def run(job: tuple[str, str, int], folder: Path | None = None, checkpoint_freq: int | None = None) -> dict[str, Any]:
+    """Train one agent with one seed and score it.
+
+    Args:
+        job: Task, agent, seed.
+        folder: Run directory, in which training resumes from the last checkpoint; None for a temporary one.
+        checkpoint_freq: Steps between checkpoints.
+    """
     task, name, seed = job
     torch.set_num_threads(1)
     utils.set_random_seed(seed)
@@ -90,26 +103,67 @@ def run(job: tuple[str, str, int]) -> dict[str, Any]:
     hooks = [experiments.LinearInterpolationHook(steps, first_lr, 0.0, set_lr), report]
     if {"reward_scale", "end_epsilon"} <= settings.keys():
         hooks.append(experiments.LinearInterpolationHook(steps, settings["end_epsilon"], 0.0, set_epsilon))
-    with tempfile.TemporaryDirectory() as outdir:
-        train(task, seed, agent, env, hooks, settings, steps=steps, outdir=outdir)
+    with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as outdir:
+        train(
+            task, seed, agent, env, hooks, settings,
+            steps=steps, outdir=outdir, checkpoint_freq=checkpoint_freq, resume=folder is not None,
+        )  # fmt: skip
+        resumed = resumptions(json.loads((Path(outdir) / "run.json").read_text()))
     seconds = time.perf_counter() - start
-    returns = greedy_returns(agent, TASKS[task].make_env())
+    returns, lengths = greedy_episodes(agent, TASKS[task].make_env())
     return {
         "task": task,
         "agent": name,
         "seed": seed,
         "score": float(np.mean(returns)),
         "returns": returns,
+        "lengths": lengths,
         "seconds": round(seconds, 1),
         "settings": fingerprint(task, name),
-        "versions": {
-            "pfrl_like": pfrl_like.__version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "gymnasium": gymnasium.__version__,
-            "python": platform.python_version(),
-        },
+        **provenance(),
+        "resumed": resumed,
     }
+
+
+def resumptions(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps at which a run was resumed, each "exact" or "approximate", from its `run.json`."""
+    parts = [part for part in (*record["earlier_parts"], record) if part["step_offset"]]
+    return [
+        {"t": part["step_offset"], "resume": (part["resumed"] or {}).get("resume", "approximate")} for part in parts
+    ]
+
+
+def provenance() -> dict[str, Any]:
+    """The commit of the library in use, versions, threads and processor."""
+    versions = {"pfrl_like": pfrl_like.__version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return {
+        "versions": versions,
+        "commit": commit_of(Path(pfrl_like.__file__).parents[1]),
+        "threads": torch.get_num_threads(),
+        "processor": processor(),
+    }
+
+
+def commit_of(tree: Path) -> str | None:
+    """The commit of the library in a work tree, with "-dirty" if files of the library differ; None without git."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", "-C", tree, *arguments], capture_output=True, text=True, check=True).stdout
+
+    try:
+        return git("rev-parse", "HEAD").strip() + ("-dirty" if git("status", "--porcelain", "pfrl_like") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def processor() -> str:
+    """The model of the processor, as far as the system names it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def run_all(jobs: list[tuple[str, str, int]], n_workers: int) -> Iterator[dict[str, Any]]:
@@ -122,20 +176,22 @@ def run_all(jobs: list[tuple[str, str, int]], n_workers: int) -> Iterator[dict[s
         pool.shutdown(cancel_futures=True)
 
 
-def greedy_returns(agent: Any, env: gymnasium.Env) -> list[float]:
-    """Returns of 20 episodes whose starts are the same for every agent."""
-    returns = []
+def greedy_episodes(agent: Any, env: gymnasium.Env) -> tuple[list[float], list[int]]:
+    """Returns and lengths of 20 episodes whose starts are the same for every agent."""
+    returns, lengths = [], []
     with agent.eval_mode():
         for episode in range(EPISODES):
             obs, _ = env.reset(seed=10_000 + episode)
-            total, ended = 0.0, False
+            total, length, ended = 0.0, 0, False
             while not ended:
                 obs, reward, terminated, truncated, _ = env.step(agent.act(obs))
                 ended = terminated or truncated
                 agent.observe(obs, reward, terminated, ended)
                 total += float(reward)
+                length += 1
             returns.append(total)
-    return returns
+            lengths.append(length)
+    return returns, lengths
 
 
 def fingerprint(task: str, name: str) -> str:
@@ -145,12 +201,19 @@ def fingerprint(task: str, name: str) -> str:
 
 
 def read_results(path: Path) -> list[dict[str, Any]]:
-    """The lines that belong to the present hyperparameters."""
+    """The lines that belong to the present hyperparameters; one with an "error" is of a seed that failed.
+
+    A line that has "invalid" does not count: it tells which mended fault the seed was run with.
+    """
     if not path.exists():
         return []
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [
-        line for line in lines if line["task"] in TASKS and line["settings"] == fingerprint(line["task"], line["agent"])
+        line
+        for line in lines
+        if line["task"] in TASKS
+        and "invalid" not in line
+        and line["settings"] == fingerprint(line["task"], line["agent"])
     ]
 
 
@@ -159,12 +222,15 @@ def print_table(results: list[dict[str, Any]]) -> None:
     print("| task | agent | steps | seeds | mean score [95 %] | lowest | seeds >= bar |\n" + "| --- " * 7 + "|")
     pairs = [(task, name) for task in TASKS for name in TASKS[task].agents]
     for task, name in pairs:
-        scores = np.array([line["score"] for line in results if (line["task"], line["agent"]) == (task, name)])
+        lines = [line for line in results if (line["task"], line["agent"]) == (task, name)]
+        scores = np.array([line["score"] for line in lines if "error" not in line])
         if len(scores) == 0:
             continue
         means = np.random.default_rng(0).choice(scores, (10_000, len(scores))).mean(axis=1)
         low, high = np.quantile(means, [0.025, 0.975])
-        seeds, reached = f"{len(scores)} of {TASKS[task].n_seeds}", (scores >= TASKS[task].bar).sum()
+        failed = len(lines) - len(scores)
+        seeds = f"{len(scores)} of {max(len(lines), TASKS[task].n_seeds)}" + (f", {failed} failed" if failed else "")
+        reached = (scores >= TASKS[task].bar).sum()
         print(
             f"| {task} | {name} | {TASKS[task].steps:,} | {seeds} | {scores.mean():.1f} [{low:.1f}, {high:.1f}]"
             f" | {scores.min():.1f} | {reached} (bar {TASKS[task].bar:g}) |"

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from measurement_lock import measuring
 
 CASES = Path(__file__).with_name("speed_cases.py")
 ROOT = CASES.parent.parent
@@ -79,6 +80,7 @@ def ratio_of_medians(ours: list[float], theirs: list[float]) -> tuple[float, flo
     return float(np.median(ours) / np.median(theirs)), float(low), float(high)
 
 
+@measuring()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has the peers installed")

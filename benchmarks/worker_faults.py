@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, NoReturn
 import gymnasium
 import numpy as np
 from measured_once import Line, measured_once, parser_of
+from measurement_lock import measuring
 
 SCRIPT = "worker_faults"
 RUNNERS = ("vector", "async", "actor-learner")
@@ -322,6 +323,7 @@ def summary(lines: list[Line]) -> str:
     return ", ".join(told)
 
 
+@measuring()
 def main() -> None:
     parser = parser_of(__doc__, "trust")
     parser.add_argument("--trials", type=int, default=50, help="of each case")

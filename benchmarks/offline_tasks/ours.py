@@ -1,5 +1,6 @@
 """The algorithms of this library, from parts as a user would put them together."""
 
+import contextlib
 import tempfile
 import time
 from typing import Any
@@ -10,7 +11,6 @@ from torch import nn
 
 from pfrl_like import agents, experiments, explorers, policies, q_functions, replay_buffers, utils
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 
 #: Those whose policy is a Gaussian with scales that do not depend on the state, as both papers' code has it.
@@ -163,15 +163,26 @@ def _made(algorithm: str, settings: dict[str, Any], data: str, seed: int) -> tup
     return make_agent(algorithm, *sizes, settings, scaler), dataset
 
 
-def train(algorithm: str, settings: dict[str, Any], data: str, seed: int, policy: str) -> int:
-    """Train and write the greedy policy as TorchScript.
+def train(
+    algorithm: str,
+    settings: dict[str, Any],
+    data: str,
+    seed: int,
+    policy: str,
+    folder: str | None = None,
+    checkpoint_freq: int | None = None,
+) -> int:
+    """Train and write the greedy policy as TorchScript; with a folder training checkpoints there, and resumes.
 
     Returns:
         Transitions that there were to learn from.
     """
     agent, dataset = _made(algorithm, settings, data, seed)
-    with tempfile.TemporaryDirectory() as outdir:
-        experiments.train_agent_offline(agent, dataset, settings["updates"], outdir)
+    with tempfile.TemporaryDirectory() if folder is None else contextlib.nullcontext(folder) as outdir:
+        experiments.train_agent_offline(
+            agent, dataset, settings["updates"], outdir,
+            checkpoint_freq=checkpoint_freq, resume=folder is not None,
+        )  # fmt: skip
     agent.export(policy, example_obs=np.asarray(dataset.observations[:1_000], np.float32))
     return dataset.n_steps
 
@@ -182,7 +193,7 @@ def rate(algorithm: str, settings: dict[str, Any], data: str, seconds: float, wa
     start = 0.0
     result: list[float] = []
 
-    def watch(clock: Clock) -> None:
+    def watch(clock: Any) -> None:
         nonlocal start
         if clock.t == warm:
             start = time.perf_counter()

@@ -1,5 +1,6 @@
 """What `scores.py` trains: families of agents, each with tasks, hyperparameters, and a function that makes an agent."""
 
+import dataclasses
 import types
 from typing import Any
 
@@ -20,6 +21,16 @@ def settings_of(task: str, name: str) -> dict[str, Any]:
     family = family_of(task)
     common, own = family.SETTINGS[task], family.OWN.get((task, name), {})
     return {**common, **own, "agent": {**common["agent"], **own.get("agent", {})}}
+
+
+def change(task: str, name: str, changes: dict[str, Any]) -> None:
+    """Change settings of one agent on one task in this process; "steps" are those of the task."""
+    rest = dict(changes)
+    if "steps" in rest:
+        TASKS[task] = dataclasses.replace(TASKS[task], steps=rest.pop("steps"))
+    own = family_of(task).OWN
+    before = own.get((task, name), {})
+    own[task, name] = {**before, **rest, "agent": {**before.get("agent", {}), **rest.get("agent", {})}}
 
 
 def make_agent(task: str, name: str, env: Any) -> Any:

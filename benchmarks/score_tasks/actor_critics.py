@@ -26,10 +26,12 @@ def mujoco(name: str) -> gymnasium.Env:
 TASKS = {
     "pendulum": Task(pendulum, 20_000, -170.0, 5, ("SoftActorCritic", "TD3", "DDPG", "TQC")),
     "lunarlander-continuous": Task(
-        lambda: gymnasium.make("LunarLanderContinuous-v3"), 200_000, 180.0, 2, ("SoftActorCritic",)
+        lambda: gymnasium.make("LunarLanderContinuous-v3"), 200_000, 180.0, 3, ("SoftActorCritic",)
     ),
     "halfcheetah": Task(lambda: mujoco("HalfCheetah-v5"), 100_000, 4_800.0, 3, ("TD3", "SoftActorCritic")),
-    "hopper": Task(lambda: mujoco("Hopper-v5"), 200_000, 1_800.0, 2, ("TD3",)),
+    "hopper": Task(lambda: mujoco("Hopper-v5"), 200_000, 1_800.0, 3, ("TD3",)),
+    "hopper-100k": Task(lambda: mujoco("Hopper-v5"), 100_000, 1_000.0, 3, ("SoftActorCritic", "TD3")),
+    "walker2d": Task(lambda: mujoco("Walker2d-v5"), 100_000, 1_000.0, 3, ("SoftActorCritic", "TD3")),
 }
 
 _MUJOCO: dict[str, Any] = {
@@ -39,6 +41,12 @@ _MUJOCO: dict[str, Any] = {
     "capacity": 200_000,
     "noise": 0.1,
     "agent": {"replay_start_size": 5_000, "minibatch_size": 256},
+}
+#: Of normalised critics, which allow of two updates a step.
+_MUJOCO_FAST: dict[str, Any] = {
+    **_MUJOCO,
+    "layer_norm": True,
+    "agent": {**_MUJOCO["agent"], "n_times_update": 2, "compile": True},
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step, from the first or, with
@@ -61,11 +69,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "layer_norm": True,
         "agent": {"replay_start_size": 5_000, "minibatch_size": 128, "compile": True},
     },
-    "halfcheetah": {
-        **_MUJOCO,
-        "layer_norm": True,
-        "agent": {**_MUJOCO["agent"], "n_times_update": 2, "compile": True},
-    },
+    "halfcheetah": _MUJOCO_FAST,
+    "hopper-100k": _MUJOCO_FAST,
+    "walker2d": _MUJOCO_FAST,
     # A hopper that falls after 200 fast steps is near the best of the first 100,000 steps: what leads on is the number
     # of updates a step, which normalised critics allow of.
     "hopper": {
@@ -87,6 +93,12 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 _SAC = {"agent": {"entropy_target": -1.0, "temperature_optimizer_lr": 1e-3, "soft_update_tau": 0.01}}
 
+
+def _mujoco_sac(n_actions: int) -> dict[str, Any]:
+    agent = {"entropy_target": -float(n_actions), "temperature_optimizer_lr": 1e-3, "minibatch_size": 128}
+    return {"agent": agent}
+
+
 #: What single agents have in place of that, or beside it.
 OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("pendulum", "SoftActorCritic"): _SAC,
@@ -98,9 +110,9 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("lunarlander-continuous", "SoftActorCritic"): {
         "agent": {"entropy_target": -2.0, "temperature_optimizer_lr": 1e-3}
     },
-    ("halfcheetah", "SoftActorCritic"): {
-        "agent": {"entropy_target": -6.0, "temperature_optimizer_lr": 1e-3, "minibatch_size": 128}
-    },
+    ("halfcheetah", "SoftActorCritic"): _mujoco_sac(6),
+    ("hopper-100k", "SoftActorCritic"): _mujoco_sac(3),
+    ("walker2d", "SoftActorCritic"): _mujoco_sac(6),
 }
 
 

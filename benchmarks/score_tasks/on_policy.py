@@ -8,7 +8,7 @@ from torch import nn
 
 from pfrl_like import agents, policies
 from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentBranched, RecurrentSequential
-from score_tasks import value_based
+from score_tasks import actor_critics, value_based
 from score_tasks.task import Task
 
 TASKS = {
@@ -16,6 +16,27 @@ TASKS = {
     "cartpole-300k": Task(lambda: gymnasium.make("CartPole-v1"), 300_000, 475.0, 5, ("A2C", "REINFORCE")),
     "pendulum-100k": Task(lambda: gymnasium.make("Pendulum-v1"), 100_000, -200.0, 5, ("PPO", "TRPO")),
     "cartpole-po-100k": Task(value_based.TASKS["cartpole-po"].make_env, 100_000, 450.0, 5, ("PPO",)),
+    "hopper-on-policy": Task(lambda: actor_critics.mujoco("Hopper-v5"), 100_000, 500.0, 3, ("PPO",)),
+    "halfcheetah-on-policy": Task(lambda: actor_critics.mujoco("HalfCheetah-v5"), 100_000, 500.0, 3, ("PPO",)),
+    "walker2d-on-policy": Task(lambda: actor_critics.mujoco("Walker2d-v5"), 100_000, 500.0, 3, ("PPO",)),
+}
+
+#: As in the appendix of arXiv:1707.06347, in four environments; rewards scaled so that values are near 1.
+_MUJOCO: dict[str, Any] = {
+    "hidden": 64,
+    "lr": 3e-4,
+    "normalize": True,
+    "n_envs": 4,
+    "reward_scale": 0.05,
+    "agent": {
+        "update_interval": 2_048,
+        "minibatch_size": 64,
+        "epochs": 10,
+        "gamma": 0.99,
+        "lambd": 0.95,
+        "entropy_coef": 0.0,
+        "max_grad_norm": 0.5,
+    },
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
@@ -23,6 +44,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cartpole-100k": {"hidden": 64, "lr": 1e-3, "agent": {"entropy_coef": 0.0}},
     "cartpole-300k": {"hidden": 64, "lr": 1e-3, "agent": {}},
     "pendulum-100k": {"hidden": 64, "lr": 1e-3, "normalize": True, "agent": {"gamma": 0.9, "entropy_coef": 0.0}},
+    "hopper-on-policy": _MUJOCO,
+    "halfcheetah-on-policy": _MUJOCO,
+    "walker2d-on-policy": _MUJOCO,
     "cartpole-po-100k": {
         "hidden": 64,
         "lr": 1e-3,

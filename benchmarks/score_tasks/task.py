@@ -14,7 +14,7 @@ class Task:
         make_env: Makes an environment.
         steps: Steps of training.
         bar: Score to be reached.
-        n_seeds: Seeds, from 0.
+        n_seeds: Seeds of each agent, from 0; some may have more.
         agents: Names of the agents.
     """
 

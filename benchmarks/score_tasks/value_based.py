@@ -11,8 +11,6 @@ from torch import nn
 from pfrl_like import agents, explorers, q_functions, replay_buffers
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.nn import RecurrentSequential, to_factorized_noisy
-from pfrl_like.q_functions.dueling_dqn import dueling
-from pfrl_like.utils.contexts import ignores_training
 from score_tasks.task import Task
 
 
@@ -27,7 +25,6 @@ class HideVelocities(gymnasium.ObservationWrapper):
         return np.array([5 * observation[0], 20 * observation[2]], dtype=np.float32)
 
 
-@ignores_training
 class AtomsHead(nn.Module):
     """The last layer of C51: probabilities of `n_atoms` returns for each action."""
 
@@ -53,7 +50,8 @@ class RainbowHead(AtomsHead):
         to_factorized_noisy(self, sigma_scale=noise)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return dueling(self.value(hidden).unsqueeze(1), super().logits(hidden))
+        advantage = super().logits(hidden)
+        return self.value(hidden).unsqueeze(1) + advantage - advantage.mean(1, keepdim=True)
 
 
 def minatar_breakout() -> gymnasium.Env:
@@ -76,10 +74,10 @@ VARIANTS = (
 TASKS = {
     "cartpole": Task(lambda: gymnasium.make("CartPole-v1"), 50_000, 475.0, 10, VARIANTS),
     "cartpole-po": Task(lambda: HideVelocities(gymnasium.make("CartPole-v1")), 100_000, 450.0, 5, ("DQN",)),
-    "acrobot": Task(lambda: gymnasium.make("Acrobot-v1"), 100_000, -85.0, 5, ("DQN",)),
-    "mountaincar": Task(lambda: gymnasium.make("MountainCar-v0"), 120_000, -110.0, 5, ("DQN",)),
+    "acrobot": Task(lambda: gymnasium.make("Acrobot-v1"), 100_000, -85.0, 3, VARIANTS),
+    "mountaincar": Task(lambda: gymnasium.make("MountainCar-v0"), 120_000, -110.0, 3, VARIANTS),
     "lunarlander": Task(lambda: gymnasium.make("LunarLander-v3"), 300_000, 240.0, 5, ("DoubleDQN",)),
-    "minatar-breakout": Task(minatar_breakout, 500_000, 6.0, 2, ("DQN", "Rainbow")),
+    "minatar-breakout": Task(minatar_breakout, 500_000, 6.0, 3, ("DQN", "Rainbow")),
 }
 
 #: Everything that may be tuned. The learning rate falls linearly to 0 at the last step.
@@ -205,6 +203,28 @@ _IQN = {
         "act_deterministically": True,
     },
 }
+#: The learning rate of the fractions is that of the rest times `fraction_lr`.
+_FQF = {"n_cosines": 64, "n_fractions": 8, "entropy_coeff": 1e-3, "fraction_lr": 1e-3}
+
+
+def _own_of_variants(task: str, lowest_return: float, n_updates: int) -> dict[tuple[str, str], dict[str, Any]]:
+    """Settings of DQN's variants beside those of DQN, where every step costs 1."""
+    atoms = {"atoms": {"n_atoms": 51, "v_min": lowest_return, "v_max": 0.0}}
+    replay = {"alpha": 0.5, "beta0": 0.4, "betasteps": n_updates, "normalize_by_max": "memory"}
+    own: dict[str, dict[str, Any]] = {
+        "CategoricalDQN": atoms,
+        "CategoricalDoubleDQN": atoms,
+        "QRDQN": {"n_quantiles": 51},
+        "IQN": _IQN,
+        "DoubleIQN": _IQN,
+        "FQF": _FQF,
+        "AL": {"agent": {"alpha": 0.5}},
+        "PAL": {"agent": {"alpha": 0.5}},
+        "DPP": {"agent": {"eta": 1.0}},
+        "Rainbow": {**atoms, "prioritized": replay, "noise": 0.5},
+    }
+    return {(task, name): settings for name, settings in own.items()}
+
 
 #: What single agents have in place of that, or beside it.
 OWN: dict[tuple[str, str], dict[str, Any]] = {
@@ -226,8 +246,9 @@ OWN: dict[tuple[str, str], dict[str, Any]] = {
     ("cartpole", "QRDQN"): {"n_quantiles": 51},
     ("cartpole", "IQN"): _IQN,
     ("cartpole", "DoubleIQN"): _IQN,
-    # The learning rate of the fractions is that of the rest times `fraction_lr`.
-    ("cartpole", "FQF"): {"n_cosines": 64, "n_fractions": 8, "entropy_coeff": 1e-3, "fraction_lr": 1e-3},
+    ("cartpole", "FQF"): _FQF,
+    **_own_of_variants("acrobot", -100.0, 49_500),
+    **_own_of_variants("mountaincar", -50.0, 59_500),
     ("minatar-breakout", "Rainbow"): {
         "num_steps": 3,
         "prioritized": {"alpha": 0.5, "beta0": 0.4, "betasteps": 123_750, "normalize_by_max": "memory"},

@@ -33,8 +33,8 @@ def test_an_agent_is_trained_and_scored(
     whole = scores.fingerprint(task, name)
     monkeypatch.setitem(scores.TASKS, task, dataclasses.replace(scores.TASKS[task], steps=200))
     trained: list[Any] = []
-    original = scores.greedy_returns
-    monkeypatch.setattr(scores, "greedy_returns", lambda agent, env: trained.append(agent) or original(agent, env))
+    original = scores.greedy_episodes
+    monkeypatch.setattr(scores, "greedy_episodes", lambda agent, env: trained.append(agent) or original(agent, env))
     result = scores.run((task, name, 3))
     assert (result["task"], result["agent"], result["seed"]) == (task, name, 3)
     assert len(result["returns"]) == 20 and result["score"] == sum(result["returns"]) / 20

@@ -1,0 +1,415 @@
+"""List the seeds that the tables of scores lack, and run them in the background.
+
+    python benchmarks/missing_scores.py                  # what is missing, in order, with the hours of one core
+    python benchmarks/missing_scores.py --run --commit   # until nothing is; resumes what was stopped
+
+SIGTERM and Ctrl-C end it; a file `stop` in its folder does so after the training under way.
+One training at a time runs at the lowest priority (`score_case.py`), with the library of commit 9ab6f06, in a work tree
+of its own with an environment of its own: changes under way cannot break it. Tasks and settings are those of this tree.
+A training checkpoints about every five minutes on a free core, and after SIGTERM, outside the repository; d3rlpy's do
+not. A finished seed is a line of the results, and so is one that failed, which is not tried again.
+
+While a measurement holds the lock of `measurement_lock.py`, the training is stopped.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import offline_scores
+import score_case
+import score_queue
+import scores
+from measurement_lock import INTERVAL, is_measuring
+from score_queue import Item
+from speed import ONE_THREAD, ROOT
+
+try:
+    import fcntl
+except ImportError:
+    sys.exit("missing_scores.py stops and continues processes, which needs Linux or macOS")
+
+COMMIT = "9ab6f06d6b9ed3c14a2d41f2390214679954a9ba"
+FOLDER = Path("~/.cache/pfrl_like/scores").expanduser()
+INSTALL = ("-c", "constraints.txt", "torch==2.13.0", "-e", ".[dev]", "minatar")
+SECONDS_BETWEEN_CHECKPOINTS = 300.0
+#: Seconds that a training gets to save after SIGTERM, and after which what it has taken is written down.
+PATIENCE, HEARTBEAT = 120.0, 30.0
+#: Of a process that somebody has ended.
+ENDED = (*(-each for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)), 128 + signal.SIGTERM)
+
+
+class Place(NamedTuple):
+    """Where trainings run and results go.
+
+    Attributes:
+        folder: Of the work tree, runs and sets.
+        tree: The work tree.
+        results: Of `scores.py`.
+        offline_results: Of `offline_scores.py`.
+        trial_results: Of the trials of `score_trials.py`.
+        peer_python: Interpreter that has d3rlpy installed.
+    """
+
+    folder: Path
+    tree: Path
+    results: Path
+    offline_results: Path
+    trial_results: Path
+    peer_python: Path
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of the work tree."""
+        return self.tree / ".venv" / "bin" / "python"
+
+    @property
+    def data(self) -> Path:
+        """Folder of the sets."""
+        return self.folder / "data"
+
+    def queue(self) -> list[Item]:
+        """Everything that is missing, in order."""
+        contents = offline_scores.contents_of(self.data)
+        return score_queue.queue(self.results, self.offline_results, self.trial_results, contents)
+
+    def results_of(self, item: Item) -> Path:
+        """Where its line goes."""
+        if item.trial is not None:
+            return self.trial_results
+        return self.results if item.kind == "scores" else self.offline_results
+
+
+def log(text: str) -> None:
+    print(f"{datetime.datetime.now():%Y-%m-%d %H:%M:%S} {text}", flush=True)
+
+
+def git(tree: Path, *arguments: str) -> str:
+    """Run git; returns its output."""
+    return subprocess.run(["git", "-C", tree, *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def lock_folder(folder: Path) -> int:
+    """Take the folder for this command and the training that it starts; of a dead command the training is ended first.
+
+    Returns:
+        A descriptor of the lock, which lasts until all who have it are gone.
+    """
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    for attempt in range(int(PATIENCE)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            write_owner(folder, None)
+            return descriptor
+        except BlockingIOError:
+            command, training = json.loads((folder / "owner.json").read_text())
+            if is_alive(command):
+                sys.exit(f"process {command} runs in {folder} already")
+            if attempt == 0 and training is not None:
+                log(f"process {command} is dead; its training {training} is ended")
+                signal_group(training, signal.SIGTERM, signal.SIGCONT)
+            time.sleep(1.0)
+    sys.exit(f"training {training} in {folder} does not end")
+
+
+def write_owner(folder: Path, training: int | None) -> None:
+    """Note this process and the group of its training, for `lock_folder` of a later command."""
+    write_json(folder / "owner.json", [os.getpid(), training])
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a file as a whole."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(value))
+    temporary.replace(path)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def signal_group(group: int, *signals: int) -> bool:
+    """Send signals to all processes of a group; False if there are none."""
+    try:
+        for each in signals:
+            os.killpg(group, each)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def make_tree(tree: Path, repository: Path) -> None:
+    """The work tree with its environment, as far as it is missing, and this tree's benchmarks in it."""
+    if not (tree / ".git").exists():
+        git(repository, "worktree", "prune")
+        git(repository, "worktree", "add", "--force", "--detach", str(tree), COMMIT)
+    complete = tree / ".venv" / "complete"
+    if not complete.exists():
+        log(f"an environment is made in {tree}")
+        subprocess.run([sys.executable, "-m", "venv", tree / ".venv"], check=True)
+        python = tree / ".venv" / "bin" / "python"
+        subprocess.run([python, "-m", "pip", "install", "-q", *INSTALL], check=True, cwd=tree)
+        complete.touch()
+    ours = Path(__file__).parent
+    if ours != tree / "benchmarks":
+        leave = shutil.ignore_patterns("results", "data", "__pycache__")
+        shutil.copytree(ours, tree / "benchmarks", ignore=leave, dirs_exist_ok=True)
+
+
+def environment(tree: Path) -> dict[str, str]:
+    return {**os.environ, **ONE_THREAD, "PYTHONPATH": str(tree), "SDL_VIDEODRIVER": "dummy", "MPLBACKEND": "Agg"}
+
+
+def check_tree(place: Place) -> None:
+    """Refuse a work tree in which the settings or the library are others than expected, and a peer without d3rlpy."""
+    command = [place.python, place.tree / "benchmarks" / "score_case.py", "list"]
+    done = subprocess.run(command, env=environment(place.tree), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"these benchmarks do not run with the library of {COMMIT:.7}:\n{done.stderr}")
+    there, here = json.loads(done.stdout.splitlines()[-1]), score_case.fingerprints()
+    if there["commit"] != COMMIT:
+        sys.exit(f"the library in {place.tree} is of commit {there['commit']}, expected {COMMIT}")
+    if there["settings"] != here["settings"]:
+        sys.exit(f"the settings in {place.tree} are not those of {Path(__file__).parent}")
+    if place.peer_python.exists():
+        subprocess.run([place.peer_python, "-c", "import d3rlpy"], check=True, capture_output=True)
+
+
+def fingerprint(item: Item) -> str:
+    """Tells runs of other settings apart."""
+    if item.kind == "scores":
+        return scores.fingerprint(*item.row)
+    return offline_scores.fingerprint(item.row[1], {}) if item.kind == "offline" else "sets"
+
+
+def changes_of(item: Item) -> dict[str, Any]:
+    """Settings that a trial changes."""
+    return {} if item.trial is None else dict(item.trial.changes)
+
+
+def steps_of(item: Item) -> int:
+    """Steps or updates of a training; 0 of one that has checkpoints of its own."""
+    changed = changes_of(item).get("steps") or changes_of(item).get("updates")
+    if changed:
+        return int(changed)
+    if item.kind == "scores":
+        return scores.TASKS[item.row[0]].steps
+    return int(offline_scores.settings_of(item.row[1])["updates"]) if item.kind == "offline" else 0
+
+
+def crash_line(item: Item, place: Place, signum: int) -> dict[str, Any]:
+    """The line of a training that a signal ended."""
+    common = {"seed": item.seed, "settings": fingerprint(item), "commit": COMMIT}
+    common["error"] = signal.Signals(signum).name
+    if item.kind == "scores":
+        return dict(zip(("task", "agent"), item.row, strict=True)) | common
+    data = offline_scores.content_of(offline_scores.dataset_of(item.row[0], place.data))
+    return dict(zip(("dataset", "algorithm", "library"), item.row, strict=True)) | common | {"data": data}
+
+
+def start(item: Item, place: Place, folder: Path, lock: int) -> subprocess.Popen[bytes]:
+    """The process of a training, in a group of its own."""
+    steps = steps_of(item)
+    freq = max(1, int(steps * SECONDS_BETWEEN_CHECKPOINTS / max(item.seconds, SECONDS_BETWEEN_CHECKPOINTS)))
+    command = [
+        place.python, place.tree / "benchmarks" / "score_case.py", item.kind, *item.row, "--seed", str(item.seed),
+        "--folder", folder, "--checkpoint-freq", str(freq), "--peer-python", place.peer_python, "--data", place.data,
+        "--changes", json.dumps(changes_of(item)),
+    ]  # fmt: skip
+    with (folder / "output.txt").open("ab") as output:
+        return subprocess.Popen(
+            command, env=environment(place.tree), stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+            start_new_session=True, pass_fds=[lock],
+        )  # fmt: skip
+
+
+class Spent:
+    """Seconds and seconds of the processor that a training has taken, over all processes of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.before: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
+        self.seconds, self._cpu = 0.0, self._of_children()
+
+    def total(self) -> dict[str, float]:
+        """Both so far; the processor's of processes that have ended."""
+        now = {"seconds": self.seconds, "cpu_seconds": self._of_children() - self._cpu}
+        return {name: round(self.before.get(name, 0.0) + value, 1) for name, value in now.items()}
+
+    def write(self) -> None:
+        write_json(self.path, self.total())
+
+    @staticmethod
+    def _of_children() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+
+def supervise(child: subprocess.Popen[bytes], spent: Spent, is_over: Callable[[], bool]) -> bool:
+    """Wait for a training, and stop it while something is measured.
+
+    Args:
+        child: Its process.
+        spent: Counts the time in which it is not stopped.
+        is_over: True once it has to end.
+
+    Returns:
+        False if it had to.
+    """
+    stopped, last, written = False, time.monotonic(), time.monotonic()
+    while child.poll() is None:
+        if is_over():
+            signal_group(child.pid, signal.SIGTERM, signal.SIGCONT)
+            try:
+                child.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                signal_group(child.pid, signal.SIGKILL)
+                child.wait()
+            spent.write()
+            return False
+        if is_measuring() != stopped:
+            stopped = not stopped
+            signal_group(child.pid, signal.SIGSTOP if stopped else signal.SIGCONT)
+            log("stopped for a measurement" if stopped else "continued")
+        time.sleep(INTERVAL)
+        now = time.monotonic()
+        spent.seconds += 0.0 if stopped else now - last
+        last = now
+        if now - written > HEARTBEAT:
+            spent.write()
+            written = now
+    return True
+
+
+def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> dict[str, Any] | None:
+    """Run one training to its end.
+
+    Returns:
+        Its line, empty of a set; None if it was stopped.
+    """
+    name = re.sub(r"\W+", "-", f"{item.kind} {item.name} {item.seed} {fingerprint(item)}")
+    folder = place.folder / "runs" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    spent = Spent(folder / "spent.json")
+    child = start(item, place, folder, lock)
+    write_owner(place.folder, child.pid)
+    finished = supervise(child, spent, is_over)
+    for _ in range(int(PATIENCE)):  # what it has started may still save
+        if not signal_group(child.pid, 0):
+            break
+        time.sleep(1.0)
+    spent.write()
+    if not finished:
+        return None
+    if child.returncode in ENDED:
+        sys.exit(f"{item.name}, seed {item.seed}: somebody ended it; the next run resumes it")
+    if child.returncode > 0:
+        output = (folder / "output.txt").read_text(errors="replace").splitlines()
+        sys.exit("\n".join([f"{item.name}, seed {item.seed}: no training, see {folder}", *output[-15:]]))
+    if child.returncode < 0 and item.kind == "data":
+        sys.exit(f"{item.name}: ended by {signal.Signals(-child.returncode).name}")
+    if child.returncode < 0:
+        line = crash_line(item, place, -child.returncode)
+    else:
+        line = json.loads((folder / "line.json").read_text())
+    shutil.rmtree(folder)
+    if item.trial is not None:
+        line |= {"trial": item.trial.name, "row": item.row, "changes": changes_of(item)}
+    return line | spent.total() if line else {}
+
+
+def append_line(line: dict[str, Any], path: Path, message: str, commits: bool) -> None:
+    """Append a line to the results, and commit it, and nothing else, if asked."""
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    for _ in range(20 if commits else 0):
+        try:
+            git(path.parent, "add", "--", path.name)
+            git(path.parent, "commit", "-q", "-m", message, "--", path.name)
+            return
+        except subprocess.CalledProcessError as error:  # another git may be at work
+            failure = error.stderr
+            time.sleep(3.0)
+    if commits:
+        log(f"not committed, the next commit takes it along: {failure}")
+
+
+def run(place: Place, repository: Path, hours: float | None, commits: bool) -> None:
+    """Train what is missing until nothing is, the time is over, or a signal comes."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    lock = lock_folder(place.folder)
+    (place.folder / "stop").unlink(missing_ok=True)
+    make_tree(place.tree, repository)
+    check_tree(place)
+    signals: list[int] = []
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _: signals.append(number))
+    deadline = time.monotonic() + (float("inf") if hours is None else 3_600 * hours)
+
+    def is_over() -> bool:
+        return bool(signals) or time.monotonic() > deadline
+
+    def profits(item: Item) -> bool:
+        if item.kind != "scores" and item.trial is None and not place.peer_python.exists():
+            return False
+        return item.resumes or time.monotonic() + item.seconds < deadline
+
+    while not is_over() and not (place.folder / "stop").exists():
+        item = next(filter(profits, place.queue()), None)
+        if item is None:
+            log("nothing is missing that could be run")
+            return
+        log(f"{item.name}, seed {item.seed}: begins, some {item.seconds / 60:.0f} minutes")
+        line = train(item, place, lock, is_over)
+        if line is None:
+            log(f"{item.name}, seed {item.seed}: ended early; the next run resumes it")
+        elif item.kind == "data":
+            log(f"{item.name}: made")
+        else:
+            text = f"{item.name}, seed {item.seed}: {line.get('error') or round(line['score'], 1)}"
+            append_line(line, place.results_of(item), f"Scores: {text}", commits)
+            log(text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", action="store_true", help="run it, and not only list it")
+    parser.add_argument("--commit", action="store_true", help="commit every line")
+    parser.add_argument("--hours", type=float, help="stop after that; what could not be resumed is not begun then")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the work tree, checkpoints and sets")
+    parser.add_argument("--tree", type=Path, help="the work tree; <folder>/tree without it")
+    parser.add_argument("--peer-python", type=Path, default=ROOT / ".peers" / "d3rlpy" / "bin" / "python")
+    parser.add_argument("--results", type=Path, default=scores.RESULTS)
+    parser.add_argument("--offline-results", type=Path, default=offline_scores.RESULTS)
+    parser.add_argument("--trial-results", type=Path, default=scores.RESULTS.with_name("score_trials.jsonl"))
+    args = parser.parse_args()
+    folder = args.folder.absolute()
+    tree = (args.tree or folder / "tree").absolute()
+    paths = (args.results, args.offline_results, args.trial_results, args.peer_python)
+    place = Place(folder, tree, *(path.absolute() for path in paths))
+    print(score_queue.table(place.queue()))
+    if not place.peer_python.exists():
+        print(f"pairs with d3rlpy and their sets do not run: {place.peer_python} is not there (`make peers`)")
+    if args.run:
+        run(place, ROOT, args.hours, args.commit)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Trials of rows that look wrong: each changes a setting, adds seeds, or repeats one.
+
+`missing_scores.py` runs them first. Their lines are those of `results/score_trials.jsonl`, and count in no table.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Trial(NamedTuple):
+    """Seeds of a row, with other settings.
+
+    Attributes:
+        name: Tells its lines.
+        row: Task and agent, or dataset, algorithm and library.
+        changes: Of settings; "steps" or "updates" are the length of training.
+        seeds: Which are run.
+    """
+
+    name: str
+    row: tuple[str, ...]
+    changes: Mapping[str, Any]
+    seeds: tuple[int, ...]
+
+
+_FEW, _MORE = (0, 1, 2), (*range(10, 20),)
+_BCQ = ("cartpole", "DiscreteBCQ", "pfrl_like")
+TRIALS = (
+    # Double DQN on CartPole, one seed of ten at 167: how often?
+    Trial("repeated", ("cartpole", "DoubleDQN"), {}, (0,)),
+    Trial("more seeds", ("cartpole", "DoubleDQN"), {}, _MORE),
+    Trial("more seeds", ("cartpole", "DQN"), {}, _MORE),
+    # TRPO on Pendulum, one seed of five at -273: how often, and is it the budget?
+    Trial("repeated", ("pendulum-100k", "TRPO"), {}, (4,)),
+    Trial("more seeds", ("pendulum-100k", "TRPO"), {}, _MORE),
+    Trial("twice the steps", ("pendulum-100k", "TRPO"), {"steps": 200_000}, (0, 1, 2, 3, 4)),
+    # Discrete BCQ on CartPole at 78, where discrete BC has 454: which actions it allows, or the budget?
+    Trial("flexibility 0.6", _BCQ, {"action_flexibility": 0.6}, _FEW),
+    Trial("flexibility 0.9", _BCQ, {"action_flexibility": 0.9}, _FEW),
+    Trial("three times the updates", _BCQ, {"updates": 30_000}, _FEW),
+    # DQN on Acrobot at -83: exploration that stays, 3-step returns, too few updates, or the budget?
+    Trial("no exploration in the end", ("acrobot", "DQN"), {"reward_scale": 1.0}, _FEW),
+    Trial("1-step returns", ("acrobot", "DQN"), {"num_steps": 1}, _FEW),
+    Trial("twice the updates", ("acrobot", "DQN"), {"agent": {"n_times_update": 4}}, _FEW),
+    Trial("twice the steps", ("acrobot", "DQN"), {"steps": 200_000}, _FEW),
+)
+#: Those that take long, after the first stages.
+LONG_TRIALS = (
+    # HalfCheetah: later seeds are far above the first one, which is older.
+    Trial("repeated", ("halfcheetah", "TD3"), {}, (0,)),
+    Trial("repeated", ("halfcheetah", "SoftActorCritic"), {}, (0,)),
+    # Rainbow on MinAtar below DQN: noisy networks, or the returns' number of steps?
+    Trial("1-step returns", ("minatar-breakout", "Rainbow"), {"num_steps": 1}, (0, 1)),
+    Trial(
+        "epsilon-greedy in the place of noise, no dueling",
+        ("minatar-breakout", "CategoricalDoubleDQN"),
+        {
+            "num_steps": 3,
+            "prioritized": {"alpha": 0.5, "beta0": 0.4, "betasteps": 123_750, "normalize_by_max": "memory"},
+            "agent": {"compile": True},
+            "atoms": {"n_atoms": 51, "v_min": 0.0, "v_max": 20.0},
+        },
+        (0, 1),
+    ),
+)
