@@ -14,7 +14,7 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.test_a" name="test_runs" />
 <testcase classname="tests.test_a" name="test_fails"><failure message="assert 0" /></testcase>
 <testcase classname="tests.test_a" name="test_xfails"><skipped type="pytest.xfail" message="known" /></testcase>
-<testcase classname="tests.test_a" name="test_skips[x]"><skipped type="pytest.skip" message="needs minatar" /></testcase>
+<testcase classname="tests.test_a" name="test_skips[x]"><skipped type="pytest.skip" message="needs x" /></testcase>
 <testcase classname="" name="tests.test_b"><skipped type="pytest.skip" message="collection skipped" /></testcase>
 </testsuite></testsuites>"""
 
@@ -35,7 +35,7 @@ def test_skips_of_a_report_have_names_and_reasons(pythons: ModuleType, tmp_path:
         "tests.test_a::test_runs": None,
         "tests.test_a::test_fails": None,
         "tests.test_a::test_xfails": None,
-        "tests.test_a::test_skips[x]": "needs minatar",
+        "tests.test_a::test_skips[x]": "needs x",
         "tests.test_b": "collection skipped",
     }
 
