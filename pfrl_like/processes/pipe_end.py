@@ -39,9 +39,17 @@ def pickled(message: Any) -> bytes:
     return buffer.getvalue()
 
 
-def send(connection: Connection, message: Any) -> None:
-    """Do what `connection.send(message)` does, but leave no view behind if that fails; see `pickled`."""
-    connection.send_bytes(pickled(message))
+def send(connection: Any, message: Any) -> None:
+    """Do what `connection.send(message)` does, but leave no view behind if that fails; see `pickled`.
+
+    Args:
+        connection: A `Connection`, or an end of a user's own that has only `send`.
+        message: What can be pickled.
+    """
+    if hasattr(connection, "send_bytes"):
+        connection.send_bytes(pickled(message))
+    else:
+        connection.send(message)
 
 
 class WaitingEnd:
