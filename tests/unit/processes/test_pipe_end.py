@@ -191,7 +191,7 @@ def test_worker_that_hangs_instead_of_listening_says_where() -> None:
 def send_in_vain(send: Callable[[Any], Any]) -> set[str]:
     """The views that are kept when nobody reads what is sent; the error refers to itself, as those of users do."""
     try:
-        send(LARGE)
+        send("hello")
     except OSError as error:
         error.args = (error,)
         return views_of(error)
@@ -240,7 +240,7 @@ def test_errors_of_sends_to_a_dead_worker_may_be_kept_and_collected(unraisable: 
         workers.processes[0].kill()
         workers.processes[0].join(PATIENCE)
         with pytest.raises(WorkerError, match="worker 0 was killed by signal 9") as caught:
-            workers.send(0, LARGE)
+            workers.send(0, "hello")
     failed = caught.value.__context__
     assert isinstance(failed, OSError) and views_of(failed) <= {"bytes"}
     failed.args = (failed,)
