@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +16,7 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.test_a" name="test_fails"><failure message="assert 0" /></testcase>
 <testcase classname="tests.test_a" name="test_xfails"><skipped type="pytest.xfail" message="known" /></testcase>
 <testcase classname="tests.test_a" name="test_skips[x]"><skipped type="pytest.skip" message="needs x" /></testcase>
-<testcase classname="" name="tests.test_b"><skipped type="pytest.skip" message="collection skipped" /></testcase>
+<testcase classname="" name="tests.test_b"><skipped message="collection skipped">needs y</skipped></testcase>
 </testsuite></testsuites>"""
 
 
@@ -36,7 +37,7 @@ def test_skips_of_a_report_have_names_and_reasons(pythons: ModuleType, tmp_path:
         "tests.test_a::test_fails": None,
         "tests.test_a::test_xfails": None,
         "tests.test_a::test_skips[x]": "needs x",
-        "tests.test_b": "collection skipped",
+        "tests.test_b": "needs y",
     }
 
 
@@ -59,20 +60,28 @@ def test_what_only_a_newer_python_skips_or_lacks_is_found(
 def test_error_is_told_and_is_the_exit_status(
     pythons: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+
+    def environment(python: str, name: str) -> Path:
+        if python == "broken":
+            raise subprocess.CalledProcessError(1, "broken -m venv")
+        return Path(python)
+
     outcomes = {"3.11.0": {"runs": None, "skipped": "needs minatar"}, "3.12.1": {"runs": "broken", "skipped": None}}
-    monkeypatch.setattr(pythons, "interpreters", lambda: {(3, 11, 0): "a", (3, 12, 1): "b", (3, 13, 0): "no venv"})
-    monkeypatch.setattr(pythons, "environment", lambda python, name: Path(python) if len(python) == 1 else None)
+    monkeypatch.setattr(pythons, "interpreters", lambda: {(3, 11, 0): "a", (3, 12, 1): "b", (3, 13, 0): "broken"})
+    monkeypatch.setattr(pythons, "environment", environment)
     monkeypatch.setattr(pythons, "run_tests", lambda own, report, arguments: (True, outcomes[report.stem]))
     assert pythons.main([]) == 1
     printed = capsys.readouterr().out
     for line in (
         "Python 3.11.0: 1 tests run, 1 skipped, no failure",
         "  skipped skipped: needs minatar",
-        "Python 3.13.0: NOT RUN, no venv -m venv fails",
+        "Python 3.13.0: ERROR: Command 'broken -m venv' returned non-zero exit status 1.",
         "ERROR: runs runs on 3.11.0 and not on 3.12.1",
     ):
         assert line in printed.splitlines()
     outcomes["3.12.1"] = outcomes["3.11.0"]
+    assert pythons.main([]) == 1  # one cannot be run
+    monkeypatch.setattr(pythons, "interpreters", lambda: {(3, 11, 0): "a", (3, 12, 1): "b"})
     assert pythons.main([]) == 0
 
 
