@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 
 TRUST := $(wildcard $(addprefix benchmarks/,kill_saves.py kill_training.py worker_faults.py soak.py))
 
-.PHONY: test durations slow peers fuzz trust lint types format bench
+.PHONY: test pythons durations slow peers fuzz trust lint types format bench
 
 test:
 	$(PYTHON) -m pytest -n 2
@@ -14,6 +14,10 @@ durations:
 
 slow:
 	$(PYTHON) -m pytest -m slow
+
+# On every Python from 3.11 on that is at hand, each in an environment of its own, in .pythons.
+pythons:
+	python3 .ci/pythons.py
 
 # PFRL 0.4 and d3rlpy 2.8, whose pins contradict ours and each other's: an environment of its own for each, in .peers.
 peers:

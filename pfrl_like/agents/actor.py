@@ -16,7 +16,7 @@ from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import WorkerError
 from pfrl_like.export import Signature
 from pfrl_like.learning.hooks import HookType
-from pfrl_like.processes import Portable, SharedArrays
+from pfrl_like.processes import Portable, SharedArrays, send
 from pfrl_like.processes.shared_arrays import Layout
 
 #: Steps that go to the learner together, and seconds after which fewer do.
@@ -207,7 +207,7 @@ class Actor(AsyncAgent, metaclass=HookType):
 
     def _send(self, message: Any) -> None:
         try:
-            self.pipe.send(message)
+            send(self.pipe, message)
         except OSError as error:
             raise self._left_alone() from error
 
@@ -284,7 +284,7 @@ class ActorFactory:
         vary_streams(acting.explorer, process_idx)
         weights = SharedWeights([getattr(acting, name) for name in self._modules], SharedArrays.attach(*self._weights))
         pipe = Client(self._address, authkey=self._key)
-        pipe.send(process_idx)
+        send(pipe, process_idx)
         return Actor(acting, pipe, weights, counts, process_idx)
 
 

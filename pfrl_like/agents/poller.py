@@ -15,7 +15,7 @@ from typing import Any
 from pfrl_like.agents.actor import LISTENING
 from pfrl_like.agents.learner import FailureEvent, Learner
 from pfrl_like.agents.representative import Representative
-from pfrl_like.processes import SharedArrays
+from pfrl_like.processes import SharedArrays, send
 from pfrl_like.utils.fair_lock import FairLock
 
 #: Seconds that the poller, asked to stop, goes on listening to actors that have not hung up.
@@ -111,7 +111,7 @@ class Poller:
             with self.lock:
                 self.representative.agent.replay_buffer.stop_current_episode(index)
         else:
-            channel.send(self._answer(kind, content))
+            send(channel, self._answer(kind, content))
         self.learner.news.set()
 
     def _store(self, index: int, columns: Any) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -12,13 +11,14 @@ import numpy as np
 
 from pfrl_like.env import mend_gym, reset_values, seed_env
 from pfrl_like.envs.shared_observations import SharedObservations
+from pfrl_like.processes import WaitingEnd
 
 #: Why nobody knows how the episode of an environment came about that was made again.
 REPLACED = "its worker has been replaced"
 
 
 def serve_env(
-    channel: Connection, index: int, make_env: Callable[[], Any], entropy: Sequence[int], num_envs: int
+    channel: WaitingEnd, index: int, make_env: Callable[[], Any], entropy: Sequence[int], num_envs: int
 ) -> None:
     """Make an environment, send its spaces, then answer commands until the other end of the pipe is closed.
 

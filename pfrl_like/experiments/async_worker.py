@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.processes import WaitingEnd
 from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -129,7 +129,7 @@ class AsyncSource(SerialSource):
         return super().tick(clock) if clock.take_step() else ()
 
 
-def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
+def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
     """Train until the steps are used up or all are to end; ("episode", t, episode), ("score", t, score) are reported.
 
     Process 0 also tells of its agent, whenever one of its episodes has ended and at the end: ("agent", t, (statistics,
@@ -184,7 +184,7 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
             tell_of_agent()
 
 
-def _evaluation(evaluation: Evaluation, channel: Connection) -> Callback:
+def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
     """Evaluation that reports its scores, and ends training everywhere."""
 
     def evaluate(clock: Clock) -> None:

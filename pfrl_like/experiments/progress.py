@@ -1,14 +1,22 @@
 """A progress bar: step, speed, latest return and score, time left."""
 
 import collections
+import os
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from pfrl_like.experiments.loop import Clock
 
-WIDTH = 24
+#: Columns of the bar at most, and at least: it is left out where there are fewer.
+WIDTH, MIN_WIDTH = 24, 8
+
+#: What is left out where the line is too long, first to last.
+DISPENSABLE = ("speed", "score", "return", "time")
+
+_SEPARATOR = "  "
 
 
 def wants_progress(progress: bool | None) -> bool:
@@ -17,7 +25,7 @@ def wants_progress(progress: bool | None) -> bool:
 
 
 class Progress:
-    """Draws a bar on a terminal, and prints a plain line now and then elsewhere.
+    """Draws a bar on a terminal, as wide as that is, and prints a plain line now and then elsewhere.
 
     Args:
         steps: Step at which training ends.
@@ -44,6 +52,7 @@ class Progress:
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
         self.last_words, self.waits = last_words, waits
         self.is_terminal = self.stream.isatty()
+        self.full, self.empty = "█░" if _can_draw("█░", self.stream) else "#-"
         self.interval = 0.2 if self.is_terminal else 10.0
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
         self.started = self.shown = self.now()
@@ -76,22 +85,57 @@ class Progress:
     def _write(self, clock: Clock, now: float) -> None:
         speed = (clock.t - self.first) / max(now - self.started, 1e-9)
         share = min(clock.t / self.steps, 1.0) if self.steps else 1.0
-        parts = [f"{clock.t:,}/{self.steps:,} steps", f"{speed:,.0f}/s"]
+        parts = {"share": f"{share:4.0%}", "steps": f"{clock.t:,}/{self.steps:,} steps", "speed": f"{speed:,.0f}/s"}
         if self.returns:
-            parts.append(f"return {sum(self.returns) / len(self.returns):.1f}")
+            parts["return"] = f"return {sum(self.returns) / len(self.returns):.1f}"
         if self.evaluator is not None and self.evaluator.max_score > -1e38:
-            parts.append(f"best score {self.evaluator.max_score:.1f}")
+            parts["score"] = f"best score {self.evaluator.max_score:.1f}"
         left = (self.steps - clock.t) / max(speed, 1e-9)
-        parts.append(f"{_duration(now - self.started)} + {_duration(left)} left")
+        parts["time"] = f"{_duration(now - self.started)} + {_duration(left)} left"
         if words := self.waits():
-            parts.append(words)
-        text = "  ".join(parts)
+            parts["waits"] = words
         if self.is_terminal:
-            bar = "█" * int(share * WIDTH) + "░" * (WIDTH - int(share * WIDTH))
-            self.stream.write(f"\r{bar} {share:4.0%}  {text}\x1b[K")
+            room = _columns(self.stream) - 1  # in the last column some terminals begin a new line
+            text = _shortened(parts, room)
+            self.stream.write(f"\r{self._bar(share, room - len(text))}{text}\x1b[K")
         else:
-            self.stream.write(f"{share:4.0%}  {text}\n")
+            self.stream.write(f"{_SEPARATOR.join(parts.values())}\n")
         self.stream.flush()
+
+    def _bar(self, share: float, room: int) -> str:
+        """A bar and a space; empty where there is no room."""
+        width = min(WIDTH, room - 1)
+        if width < MIN_WIDTH:
+            return ""
+        n_full = int(share * width)
+        return self.full * n_full + self.empty * (width - n_full) + " "
+
+
+def _columns(stream: TextIO) -> int:
+    """Columns of the terminal that a stream writes to, which may change at any time."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # it has no descriptor, or that of no terminal
+        columns = 0
+    return columns or shutil.get_terminal_size().columns
+
+
+def _shortened(parts: Mapping[str, str], room: int) -> str:
+    """As much of a line as fits."""
+    kept = dict(parts)
+    for name in DISPENSABLE:
+        if len(_SEPARATOR.join(kept.values())) <= room:
+            break
+        kept.pop(name, None)
+    return _SEPARATOR.join(kept.values())[: max(room, 0)]
+
+
+def _can_draw(signs: str, stream: TextIO) -> bool:
+    try:
+        signs.encode(getattr(stream, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _duration(seconds: float) -> str:

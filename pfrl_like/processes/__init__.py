@@ -1,8 +1,9 @@
 """Worker processes that are watched, and memory shared with them."""
 
 from pfrl_like.processes.countdown import Countdown
+from pfrl_like.processes.pipe_end import WaitingEnd, send
 from pfrl_like.processes.shared_arrays import SharedArrays
 from pfrl_like.processes.supervisor import Workers
 from pfrl_like.processes.worker import Failure, Finished, Portable
 
-__all__ = ["Countdown", "Failure", "Finished", "Portable", "SharedArrays", "Workers"]
+__all__ = ["Countdown", "Failure", "Finished", "Portable", "SharedArrays", "WaitingEnd", "Workers", "send"]

@@ -1,5 +1,6 @@
-"""The parent's end of a pipe to a worker, which does not wait for one that stops in the middle of a message."""
+"""The ends of a pipe: the parent's does not wait for a worker that stops in the middle of a message."""
 
+import io
 import os
 import pickle
 import select
@@ -20,8 +21,39 @@ _LONGEST = 0x7FFFFFFF
 _MOST = 1 << 20
 
 
+def pickled(message: Any) -> bytes:
+    """A message as `Connection.recv` expects it.
+
+    `ForkingPickler.dumps` and `Connection.send` make a view of a `BytesIO` instead. If the write fails, the traceback
+    keeps it, and collecting that ends Python 3.12 with a segmentation fault.
+
+    Raises:
+        pickle.PicklingError: If it cannot be pickled. Python itself raises errors of several types, also OSError, which
+            here tells of the pipe.
+    """
+    buffer = io.BytesIO()
+    try:
+        ForkingPickler(buffer).dump(message)
+    except Exception as error:
+        raise pickle.PicklingError(f"message cannot be pickled: {type(error).__name__}: {error}") from error
+    return buffer.getvalue()
+
+
+def send(connection: Any, message: Any) -> None:
+    """Do what `connection.send(message)` does, but leave no view behind if that fails; see `pickled`.
+
+    Args:
+        connection: A `Connection`, or an end of a user's own that has only `send`.
+        message: What can be pickled.
+    """
+    if hasattr(connection, "send_bytes"):
+        connection.send_bytes(pickled(message))
+    else:
+        connection.send(message)
+
+
 class WaitingEnd:
-    """An end that waits until the worker has taken or sent all of a message.
+    """An end that waits until the other has taken or sent all of a message.
 
     Args:
         connection: The end.
@@ -31,8 +63,8 @@ class WaitingEnd:
         self.connection = connection
 
     def send(self, message: Any) -> bool:
-        """Send a message, or as much of it as the worker takes now; returns whether that is all."""
-        self.connection.send(message)
+        """Send a message, or as much of it as the other end takes now; returns whether that is all."""
+        send(self.connection, message)
         return True
 
     def flush(self) -> bool:
@@ -66,7 +98,7 @@ class PipeEnd(WaitingEnd):
 
     def send(self, message: Any) -> bool:
         """As that of `WaitingEnd`."""
-        packed = ForkingPickler.dumps(message)
+        packed = pickled(message)
         size = len(packed)
         length = _LENGTH.pack(size) if size <= _LONGEST else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
         data = length + packed

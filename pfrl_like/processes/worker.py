@@ -17,6 +17,8 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from pfrl_like.processes.pipe_end import WaitingEnd
+
 #: Asks a worker that hangs where it is, and ends it.
 LAST_WORDS = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
@@ -79,7 +81,7 @@ class Portable:
 
 def run_worker(
     target: Callable[..., Any],
-    channel: Connection,
+    connection: Connection,
     index: int,
     arguments: tuple[Any, ...],
     parent_pid: int | None,
@@ -90,7 +92,7 @@ def run_worker(
 
     Args:
         target: What to run.
-        channel: The worker's end of a pipe to its parent.
+        connection: The worker's end of a pipe to its parent; the channel is a `WaitingEnd` of it.
         index: Which worker this is.
         arguments: Further arguments.
         parent_pid: Process whose thread started this one and will live as long as it, None if there is no such.
@@ -107,6 +109,7 @@ def run_worker(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     close_inherited()
     _die_with_parent(parent_pid)
+    channel = WaitingEnd(connection)
     news: Failure | Finished
     try:
         news = Finished(target(channel, index, *arguments))
@@ -133,7 +136,7 @@ def _give_up(signum: int, _: object) -> None:
     raise SystemExit("ended from outside")
 
 
-def _report(channel: Connection, news: Failure | Finished) -> None:
+def _report(channel: WaitingEnd, news: Failure | Finished) -> None:
     try:
         channel.send(news)
     except OSError:  # the parent has gone or no longer listens

@@ -122,7 +122,7 @@ def test_a_subclass_may_have_the_signatures_of_pfrl() -> None:
     play_one(agent, Chain(4), 10)
     assert (agent.calls, agent.t) == (20, 10)
     sent: list[Any] = []
-    actor = Actor(make_agent(OfPfrlsSignatures).acting_copy(), mock.Mock(send=sent.append))
+    actor = Actor(make_agent(OfPfrlsSignatures).acting_copy(), mock.Mock(spec=["send"], send=sent.append))
     play_one(actor, Chain(4), 32)  # as many as are sent together
     assert [(kind, len(content[0])) for kind, content in sent] == [("rows", 32)]
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent, make_q_function
+from pipe_parts import views_of
 from time_parts import PATIENCE, wait_until
 
 from pfrl_like.agents import StateQFunctionActor, actor
@@ -202,8 +203,9 @@ def test_a_state_q_function_actor_tells_its_logger_that_nobody_listens(caplog):
     ours, theirs = multiprocessing.Pipe()
     q_actor = StateQFunctionActor(theirs, agent.model, agent.explorer, logger=logging.getLogger("my.actor"))
     ours.close()
-    with pytest.raises(WorkerError):
+    with pytest.raises(WorkerError) as caught:
         q_actor.get_statistics()
+    assert caught.value.__cause__ is not None and views_of(caught.value.__cause__) <= {"bytes"}
     assert [(record.name, record.message) for record in caplog.records] == [
         ("my.actor", "actor 0 has lost its learner after 0 steps")
     ]

@@ -54,7 +54,7 @@ def test_adam_gives_the_numbers_of_the_ordinary_update(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO, "pfrl_like"):
         assert_alike(eager, compiled)
     assert number_of_regions(compiled) == 1
-    before, after = caplog.messages
+    before, after = (record.message for record in caplog.records if record.name.startswith("pfrl_like"))
     assert "compiling the update, which takes about half a minute" in before and "compiled the update in" in after
     # The learning rate is read at every step,
     for agent in (eager, compiled):

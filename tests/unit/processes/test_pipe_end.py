@@ -1,6 +1,7 @@
 """Messages that do not go through a pipe at once come whole, and nobody waits for who has stopped in the middle."""
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import pickle
@@ -15,10 +16,11 @@ from typing import Any
 
 import cloudpickle
 import pytest
+from pipe_parts import views_of
 from time_parts import PATIENCE, wait_until
 
 from pfrl_like.errors import WorkerError
-from pfrl_like.processes import Portable, Workers, pipe_end, supervisor
+from pfrl_like.processes import Finished, Portable, Workers, pipe_end, supervisor
 from pfrl_like.processes.pipe_end import UNFINISHED, PipeEnd, WaitingEnd
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
@@ -184,3 +186,82 @@ def test_worker_that_hangs_instead_of_listening_says_where() -> None:
         with pytest.raises(WorkerError, match="has not answered in time") as caught:
             workers.send(0, LARGE, timeout=0.1)
     assert "in hang" in caught.value.traceback_text
+
+
+def send_in_vain(send: Callable[[Any], Any]) -> set[str]:
+    """The views that are kept when nobody reads what is sent; the error refers to itself, as those of users do."""
+    try:
+        send("hello")
+    except OSError as error:
+        error.args = (error,)
+        return views_of(error)
+    raise AssertionError("it was sent")
+
+
+@pytest.fixture
+def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is told of errors that nobody can catch."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: told.append(args.exc_value))
+    return told
+
+
+@pytest.mark.parametrize("kind", [PipeEnd, WaitingEnd])
+def test_sends_that_fail_leave_nothing_that_crashes_the_garbage_collector(kind: Any, unraisable: list[Any]) -> None:
+    for _ in range(20):
+        parent, worker = multiprocessing.Pipe()
+        worker.close()
+        assert send_in_vain(kind(parent).send) <= {"bytes"}
+        parent.close()
+    gc.collect()
+    assert unraisable == []
+
+
+def test_worker_whose_sends_fail_collects_garbage_and_goes_on() -> None:
+    def serve(channel: Any, index: int) -> tuple[set[str], list[Any]]:
+        told: list[Any] = []
+        sys.unraisablehook = lambda args: told.append(repr(args.exc_value))
+        descriptor = channel.connection.fileno()
+        pipe, (nobody, broken) = os.dup(descriptor), os.pipe()
+        os.close(nobody)
+        os.dup2(broken, descriptor)
+        views = {name for _ in range(20) for name in send_in_vain(channel.send)}
+        gc.collect()
+        os.dup2(pipe, descriptor)
+        return views, told
+
+    with running(serve) as workers:
+        ((_, news),) = workers.wait(PATIENCE)
+    assert news == Finished(({"bytes"}, []))
+
+
+def test_errors_of_sends_to_a_dead_worker_may_be_kept_and_collected(unraisable: list[Any]) -> None:
+    with running(echo) as workers:
+        workers.processes[0].kill()
+        workers.processes[0].join(PATIENCE)
+        with pytest.raises(WorkerError, match="worker 0 was killed by signal 9") as caught:
+            workers.send(0, "hello")
+    failed = caught.value.__context__
+    assert isinstance(failed, OSError) and views_of(failed) <= {"bytes"}
+    failed.args = (failed,)
+    del caught, failed
+    gc.collect()
+    assert unraisable == []
+
+
+class Unsendable:
+    def __reduce__(self) -> Any:
+        raise OSError("no such device")
+
+
+def local_object() -> Any:
+    return lambda: 0
+
+
+@pytest.mark.parametrize("message", [local_object(), Unsendable()], ids=["lambda", "OSError"])
+def test_message_that_cannot_be_pickled_is_refused_and_the_worker_goes_on(message: Any) -> None:
+    with running(echo) as workers:
+        with pytest.raises(pickle.PicklingError, match="message cannot be pickled: .*(local object|no such device)"):
+            workers.send(0, ["something", message])
+        workers.send(0, "hello")
+        assert workers.receive(timeout=PATIENCE) == ["hello"]
