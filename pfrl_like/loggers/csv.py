@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pfrl_like.storage import AppendedFile
+from pfrl_like.utils.secrets import masked
 
 #: The columns before those of the metrics.
 _OWN = ["step", "elapsed"]
@@ -37,7 +38,7 @@ class CSVLogger:
         self._start = self._flushed - elapsed
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write a line; the first one of a file sets the columns.
+        """Write a line; the first one of a file sets the columns. Secrets in texts are masked.
 
         Raises:
             ValueError: If the metrics have other names than the columns.
@@ -51,7 +52,8 @@ class CSVLogger:
                 "what has others needs another directory"
             )
         now = time.monotonic()
-        self._writer.writerow([step, f"{now - self._start:.3f}", *(metrics[name] for name in self._names)])
+        values = [masked(each, name) if isinstance(each := metrics[name], str) else each for name in self._names]
+        self._writer.writerow([step, f"{now - self._start:.3f}", *values])
         if now - self._flushed >= FLUSH_INTERVAL:
             self.push()
             self._flushed = now

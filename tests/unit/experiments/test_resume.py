@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +32,7 @@ from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.interruption import Terminated
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.replay_buffers import PersistentReplayBuffer
+from pfrl_like.utils.secrets import MASK
 
 
 class Stopped(Exception):
@@ -127,7 +129,28 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path
             run(broken, hooks=[stop_at(t)], resume=True)
     torch.rand(3)
     assert left(broken, run(broken, resume=True)) == wanted
-    assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, "resume": "exact", "reasons": []}
+    exactly = {"resume": "exact", "reasons": [], "same_command": True}
+    assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, **exactly}
+
+
+def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for token, is_same in (("a", None), ("a", True), ("b", False)):
+        monkeypatch.setattr(sys, "argv", ["train.py", f"--token={token}"])
+        serial(tmp_path, 10, resume=True)
+        record = json.loads((tmp_path / "run.json").read_text())
+        assert record["command"] == ["train.py", f"--token={MASK}"]
+        assert (record["resumed"] or {}).get("same_command") is is_same
+
+
+def test_the_record_of_an_earlier_part_that_was_not_masked_is(tmp_path: Path) -> None:
+    serial(tmp_path, 10)
+    record = json.loads((tmp_path / "run.json").read_text()) | {"command": ["train.py", "--token=a"]}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    serial(tmp_path, 20, resume=True)
+    (part,) = json.loads((tmp_path / "run.json").read_text())["earlier_parts"]
+    assert part["command"] == ["train.py", f"--token={MASK}"]
 
 
 @RUNS
