@@ -39,11 +39,11 @@ _NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d*)?(?:[eE][+-]?\d+)?")
 
 #: Texts that are secret by their form alone.
 _FORMS = re.compile(
-    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]+@|(?<=://)[^\s/\"'<>]*@"  # of URLs, the user and the password
-    r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # the same without a scheme
+    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)[^\s/\"'<>]{,500}@"  # in URLs
+    r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
     r"|(?<=hooks\.slack\.com/)[^\s\"'<>]+|(?<=/api/webhooks/)[^\s\"'<>]+"
     r"|(?<![A-Za-z0-9])(?:"
-    r"sk-(?=[\w-]*\d)[\w-]{16,}|(?:sk|pk|rk)_(?:live|test)_\w+|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
+    r"sk-(?=[\w-]{0,99}\d)[\w-]{16,}|(?:sk|pk|rk)_(?:live|test)_\w+|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
     r"|gl(?:pat|oas|dt|rt|cbt|ptt|ft|soat|imt)-[\w-]{16,}|hf_[A-Za-z0-9]{16,}|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}"
     r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}|AIza[\w-]{30,}|ya29\.[\w.-]{16,}|SG\.[\w-]{16,}\.[\w-]{16,}"
     r"|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}|dop_v1_\w{30,}|nvapi-[\w-]{20,}|r8_[A-Za-z0-9]{20,}|dckr_pat_[\w-]{20,}"
@@ -52,7 +52,7 @@ _FORMS = re.compile(
     r")(?![A-Za-z0-9])"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
 )
-_NAMED = re.compile(r"[A-Za-z_][\w.-]*[\"']?\s*[=:](?!//)\s*|--[A-Za-z][\w.-]*\s+(?!-)")
+_NAMED = re.compile(r"(?<![\w.-])(?:[\w.-]+[\"']?\s*[=:](?!//)\s*|--[A-Za-z][\w.-]*\s+(?!-))")
 _VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token|Digest)\s+)?[^\s,;&\"')\]}]+")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -101,12 +101,13 @@ def masked_text(text: str) -> str:
     """A text, such as the message of an error, without keys, passwords in URLs, and values of secret names."""
     text, parts, end = masked_forms(text), [], 0
     for found in _NAMED.finditer(text):
+        if found.start() < end or not _is_secret_name(found[0]):
+            continue
         value = _VALUE.match(text, found.end())
-        if found.start() >= end and value is not None and _is_secret_name(found[0]):
-            bare = value[0].strip("\"'")
-            if bare and not _is_no_secret(bare, found[0]):
-                parts += [text[end : found.end()], value[0].replace(bare, MASK)]
-                end = value.end()
+        bare = "" if value is None else value[0].strip("\"'")
+        if value is not None and bare and not _is_no_secret(bare, found[0]):
+            parts += [text[end : found.end()], value[0].replace(bare, MASK)]
+            end = value.end()
     return "".join([*parts, text[end:]])
 
 
