@@ -8,7 +8,9 @@ import contextlib
 import errno
 import io
 import os
+import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -44,7 +46,7 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     write_file(target, writer, durable=durable)
     if durable:
         sync_directory(directory or ".")
-    _remove_stale(directory or ".", f".tmp-{name}-")
+    remove_stale(directory or ".", f".tmp-{name}-")
 
 
 def write_file(target: str, writer: Writer, *, durable: bool) -> None:
@@ -66,7 +68,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
         yield temporary
         sync_file(temporary)
     sync_directory(directory or ".")
-    _remove_stale(directory or ".", f".tmp-{name}-")
+    remove_stale(directory or ".", f".tmp-{name}-")
 
 
 @contextlib.contextmanager
@@ -134,14 +136,20 @@ def sync_directory(directory: str) -> None:
             os.close(descriptor)
 
 
-def _remove_stale(directory: str, prefix: str) -> None:
-    """Remove what killed writers of the same file left, once it is certain that none of them still writes."""
+def remove_stale(directory: str, prefix: str) -> None:
+    """Remove what killed writers of the same name left, once it is certain that none of them still writes.
+
+    Args:
+        directory: Where it lies.
+        prefix: How the names of their files and directories begin; a number of a process and eight digits follow.
+    """
+    ours = re.compile(rf"{re.escape(prefix)}[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False):
+            if ours.fullmatch(entry.name) and not entry.is_symlink():
                 with contextlib.suppress(OSError):  # another process may clean at the same time
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime >= _STALE_SECONDS:
-                        os.unlink(entry.path)
+                        (shutil.rmtree if entry.is_dir() else os.unlink)(entry.path)
 
 
 def open_regular(path: str) -> BinaryIO:
