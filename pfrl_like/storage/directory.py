@@ -204,7 +204,9 @@ def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
     return not has_manifest(dirname) and all(map(_UNFINISHED.fullmatch, names))
 
 
-def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) -> Snapshot:
+def load_directory(
+    dirname: str | os.PathLike[str], *, kind: str | None = None, limits: Mapping[str, int] | None = None
+) -> Snapshot:
     """The newest complete state of a directory.
 
     A damaged state is passed over with a warning if the one saved before it is whole.
@@ -212,6 +214,8 @@ def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) 
     Args:
         dirname: The directory.
         kind: What it has to be; None takes any.
+        limits: The most bytes that a file may have, by key. Those of other keys are not looked at. None takes files of
+            any size but for the state.
 
     Raises:
         CheckpointError: If it holds no complete state of this kind; the reason lists what was looked for.
@@ -224,7 +228,7 @@ def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) 
             problems.append(f"{name} is missing")
             continue
         try:
-            snapshot = _verified(directory, path)
+            snapshot = _verified(directory, path, limits)
         except CheckpointError as error:
             problems.append(str(error))
             continue
@@ -308,9 +312,15 @@ def _readable_manifest(path: str) -> dict[str, Any] | None:
         return None
 
 
-def _verified(directory: str, path: str) -> Snapshot:
+def _verified(directory: str, path: str, limits: Mapping[str, int] | None) -> Snapshot:
     manifest = read_manifest(path)
-    for entry in manifest["files"].values():
+    files = {key: entry for key, entry in manifest["files"].items() if limits is None or key in {STATE, *limits}}
+    for key, entry in files.items():  # all of them before the first is read
+        limit = {**(limits or {}), STATE: _MAX_STATE}.get(key, entry["size"])
+        if entry["size"] > limit:
+            name = os.path.join(directory, entry["name"])
+            raise CheckpointError(name, f"has {entry['size']} bytes; expected at most {limit}")
+    for entry in files.values():
         _verify(os.path.join(directory, entry["name"]), entry)
     state = read_json(os.path.join(directory, manifest["files"][STATE]["name"]), _MAX_STATE)
     return Snapshot(directory, manifest, state)

@@ -444,3 +444,39 @@ def test_a_crafted_manifest_is_refused(case: str, tmp_path: Path) -> None:
     edit(tmp_path / "agent", bad_manifests()[case])
     with pytest.raises(CheckpointError, match="holds no complete save"):
         load_directory(tmp_path / "agent")
+
+
+def sparse(path: Path, size: int = 1 << 40) -> None:
+    """Make a file of zeros that takes no room."""
+    path.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+@pytest.fixture
+def no_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is hashed is a failure: a large one takes minutes."""
+
+    def fail(*_: Any) -> None:
+        raise AssertionError("a file was hashed")
+
+    monkeypatch.setattr(hashlib, "file_digest", fail)
+
+
+@pytest.mark.parametrize(
+    "key, limits", [("state.json", None), ("state.json", {"model.pt": 9}), ("model.pt", {"model.pt": 9})]
+)
+def test_a_file_that_is_too_large_is_refused_before_any_is_hashed(
+    key: str, limits: dict[str, int] | None, tmp_path: Path, no_hashing: None
+) -> None:
+    save(tmp_path, 1)
+    sparse(named(tmp_path)[key])
+    edit(tmp_path, lambda fields: fields["files"][key].update(size=1 << 40))
+    with pytest.raises(CheckpointError, match=rf"{key[:5]}.* has 1099511627776 bytes; expected at most (9|268435456)"):
+        load_directory(tmp_path, limits=limits)
+
+
+def test_a_file_that_is_not_asked_for_is_not_looked_at(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    named(tmp_path)["inner.model.pt"].unlink()
+    assert load_directory(tmp_path, limits={"model.pt": 9}).state == {"t": 1}
