@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
@@ -284,13 +285,28 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def named_errors(path: str, verb: str) -> Iterator[None]:
-    """Turn any error into a `CheckpointError` that names the file."""
+    """Turn any error into a `CheckpointError` that names the file; Ctrl-C stays what it is."""
+    handled = sys.exception()
     try:
         yield
     except PfrlLikeError:
         raise
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
-    except Exception as error:  # torch speaks of positions in a file where it is the disk that is full
+    except Exception as error:
+        for cause in _causes(
+            error, handled
+        ):  # torch raises an error of its own where a stream raises KeyboardInterrupt
+            if not isinstance(cause, Exception):
+                raise cause from None
+        if isinstance(error, OSError):
+            raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
+        # torch speaks of positions in a file where it is the disk that is full
         told = error.__context__ if isinstance(error.__context__, OSError) else error
         raise CheckpointError(path, f"cannot be {verb}: {type(told).__name__}: {told}") from error
+
+
+def _causes(error: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
+    """What was raised before an error, the last first, up to what was being handled already."""
+    cause = error.__context__
+    while cause is not None and cause is not handled:
+        yield cause
+        cause = cause.__context__
