@@ -1,6 +1,8 @@
 """Metrics as a CSV file."""
 
 import csv
+import io
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -9,6 +11,8 @@ from typing import Any
 
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.secrets import masked
+
+_LOGGER = logging.getLogger(__name__)
 
 #: The columns before those of the metrics.
 _OWN = ["step", "elapsed"]
@@ -71,12 +75,21 @@ class CSVLogger:
         self._file.flush()
 
     def saved_state(self) -> dict[str, Any]:
-        """The seconds that have passed."""
-        return {"elapsed": time.monotonic() - self._start}
+        """The seconds that have passed, and the metrics that the file has columns of."""
+        return {"elapsed": time.monotonic() - self._start, "names": self._names}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Go on counting where `saved_state` was asked for."""
+        """Go on counting where `saved_state` was asked for; a first line that has been damaged since is mended."""
         self._start = time.monotonic() - state["elapsed"]
+        names = state.get("names")
+        if names and self._names and names != self._names and len(names) == len(self._names):
+            told = "%s is damaged: its columns were %s and are called %s; its first line is written anew"
+            _LOGGER.warning(told, self._path, ", ".join(names), ", ".join(self._names))
+            self._names, header = names, io.StringIO()
+            csv.writer(header).writerow([*_OWN, *names])
+            self._file.flush()
+            with open(self._path, "rb") as file:
+                self._file.replace(header.getvalue().encode() + file.read().partition(b"\n")[2])
 
     def close(self) -> None:
         """Write the rest and close the file."""

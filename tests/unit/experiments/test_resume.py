@@ -144,6 +144,27 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
         assert (record["resumed"] or {}).get("same_command") is is_same
 
 
+@pytest.mark.parametrize(
+    "before, after, told",
+    [
+        (b"return", b"retuzn", "its columns were episode, return, length"),
+        (b"\r\n", b"\r\x0c", "metrics.csv has damaged lines ("),
+        (b"10,", b"1p,", "metrics.csv has damaged lines (1)"),
+    ],
+)
+def test_a_damaged_table_stops_no_run(
+    before: bytes, after: bytes, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Stopped):
+        serial(tmp_path, hooks=[stop_at(80)])
+    table = tmp_path / "metrics.csv"
+    content = table.read_bytes()
+    table.write_bytes(content.replace(before, after, 1))
+    serial(tmp_path, resume=True)
+    assert told in caplog.text and resumed(tmp_path)["resume"] == "exact"
+    assert list(rows(table, ",")[0]) == next(csv.reader(content.decode().splitlines()))
+
+
 def test_the_record_of_an_earlier_part_that_was_not_masked_is(tmp_path: Path) -> None:
     serial(tmp_path, 10)
     record = json.loads((tmp_path / "run.json").read_text()) | {"command": ["train.py", "--token=a"]}
