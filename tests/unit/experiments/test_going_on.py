@@ -12,7 +12,6 @@ import pytest
 from experiment_fakes import Counting, Recorder
 
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import (
     Evaluator,
     collect_demonstrations,
