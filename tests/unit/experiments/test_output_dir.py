@@ -3,6 +3,7 @@ import contextlib
 import json
 import pathlib
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from pfrl_like.experiments import (
     is_under_git_control,
     prepare_output_dir,
 )
+from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.secrets import MASK
 
@@ -171,3 +173,12 @@ def test_pruned_trial_ends_the_run(agent, tmp_path):
             agent, Counting(3), 30, None, 1, 3, tmp_path, evaluation_hooks=[OptunaPrunerHook(Trial())]
         )
     assert Trial.reported == [(3, 3.0), (6, 3.0)]
+
+
+def test_the_record_of_a_run_and_of_a_crash_has_no_secret_of_the_command_line(monkeypatch):
+    for name in ("argv", "orig_argv"):
+        monkeypatch.setattr(sys, name, ["python", "train.py", "--token", "a", "--seed=0"])
+    record = circumstances()
+    assert record["command"] == record["started_as"] == ["python", "train.py", "--token", MASK, "--seed=0"]
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    assert record["command_digest"] and "command_digest" not in circumstances()
