@@ -92,15 +92,33 @@ class AgentCase:
     def load(self) -> int:
         self.agent = Counter()
         path = self.folder / "agent"
-        if not list(path.glob("manifest.json")):
-            return 0
+        return self.load_from(path) if path.exists() else 0
+
+    def load_from(self, path: Path) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a directory that needs the save before is not what is promised
             self.agent.load(path)
         for name in self.agent.saved_attributes:  # PFRL's names: not of the same save as each other, but whole
-            for copy in path.glob(f"{name}.pt"):
-                torch.load(copy, weights_only=True)
+            torch.load(path / f"{name}.pt", weights_only=True)
         return self.agent.number()
+
+
+class NewNameCase(AgentCase):
+    """An agent that is saved to a new name each time."""
+
+    def save(self, number: int) -> None:
+        self.agent.fill(number)
+        self.agent.save(self.folder / str(number))
+
+    def load(self) -> int:
+        self.agent = Counter()
+        saved = sorted(int(path.name) for path in self.folder.glob("[0-9]*"))
+        for number in saved:
+            if (found := self.load_from(self.folder / str(number))) != number:
+                raise ValueError(f"{number} holds save {found}")
+        for number in saved[:-1]:
+            shutil.rmtree(self.folder / str(number))
+        return saved[-1] if saved else 0
 
 
 #: Buffers of some steps, and the names that their kinds have below.
@@ -307,6 +325,7 @@ def of_kinds(case: Callable[[Path, str], Case], kinds: Iterable[str]) -> dict[st
 #: By mode and kind what makes a case in a folder.
 MODES: dict[str, dict[str, Callable[[Path], Case]]] = {
     "agent": {"agent": AgentCase},
+    "new names": {"agent": NewNameCase},
     "buffer": of_kinds(BufferCase, BUFFERS),
     "increments": of_kinds(IncrementsCase, BUFFERS),
     "persistent": of_kinds(PersistentCase, ("uniform", "3-step", "frames", "episodic")),

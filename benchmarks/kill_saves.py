@@ -2,9 +2,10 @@
 
     python benchmarks/kill_saves.py --kills 1000 --folder /dev/shm/kills --results benchmarks/results/trust.jsonl
 
-Modes are an agent, a buffer in one file, increments of a buffer, a persistent buffer (of which each `append` is a save)
-and checkpoints of a run; see `kill_cases.py`. The process notes the number of a save in memory that outlives it when
-it begins and when it has returned. What had returned must be there, and what was begun is all that may be missing.
+Modes are an agent, an agent that gets a new name each time, a buffer in one file, increments of a buffer, a persistent
+buffer (of which each `append` is a save) and checkpoints of a run; see `kill_cases.py`. The process notes the number of
+a save in memory that outlives it when it begins and when it has returned. What had returned must be there, and what was
+begun is all that may be missing.
 `--folder` keeps the files and the count of kills: the same call goes on where it was stopped.
 """
 

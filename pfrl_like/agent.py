@@ -22,7 +22,11 @@ class Agent(ABC):
 
     @abstractmethod
     def act(self, obs: Any) -> Any:
-        """Choose an action for an observation."""
+        """Choose an action for an observation.
+
+        NaN in it is not looked for, also not in `eval_mode`: the action is then any. Runners and evaluators refuse such
+        observations; a loop of one's own may call `pfrl_like.utils.checks.check_finite("obs", obs)` first.
+        """
 
     @abstractmethod
     def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
@@ -78,7 +82,10 @@ class BatchAgent(Agent):
     """
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """Choose an action; `action_mask` says which are allowed, [n_actions]."""
+        """Choose an action; `action_mask` says which are allowed, [n_actions].
+
+        NaN in `obs` is not looked for, as `Agent.act` says.
+        """
         return self.batch_act([obs], **_batched(action_mask))[0]
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:

@@ -63,7 +63,8 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
 
     def evaluate_actions_as_distribution(self, actions: Tensor) -> Tensor:
         """Return distribution of one action for each state, [B, n_atoms]."""
-        return self.q_dist[torch.arange(len(actions), device=actions.device), actions.long()]
+        index = actions.long()[:, None, None].expand(-1, 1, self.q_dist.shape[2])
+        return self.q_dist.gather(1, index).squeeze(1)  # which refuses -1
 
     def td_loss(
         self,

@@ -63,7 +63,8 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
 
     def evaluate_actions_as_quantiles(self, actions: Tensor) -> Tensor:
         """Quantiles of one action for each state, [B, n_taus]."""
-        return self.quantiles[torch.arange(len(actions), device=actions.device), :, actions.long()]
+        index = actions.long()[:, None, None].expand(-1, self.quantiles.shape[1], 1)
+        return self.quantiles.gather(2, index).squeeze(2)  # which refuses -1
 
     def mean_of(self, quantiles: Tensor) -> Tensor:
         """Mean of other distributions with quantiles of the same masses, [B, n_taus, ...] to [B, ...]."""

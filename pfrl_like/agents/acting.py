@@ -95,8 +95,9 @@ class ActingMixin(ExportingMixin):
             k actions.
 
         Raises:
-            ValueError: If the observations do not fit the Q-function. NaN in them is not looked for here: runners
-                refuse it, and so does the update that learns from it.
+            ValueError: If the observations do not fit the Q-function. NaN in them is not looked for, also in
+                `eval_mode`, where the action is then any: runners and evaluators refuse it, and so does the update that
+                learns from it.
         """
         if isinstance(batch_obs, Mapping) or len(batch_obs) == 0:
             came = f"a dict with the keys {sorted(batch_obs)}" if isinstance(batch_obs, Mapping) else "empty"

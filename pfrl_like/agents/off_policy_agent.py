@@ -20,6 +20,7 @@ from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.moments import Moments
 from pfrl_like.agents.observing import check_observed
 from pfrl_like.agents.progress import ProgressMixin
+from pfrl_like.agents.recorded_data import refuse_unknown_actions
 from pfrl_like.agents.records import add_values
 from pfrl_like.agents.replay_arguments import check_arguments, check_parts
 from pfrl_like.agents.storing import store_step
@@ -349,6 +350,9 @@ class OffPolicyAgent(
             if self._moments is not None:
                 self._moments.put_back()
             self.refused(error, batch, "optim_t")
+            raise
+        except RuntimeError as error:
+            refuse_unknown_actions(batch, error)
             raise
         if self.draws and self.looks_left:
             self.look_for_draws()

@@ -1,5 +1,6 @@
 """Whether an agent can learn from a dataset, told before a run begins."""
 
+import re
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -7,6 +8,8 @@ import numpy as np
 import torch
 
 from pfrl_like.agents.policy_spaces import bounds_that_are_left
+
+_NO_INDEX = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with size (\d+)")
 
 
 class RecordedDataMixin(ABC):
@@ -33,6 +36,28 @@ class RecordedDataMixin(ABC):
     @abstractmethod
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Do so for the actions, by what the network gives for one observation; None if that is not known."""
+
+
+def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
+    """Name the action, if that is what torch complains of: it knows of an index only.
+
+    Args:
+        batch: The minibatch that could not be learnt from.
+        error: What torch raised.
+
+    Raises:
+        ValueError: If a discrete action in it is none that the networks know.
+    """
+    found, action = _NO_INDEX.search(str(error)), batch.action
+    if (
+        found
+        and isinstance(action, torch.Tensor)
+        and not action.is_floating_point()
+        and (action == int(found[1])).any()
+    ):
+        raise ValueError(
+            f"action: the minibatch has {found[1]}, expected integers from 0 to {int(found[2]) - 1} as of the networks"
+        ) from error
 
 
 class OneObservation:

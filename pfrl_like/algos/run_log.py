@@ -13,6 +13,7 @@ from pfrl_like.loggers import CSVLogger, MetricsLogger, TensorBoardLogger
 from pfrl_like.loggers.adapters import LoggerAdapter
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
+from pfrl_like.utils.secrets import masked
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ class RunLog:
             self._adapter.close()
 
     def params(self, params: Mapping[str, Any]) -> None:
-        """Print the hyperparameters, and write them as `params.json`."""
+        """Print the hyperparameters, without secrets, and write them as `params.json`."""
+        params = masked(params)
         if self.verbose:
             for name, value in params.items():
                 print(f"{name}={value}")

@@ -4,6 +4,7 @@ A step is a row of the step columns; it names the rows of its two observations a
 step of the same episode. Who uses the store decides which steps can be sampled and when a step goes.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from pfrl_like.columns.leaves import Job, as_array, describe, no_number
 from pfrl_like.columns.preceding import Stacks
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
+from pfrl_like.utils.checks import LARGEST_REWARD, reward_out_of_range
 
 _CPU = torch.device("cpu")
 _RECURRENT = ("recurrent_state", "next_recurrent_state")
@@ -48,9 +50,13 @@ class Columns(Steps):
         """
         try:
             reward = float(reward)
+        except OverflowError:
+            reward = math.inf
         except (TypeError, ValueError):
             raise no_number("reward", reward) from None
         plain = self.plain
+        if not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
+            raise reward_out_of_range(reward)
         if (
             plain is None
             or type(obs) is not ndarray
@@ -140,6 +146,8 @@ class Columns(Steps):
         reward = as_array(reward)
         if reward is None or reward.shape != (k,):
             raise ValueError(f"reward: got {describe(reward)}, expected {k} numbers")
+        if not np.abs(reward).max(initial=0.0) <= LARGEST_REWARD:
+            raise reward_out_of_range(reward[np.argmax(~(np.abs(reward) <= LARGEST_REWARD))])
         if len(set(env_ids)) != k:
             raise ValueError(f"env_ids: got {list(env_ids)}, expected {k} different ones")
         self._check_names(extra)

@@ -29,7 +29,8 @@ class MultiprocessVectorEnv(VectorEnv):
 
     Array observations come through shared memory, all else through pipes. An environment that raises and a worker
     that dies end the call that is running with its own traceback, and all workers with it; later calls end with that
-    error, too. Ctrl-C also ends all workers. No worker outlives this process, however it ends.
+    error, too. Ctrl-C also ends all workers. No worker outlives this process, however it ends, and no program that an
+    environment has started outlives its worker, unless it begins a session of its own.
 
     Args:
         env_fns: Functions that each make one environment; lambdas do.
@@ -54,6 +55,7 @@ class MultiprocessVectorEnv(VectorEnv):
         ValueError: If there is no function, the start method is not available, or an argument is out of range.
         TypeError: If a function cannot be sent to another process, or a number is none.
         WorkerError: If an environment cannot be made, or not in time.
+        RuntimeError: In a daemonic process, which can start no others: `SerialVectorEnv` serves there.
     """
 
     def __init__(

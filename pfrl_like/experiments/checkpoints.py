@@ -36,6 +36,7 @@ from pfrl_like.storage import (
     synced_together,
 )
 from pfrl_like.storage.atomic import named_errors, names_in, read_bounded
+from pfrl_like.storage.attributes import Owner, limits_of
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 from pfrl_like.utils.isolated_rng import isolated_rng
 
@@ -70,15 +71,20 @@ class Saved(NamedTuple):
         """Whether the save of a checkpoint, or of an agent, did not come to its end, so that nobody was told of one."""
         return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or is_unfinished(self.path))
 
-    def state(self) -> dict[str, Any]:
+    def state(self, agent: Any = None) -> dict[str, Any]:
         """What is saved beside agent and buffers, after a check of all files but those of buffers.
 
+        Args:
+            agent: What is to load the agent, by which the sizes of its files are checked first; None for any.
+
         Raises:
-            CheckpointError: If a file is missing or damaged.
+            CheckpointError: If a file is missing, damaged or too large.
         """
-        if has_manifest(self.path):
-            load_directory(self.path)
         state = dict(load_directory(os.path.join(self.path, RUN), kind=KIND).state)
+        if has_manifest(self.path):
+            load_directory(self.path, limits=limits_of(agent, self.path) if isinstance(agent, Owner) else None)
+        elif getattr(getattr(type(agent), "save", None), "__module__", "").startswith("pfrl_like."):
+            raise CheckpointError(self.path, f"holds no {MANIFEST}, which {type(agent).__name__} writes")
         if state.get("agent") != _stamp(self.path):
             raise CheckpointError(self.path, "holds another agent than that of its run/")
         return state
@@ -279,7 +285,7 @@ class Checkpoints:
         if saved.path in self._references_of:
             return self._references_of[saved.path]
         try:
-            references: Mapping[str, Any] = saved.state()["buffers"]
+            references: Mapping[str, Any] = saved.state(self.agent)["buffers"]
         except (CheckpointError, KeyError):  # nothing can go on from it
             references = {}
         return references

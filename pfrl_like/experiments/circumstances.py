@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from pfrl_like.experiments.program_files import program_files
+from pfrl_like.utils.secrets import command_digest, masked_command
 
 #: Packages whose version decides what an environment does.
 _SIMULATORS = ("ale_py", "mujoco")
@@ -25,10 +26,15 @@ VARIABLES = (
 
 
 def circumstances() -> dict[str, Any]:
-    """What may explain that two runs of a program differ, as JSON takes it."""
+    """What may explain that two runs of a program differ, as JSON takes it.
+
+    Secrets of the command line are masked; then "command_digest" tells whether two of them are the same.
+    """
+    command = masked_command(sys.argv)
     return {
-        "command": sys.argv,
-        "started_as": sys.orig_argv,
+        "command": command,
+        **({} if command == sys.argv else {"command_digest": command_digest(tuple(sys.argv))}),
+        "started_as": masked_command(sys.orig_argv),
         "directory": os.getcwd(),
         "git_head": git_head(os.getcwd()),
         "files": program_files(),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pfrl_like.experiments.run_files import (
     EPOCHS,
     LARGEST_RECORD,
+    LONGEST_LINE,
     METRICS,
     PARTS_LEFT_OUT,
     RECORD,
@@ -20,6 +21,7 @@ from pfrl_like.experiments.run_files import (
     column_of,
     encoded,
     lines_of,
+    readable,
     record_of,
 )
 from pfrl_like.storage import atomic_write, make_directory
@@ -31,7 +33,7 @@ TRAINING = (
     "checkpoint_buffers",
 )  # fmt: skip
 EVALUATION = (SCORES.name, "best")
-TABLES = (METRICS.name, EPOCHS.name, SCORES.name)
+TABLES = {table.name: table for table in (METRICS, EPOCHS, SCORES)}
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
 
@@ -95,7 +97,8 @@ def set_aside(
 
     Of a run that begins at step 0 that is all that an earlier one left, and the folder is `earlier-<its start>`. Of one
     that goes on it is what lies beyond its first step: rows of the tables, agents, and `best` if the best score came
-    later; the folder is `beyond-<step_offset>-<start of the part before>`.
+    later; the folder is `beyond-<step_offset>-<start of the part before>`. A table that is damaged goes there as it is,
+    and the run goes on with the lines of it that can be read.
 
     Args:
         outdir: Run directory; it need not exist.
@@ -117,7 +120,7 @@ def set_aside(
     else:
         moved = {name for name, step in agents.items() if step > step_offset}
         tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}
-        rests = {name: table for name, table in tables.items() if table.beyond}
+        rests = {name: table for name, table in tables.items() if table.beyond or table.n_damaged}
         if "best" in files and SCORES.name in rests and _best_came_later(outdir, step_offset):
             moved.add("best")
     if not moved and not rests:
@@ -129,8 +132,16 @@ def set_aside(
         with named_errors(os.path.join(outdir, name), "set aside"):
             os.rename(os.path.join(outdir, name), os.path.join(folder, name))
     for name, table in rests.items():
-        for place, lines in ((folder, table.beyond), (outdir, table.kept)):
-            atomic_write(os.path.join(place, name), encoded([table.header, *lines]))
+        path, kept = (os.path.join(place, name) for place in (outdir, folder))
+        if table.n_damaged:
+            _link(path, kept)
+            told = "%s has damaged lines (%d), which are left out; the file as it was is %s"
+            logger.warning(told, path, table.n_damaged, kept)
+        else:
+            atomic_write(kept, encoded([table.header, *table.beyond]))
+        atomic_write(path, encoded([table.header, *table.kept]))
+    if not moved and not any(table.beyond for table in rests.values()):
+        return
     follows = not training and not present.isdisjoint(TRAINING)  # training will tell in a moment
     logger.log(logging.INFO if follows else logging.WARNING, _told(step_offset, in_vain), folder)
 
@@ -145,22 +156,34 @@ def _told(step_offset: int, in_vain: bool) -> str:
 
 
 class _Parted(NamedTuple):
-    """The lines of a table: those up to some step, and those beyond it."""
+    """The lines of a table: those up to some step, those beyond it, and how many cannot be read."""
 
     header: str
     kept: list[str]
     beyond: list[str]
+    n_damaged: int
 
 
 def _split(path: str, step_offset: int) -> _Parted:
     """Split a table whose first column is the step; a last line without an end is torn and not kept."""
     lines, torn = lines_of(path)
+    whole = readable(lines, TABLES[os.path.basename(path)])
     kept: list[str] = []
     beyond: list[str] = []
-    for line in lines[1:]:
+    for line in whole[1:]:
         step = re.match(r"\d+", line)
         (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
-    return _Parted("".join(lines[:1]), kept, beyond + torn)
+    n_damaged = len(lines) - len(whole) + sum(len(line) >= LONGEST_LINE for line in torn)
+    return _Parted("".join(whole[:1]), kept, beyond + torn, n_damaged)
+
+
+def _link(path: str, kept: str) -> None:
+    """Give a file another name, which stays when another file takes the place of the first."""
+    with named_errors(path, "set aside"):
+        try:
+            os.link(path, kept)
+        except OSError:  # of file systems without links
+            os.rename(path, kept)
 
 
 def _best_came_later(outdir: str, step_offset: int) -> bool:

@@ -27,6 +27,7 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
 from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
+from pfrl_like.utils.secrets import masked
 
 _LOGGER = logging.getLogger(__name__)
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
@@ -369,7 +370,7 @@ class Evaluator:
 
 
 def _row(values: Sequence[Any]) -> bytes:
-    return ("\t".join(map(str, values)) + "\n").encode()
+    return ("\t".join(str(masked(value)) for value in values) + "\n").encode()
 
 
 @contextlib.contextmanager

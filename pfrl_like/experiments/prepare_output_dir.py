@@ -4,7 +4,6 @@ import argparse
 import datetime
 import json
 import os
-import re
 import shutil
 import sys
 import zlib
@@ -13,13 +12,7 @@ from typing import Any
 
 from pfrl_like.experiments.circumstances import git
 from pfrl_like.utils.rerun_order import ordered
-
-_SECRET_NAME = re.compile(
-    "key|token|secret|pass|pwd|credential|auth(?!or)|cookie|private|session|signature|dsn", re.IGNORECASE
-)
-_NO_SECRETS = ("PWD", "OLDPWD")  # directories
-_URL_WITH_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
-MASK = "********"
+from pfrl_like.utils.secrets import harmless_environment, masked, masked_command, masked_forms
 
 
 def is_under_git_control() -> bool:
@@ -59,9 +52,10 @@ def prepare_output_dir(
 ) -> str:
     """Make the directory of a run.
 
-    It gets `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (values that look like secrets masked),
-    `start.txt` (the time, one line for every start) and, under git, `git-head.txt`, `git-status.txt`, `git-log.txt`
-    and `git-diff.txt`.
+    It gets `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (the variables that are known to be
+    harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`, `git-status.txt`,
+    `git-log.txt` and `git-diff.txt`. Secrets in them are masked: values of names such as "api_key" and "password",
+    passwords in URLs, keys of known services, and long random strings in arguments and command line.
 
     Args:
         args: Arguments to record; what JSON does not know is recorded as text.
@@ -95,16 +89,11 @@ def prepare_output_dir(
             file.write(text)
 
     write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
-    write("args.txt", json.dumps(vars(args) if isinstance(args, argparse.Namespace) else dict(args), default=str))
-    write("command.txt", " ".join(argv))
-    write("environ.txt", json.dumps({name: masked(name, value) for name, value in os.environ.items()}))
+    given = masked(vars(args) if isinstance(args, argparse.Namespace) else dict(args))
+    write("args.txt", json.dumps(given, default=lambda value: masked(str(value))))
+    write("command.txt", " ".join(masked_command(argv)))
+    write("environ.txt", json.dumps(harmless_environment()))
     if under_git:
         for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
-            write(f"git-{name}.txt", (git(*command.split()) or b"").decode(errors="replace"))
+            write(f"git-{name}.txt", masked_forms((git(*command.split()) or b"").decode(errors="replace")))
     return outdir
-
-
-def masked(name: str, value: str) -> str:
-    """The value of an environment variable without what looks secret: all of it, or the user part of a URL."""
-    is_secret = name not in _NO_SECRETS and _SECRET_NAME.search(name)
-    return MASK if is_secret else _URL_WITH_PASSWORD.sub(f"{MASK}@", value)

@@ -23,7 +23,7 @@ def write_report(outdir: str) -> None:
         outdir: Run directory with `metrics.csv`, `run.json` and, if the run was evaluated, `scores.txt`.
 
     Raises:
-        CheckpointError: If a table is damaged, or the report cannot be written.
+        CheckpointError: If the report cannot be written.
     """
     episodes = column_of(outdir, METRICS, "return")
     scores = column_of(outdir, SCORES, "mean")

@@ -17,6 +17,7 @@ from pfrl_like.experiments.circumstances import VARIABLES
 from pfrl_like.experiments.crash import described, in_words, replay_crash
 from pfrl_like.storage import atomic_write, dump_json, read_json
 from pfrl_like.utils.rerun_order import VARIABLE, Order, ordered
+from pfrl_like.utils.secrets import MASK
 
 _LARGEST = 1 << 24  # of an answer, in bytes
 _LAST_WORDS = 2000  # bytes of what a program that failed has printed
@@ -111,6 +112,11 @@ def train_again(record: Mapping[str, Any], order: Order) -> None:
 
 def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
     """Run a program with an order; returns its exit code."""
+    if not command and any(MASK in argument for argument in record["started_as"]):
+        raise RerunError(
+            f"{' '.join(command_of(record))} cannot be started: the secrets of its command line are not recorded; let "
+            "the program take them from the environment, or give it, for replay-crash, after --"
+        )
     set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # and no others
     now = {name: value for name, value in os.environ.items() if name not in set_then}
     then = {name: value for name, value in set_then.items() if isinstance(value, str)}

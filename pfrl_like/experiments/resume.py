@@ -170,7 +170,7 @@ def _load_agent(agent: Any, saved: Saved) -> int:
 def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Configuration | None) -> Checkpoint:
     if not saved.is_checkpoint:
         raise CheckpointError(saved.path, "holds an agent alone")
-    state = saved.state()
+    state = saved.state(agent)
     with fitting(saved.path):
         told = told_in(state)
         if configuration is not None:

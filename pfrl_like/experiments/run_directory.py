@@ -18,12 +18,14 @@ from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.rerun import diverted
 from pfrl_like.experiments.run_files import RECORD
 from pfrl_like.storage import AppendedFile, atomic_write
+from pfrl_like.utils.secrets import masked_command, masked_text
 
 
 class RunRecord:
     """Writes `run.json` when a run begins and again when it ends.
 
-    The records of the parts before, if the run goes on, are kept in it as "earlier_parts".
+    The records of the parts before, if the run goes on, are kept in it as "earlier_parts". Secrets in command lines and
+    in the texts of errors are masked.
 
     Args:
         outdir: Run directory.
@@ -66,17 +68,19 @@ class RunRecord:
             "device": str(getattr(agent, "device", "cpu")),
             "start": _now(),
             "outcome": "running",
-            "earlier_parts": earlier_parts(outdir) if step_offset else [],
+            "earlier_parts": [_without_secrets(part) for part in earlier_parts(outdir)] if step_offset else [],
         }
         self._write()
 
     def resumed(self, how: Mapping[str, Any]) -> None:
-        """Add which checkpoint the run goes on from, and whether it does so exactly.
+        """Add which checkpoint the run goes on from, whether it does so exactly, and whether the command is the same.
 
         Args:
             how: What `Checkpoint.restore` gave.
         """
-        self.content["resumed"] = how
+        before = self.content["earlier_parts"][-1:] or [{}]
+        is_same = all(before[0].get(name) == self.content.get(name) for name in ("command", "command_digest"))
+        self.content["resumed"] = {**how, "same_command": is_same}
         self._renew()
 
     def finish(self, outcome: str, clock: Clock) -> None:
@@ -88,7 +92,7 @@ class RunRecord:
         """
         seconds = time.monotonic() - self.started
         self.content |= {
-            "outcome": outcome, "end": _now(), "seconds": seconds, "t": clock.t, "episodes": clock.episodes
+            "outcome": masked_text(outcome), "end": _now(), "seconds": seconds, "t": clock.t, "episodes": clock.episodes
         }  # fmt: skip
         if self.writes.lacking:
             self.content["not_saved"] = self.writes.lacking
@@ -130,7 +134,7 @@ class _LogFile(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            self._file.append(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+            self._file.append(f"{masked_text(self.format(record))}\n".encode(errors="backslashreplace"))
         except Exception:  # of arguments that cannot be formatted
             self.handleError(record)
 
@@ -141,7 +145,7 @@ class _LogFile(logging.Handler):
 
 @contextlib.contextmanager
 def log_file(outdir: str, writes: FailedWrites, *, append: bool) -> Iterator[None]:
-    """Keep in `run.log` what is logged in a run: by this library, and to the logger of the run.
+    """Keep in `run.log` what is logged in a run: by this library, and to the logger of the run; secrets are masked.
 
     Levels are the user's business: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and
     errors come by. These also go to stderr then, where they would go if there were no file.
@@ -168,6 +172,11 @@ def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
     while logger is not None and logger is not ancestor:
         logger = logger.parent if logger.propagate else None
     return logger is not None
+
+
+def _without_secrets(part: dict[str, Any]) -> dict[str, Any]:
+    """The record of an earlier part, which a version that masked nothing may have written."""
+    return part | {name: masked_command(part[name]) for name in ("command", "started_as") if name in part}
 
 
 def _now() -> str:

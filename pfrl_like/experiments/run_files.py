@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,50 +20,89 @@ class Table(NamedTuple):
         name: Its file.
         delimiter: What stands between its columns.
         step: Its first column, which tells when a row was written.
+        numbers: Further columns that hold numbers, if it has them.
     """
 
     name: str
     delimiter: str
     step: str
+    numbers: tuple[str, ...]
 
 
-METRICS = Table("metrics.csv", ",", "step")
-EPOCHS = Table("epochs.csv", ",", "step")
-SCORES = Table("scores.txt", "\t", "steps")
+METRICS = Table("metrics.csv", ",", "step", ("elapsed", "episode", "return"))
+EPOCHS = Table("epochs.csv", ",", "step", ("elapsed",))
+SCORES = Table("scores.txt", "\t", "steps", ("episodes", "elapsed", "mean"))
 RECORD = "run.json"
 #: In the record of a part: how many parts before it are named no longer.
 PARTS_LEFT_OUT = "parts_left_out_before"
 LARGEST_RECORD = 1 << 20  # bytes; it names the arguments and the earlier parts of a run
+LONGEST_LINE = 1 << 20  # characters
+_NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are no UTF-8
 
 
 def column_of(outdir: str, table: Table, name: str) -> Curve:
     """The steps and the numbers of a column, in the rows that have it; nothing if there is no such table.
 
-    A last line that has no end does not count.
+    Lines that are damaged, and a last one that has no end, do not count.
 
-    Raises:
-        CheckpointError: If they are no numbers, or it is no table.
+    Args:
+        outdir: Run directory.
+        table: The table.
+        name: One of its columns of numbers.
     """
     path = os.path.join(outdir, table.name)
     if not os.path.exists(path):
         return [], []
-    try:
-        rows = csv.DictReader(lines_of(path)[0], delimiter=table.delimiter)
-        cells = [(row[table.step], row[name]) for row in rows if row.get(name) not in (None, "")]
-        return [float(step) for step, _ in cells], [float(value) for _, value in cells]
-    except (ValueError, TypeError, KeyError, csv.Error) as error:
-        raise CheckpointError(path, f"is damaged: {error!r:.200}") from error
+    rows = csv.DictReader(readable(lines_of(path)[0], table), delimiter=table.delimiter)
+    cells = [(row[table.step], row[name]) for row in rows if row.get(name) not in (None, "")]
+    return [float(step) for step, _ in cells], [float(value) for _, value in cells]
 
 
 def lines_of(path: str) -> tuple[list[str], list[str]]:
     """The lines of a table with their ends, and the last one if it has none: a process that is killed tears it.
 
-    `encoded` gives back the bytes of any of them, also of those that are no text.
+    `encoded` gives back the bytes of any of them, also of those that are no text. What follows a line of more than a
+    mebibyte, which is none of a table, is not read.
     """
+    lines: list[str] = []
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        lines = list(file)
+        while line := file.readline(LONGEST_LINE):
+            lines.append(line)
+            if not line.endswith(("\n", "\r")):
+                break
     whole = len(lines) - (bool(lines) and not lines[-1].endswith("\n"))
     return lines[:whole], lines[whole:]
+
+
+def readable(lines: Sequence[str], table: Table) -> list[str]:
+    """The lines of a table, the header first, that are not damaged; none if the header is."""
+    header = _cells(lines[0], table) if lines else []
+    if header[:1] != [table.step] or any(_is_number(name) or not name.isprintable() for name in header):
+        return []
+    numbers = [header.index(name) for name in (table.step, *table.numbers) if name in header]
+
+    def is_whole(line: str) -> bool:
+        row = _cells(line, table)
+        fits = len(row) == len(header) and re.fullmatch(r"\d+", row[0]) is not None and not _NO_TEXT.search(line)
+        return fits and all(row[i] == "" or _is_number(row[i]) for i in numbers)
+
+    return [lines[0], *filter(is_whole, lines[1:])]
+
+
+def _cells(line: str, table: Table) -> list[str]:
+    """The cells of one line, whatever the others are; none if it cannot be read."""
+    try:
+        return next(csv.reader([line], delimiter=table.delimiter, strict=True), [])
+    except csv.Error:
+        return []
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def encoded(lines: Iterable[str]) -> bytes:

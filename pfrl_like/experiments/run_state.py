@@ -10,6 +10,7 @@ from pfrl_like.experiments.circumstances import numeric_circumstances
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.utils.random_streams import Streams
+from pfrl_like.utils.secrets import masked_text
 
 #: JSON values within each other that the state of a part may be, in a file that takes 32.
 _LEVELS = 28
@@ -57,7 +58,7 @@ class RunState:
         source = self._source(clock, reasons)
         reasons += _put_back(streams, before)
         reasons += [f"{name} may draw random numbers, and its state is not known" for name in streams.unknown]
-        reasons = [*dict.fromkeys([*reasons, *unsaved, *_of_agent(self.agent)])]
+        reasons = [*dict.fromkeys(map(masked_text, [*reasons, *unsaved, *_of_agent(self.agent)]))]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": before,
             "agent_t": getattr(self.agent, "t", None),  # another one than the clock's where agents only update
@@ -86,7 +87,7 @@ class RunState:
         if state["source"] is not None:
             reasons += self.source.restore_state(state["source"])
         reasons += _put_back(self._streams(), state["streams"])
-        return [*dict.fromkeys(reasons)]
+        return [*dict.fromkeys(map(masked_text, reasons))]
 
     def flush(self) -> None:
         """Let files hold all that was written to them."""

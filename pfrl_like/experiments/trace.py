@@ -33,6 +33,7 @@ _NUMBER = struct.Struct("<q")
 #: Steps that wait for their records, and bytes of records that wait in memory.
 _PENDING = 64
 _WAITING = 4096 * _SIZE
+_LONGEST_LINE = 1 << 26  # bytes
 
 
 class Trace:
@@ -208,9 +209,8 @@ def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
-        for text in file:
-            if text.endswith(b"\n"):
-                yield text, _line(text, path)
+        while (text := file.readline(_LONGEST_LINE)).endswith(b"\n"):
+            yield text, _line(text, path)
 
 
 def _line(text: bytes, path: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
+from pfrl_like.utils.secrets import masked
 
 
 class LoggingStrategy(enum.Enum):
@@ -88,9 +89,9 @@ class FileAdapter(NoAdapter):
         self._begun: set[str] = set()
 
     def write_params(self, params: Mapping[str, Any]) -> None:
-        """Write `params.json`."""
+        """Write `params.json`, without secrets."""
         path = os.path.join(self.directory, "params.json")
-        atomic_write(path, dump_json(params, path))
+        atomic_write(path, dump_json(masked(params), path))
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
         """Add a line to the metric's file, of which the first one makes a new file."""

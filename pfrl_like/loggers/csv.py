@@ -1,6 +1,8 @@
 """Metrics as a CSV file."""
 
 import csv
+import io
+import logging
 import os
 import time
 from collections.abc import Mapping
@@ -8,6 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from pfrl_like.storage import AppendedFile
+from pfrl_like.utils.secrets import masked
+
+_LOGGER = logging.getLogger(__name__)
 
 #: The columns before those of the metrics.
 _OWN = ["step", "elapsed"]
@@ -37,7 +42,7 @@ class CSVLogger:
         self._start = self._flushed - elapsed
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write a line; the first one of a file sets the columns.
+        """Write a line; the first one of a file sets the columns. Secrets in texts are masked.
 
         Raises:
             ValueError: If the metrics have other names than the columns.
@@ -51,7 +56,8 @@ class CSVLogger:
                 "what has others needs another directory"
             )
         now = time.monotonic()
-        self._writer.writerow([step, f"{now - self._start:.3f}", *(metrics[name] for name in self._names)])
+        values = [masked(each, name) if isinstance(each := metrics[name], str) else each for name in self._names]
+        self._writer.writerow([step, f"{now - self._start:.3f}", *values])
         if now - self._flushed >= FLUSH_INTERVAL:
             self.push()
             self._flushed = now
@@ -69,12 +75,21 @@ class CSVLogger:
         self._file.flush()
 
     def saved_state(self) -> dict[str, Any]:
-        """The seconds that have passed."""
-        return {"elapsed": time.monotonic() - self._start}
+        """The seconds that have passed, and the metrics that the file has columns of."""
+        return {"elapsed": time.monotonic() - self._start, "names": self._names}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Go on counting where `saved_state` was asked for."""
+        """Go on counting where `saved_state` was asked for; a first line that has been damaged since is mended."""
         self._start = time.monotonic() - state["elapsed"]
+        names = state.get("names")
+        if names and self._names and names != self._names and len(names) == len(self._names):
+            told = "%s is damaged: its columns were %s and are called %s; its first line is written anew"
+            _LOGGER.warning(told, self._path, ", ".join(names), ", ".join(self._names))
+            self._names, header = names, io.StringIO()
+            csv.writer(header).writerow([*_OWN, *names])
+            self._file.flush()
+            with open(self._path, "rb") as file:
+                self._file.replace(header.getvalue().encode() + file.read().partition(b"\n")[2])
 
     def close(self) -> None:
         """Write the rest and close the file."""

@@ -11,11 +11,23 @@ from pfrl_like.processes.worker import run_worker
 GUARD_HINT = (
     'put the part of the script that starts workers under `if __name__ == "__main__":`, or pass start_method="fork"'
 )
+#: What to do in a daemonic process.
+DAEMON_HINT = (
+    "worker processes cannot be started here: this process is daemonic, and may have no children. Use SerialVectorEnv "
+    "in it, in the place of MultiprocessVectorEnv, or start it with daemon=False"
+)
 
 
 def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
-    """The context of a start method that can start workers from here; None is the best one."""
+    """The context of a start method that can start workers from here; None is the best one.
+
+    Raises:
+        ValueError: If there is none of this name.
+        RuntimeError: If this process can start none.
+    """
     start_method = chosen_method(start_method)
+    if multiprocessing.current_process().daemon:
+        raise RuntimeError(DAEMON_HINT)
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)

@@ -1,4 +1,7 @@
-"""`Workers`: child processes, each with a pipe, whose death is seen at once and that never outlive their parent."""
+"""`Workers`: child processes, each with a pipe, whose death is seen at once and that never outlive their parent.
+
+Nor do the programs that they start: each worker leads a session of its own, which ends with it (see `groups`).
+"""
 
 import contextlib
 import os
@@ -16,9 +19,11 @@ from typing import Any
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes.countdown import Countdown
 from pfrl_like.processes.doorbell import Doorbell
+from pfrl_like.processes.groups import end_groups
 from pfrl_like.processes.pipe_end import UNFINISHED, WaitingEnd, dies_before_it_takes_more, pipe_end
 from pfrl_like.processes.starting import GUARD_HINT, context_of, interrupt_blocked
 from pfrl_like.processes.worker import LAST_WORDS, Failure, Finished, run_worker
+from pfrl_like.utils.process_start import start_time
 
 #: Seconds a worker gets to end by itself, and then to end where it is, before it is killed; and if there is no time.
 PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)
@@ -51,7 +56,8 @@ class Workers:
 
     Raises:
         ValueError: If the start method is not available.
-        RuntimeError: If the processes cannot be started because the main script has no main guard.
+        RuntimeError: If the processes cannot be started because the main script has no main guard, or from a process
+            that is daemonic.
 
     Attributes:
         closed: Whether `close` has been called.
@@ -78,10 +84,12 @@ class Workers:
         self._inboxes: list[deque[Any]] = [deque() for _ in arguments]  # what `receive` found and was not asked for
         self._words: list[Connection] = []  # stacks of those that hang
         self._deaths: list[int] = []  # descriptors that become readable when a process ends
+        self._lifelines: list[Connection] = []  # whose end, when this process has gone, ends a worker's session
+        self._started: list[int] = []  # when each worker was
         self._doorbells: list[Doorbell] = []  # of each worker
         self._doorbell = Doorbell()  # of all
         self.closed = False
-        self._held = (self._processes, self._channels, self._deaths, os.getpid())
+        self._held = (self._processes, self._channels, self._deaths, self._lifelines, self._started, os.getpid())
         self._finalizer = weakref.finalize(self, _shut_down, *self._held)
         _open.add(self)
         for index, arguments_of_one in enumerate(arguments):
@@ -186,6 +194,7 @@ class Workers:
         """End a worker by force, if it has not ended, and start another in its place."""
         self._processes[index].kill()
         self._processes[index].join(timeout=5.0)
+        end_groups([(self._processes[index].pid or 0, self._started[index])], HURRY[1])
         if index not in self._ended:
             self._doorbell.remove(index)
         self._ended.discard(index)
@@ -214,9 +223,11 @@ class Workers:
     def _start(self, index: int, arguments: tuple[Any, ...]) -> None:
         parent_end, worker_end = self._context.Pipe()
         words, to_words = self._context.Pipe(duplex=False)
+        lifeline, to_lifeline = self._context.Pipe(duplex=False)
         _put(self._channels, index, pipe_end(parent_end))  # now, so that a forked worker closes its copy
         _put(self._words, index, words)
-        shared = (self._parent_pid(), _close_inherited, to_words)
+        _put(self._lifelines, index, to_lifeline)
+        shared = (self._parent_pid(), _close_inherited, to_words, lifeline)
         try:
             process = self._context.Process(
                 target=run_worker,
@@ -235,6 +246,7 @@ class Workers:
         finally:
             worker_end.close()
             to_words.close()
+            lifeline.close()
         self._watch(index, process)
 
     def _send_rest(self, index: int, countdown: Countdown) -> None:
@@ -292,6 +304,7 @@ class Workers:
         if index < len(self._deaths):
             _close_death(self._processes[index], self._deaths[index])
         _put(self._processes, index, process)
+        _put(self._started, index, start_time(process.pid or 0))
         _put(self._deaths, index, _death_descriptor(process))
         _put(self._doorbells, index, Doorbell())
         for doorbell in (self._doorbell, self._doorbells[index]):
@@ -344,7 +357,7 @@ _open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 def _close_inherited() -> None:
     """In a forked worker: close the parent's ends of all pipes, else a worker hears no end of file when it dies."""
     for workers in list(_open):
-        ends: list[WaitingEnd | Connection] = [*workers._channels, *workers._words]
+        ends: list[WaitingEnd | Connection] = [*workers._channels, *workers._words, *workers._lifelines]
         for end in ends:
             end.close()
 
@@ -361,6 +374,8 @@ def _shut_down(
     processes: list[BaseProcess],
     channels: list[WaitingEnd],
     deaths: list[int],
+    lifelines: list[Connection],
+    started: list[int],
     owner: int,
     patience: tuple[float, float] | None = None,
 ) -> None:
@@ -381,6 +396,9 @@ def _shut_down(
         for process, death in zip(processes, deaths, strict=True):
             process.join(timeout=5.0)
             _close_death(process, death)
+        end_groups([(process.pid or 0, at) for process, at in zip(processes, started, strict=True)], patience[1])
+        for lifeline in lifelines:
+            lifeline.close()
 
 
 def _send_signal(process: BaseProcess) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from pfrl_like.processes.groups import end_own_group, kill_at_hang_up, lead_group
 from pfrl_like.processes.pipe_end import WaitingEnd
 
 #: Asks a worker that hangs where it is, and ends it.
@@ -87,6 +88,7 @@ def run_worker(
     parent_pid: int | None,
     close_inherited: Callable[[], None],
     words: Connection,
+    lifeline: Connection,
 ) -> None:
     """Run `target(channel, index, *arguments)` as the body of a process and report its end through the channel.
 
@@ -98,7 +100,9 @@ def run_worker(
         parent_pid: Process whose thread started this one and will live as long as it, None if there is no such.
         close_inherited: Closes what a fork has copied and this worker must not keep open.
         words: Where the stack goes when it is asked for, by a handler that needs no interpreter.
+        lifeline: See `lead_group`.
     """
+    lead_group(lifeline)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and SIGTERM, which come to whole groups, are the parent's
     signal.signal(signal.SIGTERM, partial(_leave_to_parent, os.getpid()))
     signal.signal(LAST_WORDS, _give_up)
@@ -162,20 +166,10 @@ def _die_with_parent(parent_pid: int | None) -> None:
         os._exit(1)  # it died before the call
     parent = multiprocessing.parent_process()
     if parent is not None:
-        _kill_at_hang_up(parent.sentinel)
+        kill_at_hang_up(parent.sentinel, os.getpid())
         threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True, name="parent-watch").start()
-
-
-def _kill_at_hang_up(sentinel: int) -> None:
-    """Have Linux kill this process when the parent's end of the pipe is closed, though C code lets no thread run."""
-    if sys.platform == "linux":
-        import fcntl
-
-        fcntl.fcntl(sentinel, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(sentinel, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(sentinel, fcntl.F_SETFL, fcntl.fcntl(sentinel, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _exit_after(sentinel: int) -> None:
     wait([sentinel])
-    os._exit(1)
+    end_own_group()

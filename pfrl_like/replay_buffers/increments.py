@@ -70,7 +70,8 @@ class SavedFile:
         Raises:
             CheckpointError: If it is missing, damaged, or not the one that was written.
         """
-        return read_arrays(os.path.join(folder, self.name), allow_pickle=allow_pickle, checksum=self.crc32)
+        path = os.path.join(folder, self.name)
+        return read_arrays(path, allow_pickle=allow_pickle, size=self.size, checksum=self.crc32)
 
     def path_in(self, folder: str) -> str:
         """Where it is, also when the working directory is another one."""

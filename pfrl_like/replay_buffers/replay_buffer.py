@@ -17,7 +17,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.increments import IncrementalBuffer
 from pfrl_like.replay_buffers.memory import Memory, OwnMemory, without_weight
 from pfrl_like.replay_buffers.transitions import WEIGHT, HandedOut, StoredItem, StoredTransition
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_transition
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
 
@@ -171,7 +171,13 @@ class ReplayBuffer(IncrementalBuffer):
         env_id: Any = 0,
         **kwargs: Any,
     ) -> None:
-        """Store one transition; error messages call `state` obs and `next_state` next_obs."""
+        """Store one transition; error messages call `state` obs and `next_state` next_obs.
+
+        Raises:
+            NonFiniteError: If a number is NaN or infinite, or the reward more than float32 can hold; nothing is stored.
+            ValueError: If something does not fit the first transition; likewise.
+        """
+        check_transition(state, action, next_state)
         extra = {name: [value] for name, value in kwargs.items()}
         if next_action is not None:
             extra["next_action"] = [next_action]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import named_errors
+from pfrl_like.storage.atomic import atomic_write, named_errors
 
 #: Gives a context for something of this name to be written in: what becomes of it if that fails.
 Told = Callable[[str], contextlib.AbstractContextManager[Any]]
@@ -109,6 +109,19 @@ class AppendedFile:
         """
         with named_errors(self.path, "written"):
             self._file.truncate(size)
+
+    def replace(self, content: bytes) -> None:
+        """Let the file hold this instead of what it holds.
+
+        Raises:
+            CheckpointError: If that cannot be; it holds then what it held.
+        """
+        with named_errors(self.path, "written"):
+            self._file.close()  # a file that is open cannot be replaced everywhere
+            try:
+                atomic_write(self.path, content)
+            finally:
+                self._open()
 
     def _cut_torn(self) -> None:
         if self._whole is not None:

@@ -100,7 +100,7 @@ def write_arrays(
 
 
 def read_arrays(
-    path: str | os.PathLike[str], *, allow_pickle: bool = False, checksum: int | None = None
+    path: str | os.PathLike[str], *, allow_pickle: bool = False, size: int | None = None, checksum: int | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The header and the arrays of a file that `write_arrays` wrote.
 
@@ -108,7 +108,8 @@ def read_arrays(
         path: The file.
         allow_pickle: Read object arrays. Their pickles can run no code here, but a crafted one can take any amount of
             memory, so say it only of files whose origin is known.
-        checksum: What `write_arrays` gave, if it has to be that very file.
+        size: What `write_arrays` gave, if it has to be that very file.
+        checksum: Likewise.
 
     Returns:
         The caller's header, and writable arrays by name.
@@ -118,6 +119,8 @@ def read_arrays(
     """
     source = os.fspath(path)
     with open_regular(source) as file:
+        if size not in (None, came := os.fstat(file.fileno()).st_size):
+            raise CheckpointError(source, f"has {came} bytes; expected {size}: it is cut off, or another file")
         try:
             return _read(file, source, allow_pickle, checksum)
         except CheckpointError:

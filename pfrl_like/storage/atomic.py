@@ -8,8 +8,11 @@ import contextlib
 import errno
 import io
 import os
+import re
 import secrets
+import shutil
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, cast
@@ -44,7 +47,7 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     write_file(target, writer, durable=durable)
     if durable:
         sync_directory(directory or ".")
-    _remove_stale(directory or ".", f".tmp-{name}-")
+    remove_stale(directory or ".", f".tmp-{name}-")
 
 
 def write_file(target: str, writer: Writer, *, durable: bool) -> None:
@@ -66,7 +69,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
         yield temporary
         sync_file(temporary)
     sync_directory(directory or ".")
-    _remove_stale(directory or ".", f".tmp-{name}-")
+    remove_stale(directory or ".", f".tmp-{name}-")
 
 
 @contextlib.contextmanager
@@ -134,14 +137,20 @@ def sync_directory(directory: str) -> None:
             os.close(descriptor)
 
 
-def _remove_stale(directory: str, prefix: str) -> None:
-    """Remove what killed writers of the same file left, once it is certain that none of them still writes."""
+def remove_stale(directory: str, prefix: str) -> None:
+    """Remove what killed writers of the same name left, once it is certain that none of them still writes.
+
+    Args:
+        directory: Where it lies.
+        prefix: How the names of their files and directories begin; a number of a process and eight digits follow.
+    """
+    ours = re.compile(rf"{re.escape(prefix)}[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.startswith(prefix) and entry.is_file(follow_symlinks=False):
+            if ours.fullmatch(entry.name) and not entry.is_symlink():
                 with contextlib.suppress(OSError):  # another process may clean at the same time
                     if time.time() - entry.stat(follow_symlinks=False).st_mtime >= _STALE_SECONDS:
-                        os.unlink(entry.path)
+                        (shutil.rmtree if entry.is_dir() else os.unlink)(entry.path)
 
 
 def open_regular(path: str) -> BinaryIO:
@@ -276,13 +285,28 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def named_errors(path: str, verb: str) -> Iterator[None]:
-    """Turn any error into a `CheckpointError` that names the file."""
+    """Turn any error into a `CheckpointError` that names the file; Ctrl-C stays what it is."""
+    handled = sys.exception()
     try:
         yield
     except PfrlLikeError:
         raise
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
-    except Exception as error:  # torch speaks of positions in a file where it is the disk that is full
+    except Exception as error:
+        for cause in _causes(
+            error, handled
+        ):  # torch raises an error of its own where a stream raises KeyboardInterrupt
+            if not isinstance(cause, Exception):
+                raise cause from None
+        if isinstance(error, OSError):
+            raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
+        # torch speaks of positions in a file where it is the disk that is full
         told = error.__context__ if isinstance(error.__context__, OSError) else error
         raise CheckpointError(path, f"cannot be {verb}: {type(told).__name__}: {told}") from error
+
+
+def _causes(error: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
+    """What was raised before an error, the last first, up to what was being handled already."""
+    cause = error.__context__
+    while cause is not None and cause is not handled:
+        yield cause
+        cause = cause.__context__

@@ -105,6 +105,26 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     )
 
 
+def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
+    """The most bytes that each file may have of which an owner can load its attributes, by key.
+
+    Raises:
+        CheckpointError: If the owner cannot be saved, either.
+    """
+    return _limits(_Parts(owner, os.fspath(dirname)))
+
+
+def _limits(parts: _Parts) -> dict[str, int]:
+    return {f"{name}.pt": _largest_file(leaf) for name, leaf in parts.leaves.items()}
+
+
+def _largest_file(leaf: Any) -> int:
+    """Bytes that the file of a save may have; that of a module holds the shapes and dtypes of the live one."""
+    if not isinstance(leaf, torch.nn.Module):
+        return _bound(leaf)
+    return _BASE_BYTES + 2 * sum(tensor.nbytes for tensor in tensors_in(leaf.state_dict()))
+
+
 def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     """Load what `save_attributes`, or PFRL, has saved; every check comes before the first change.
 
@@ -116,7 +136,7 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
     if has_manifest(directory):
-        snapshot = load_directory(directory, kind=KIND)
+        snapshot = load_directory(directory, kind=KIND, limits=_limits(parts))
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves]
         if extra:
             raise CheckpointError(directory, f"holds {', '.join(extra)}, which this agent does not have")

@@ -12,6 +12,9 @@ from pfrl_like.errors import CheckpointError
 _PER_ELEMENT = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
 _PER_ELEMENT |= {"acc_delta", "sum", "ax", "prev", "step_size"}
 _PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
+# Of them the sums and means of squares and magnitudes, and hyperparameters of which torch refuses negative ones.
+_SQUARES = {"exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "acc_delta", "sum", "step_size"}
+_NOT_NEGATIVE = {"lr", "initial_lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "rho", "betas"}
 # How an optimiser runs, not what it has learnt: a state saved on a GPU has to go on where there is none.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
@@ -123,19 +126,23 @@ def _fitted_group(
     for key, value in live.items():
         if key in _IMPLEMENTATION:
             fitted[key] = value
+        elif key == "maximize" and group.get(key, value) is not value:
+            raise ValueError(f"{where}['maximize'] is {group[key]!r}; expected {value!r}: it would go the other way")
+        elif key in _NOT_NEGATIVE and _is_negative(group.get(key)) and not _is_negative(value):
+            raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected no negative number")
         elif key in group and key not in ("params", "param_names"):
             if not _same_kind(group[key], value):
                 raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected something like {value!r}")
         elif key in defaults and _is_number(value):
             raise ValueError(f"{where} lacks {key!r}")
-    return fitted
+    return {**fitted, **({"maximize": live["maximize"]} if "maximize" in live else {})}  # older files lack it
 
 
 def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where: str) -> None:
     if key in _PER_PARAMETER:
         # PyTorch before 1.12 counted steps in plain integers.
-        if not _is_number(value):
-            raise ValueError(f"{where} is no finite number")
+        if not _is_number(value) or (key == "step" and _is_negative(value)):
+            raise ValueError(f"{where} is no finite number, or a negative one")
         return
     if isinstance(live, torch.Tensor):
         shape = tuple(live.shape)
@@ -148,12 +155,23 @@ def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
         came = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"type {type(value).__name__}"
         raise ValueError(f"{where} has {came}; expected a tensor of shape {shape}")
+    if key in _SQUARES and _is_negative(value):
+        raise ValueError(f"{where} has negative numbers, of which no square root can be taken")
 
 
 def _is_number(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return value.numel() == 1 and bool(torch.isfinite(value).all())
     return type(value) in (int, float) and -math.inf < value < math.inf
+
+
+def _is_negative(value: Any) -> bool:
+    """True if a number, or one of several, is below 0."""
+    if isinstance(value, list | tuple):
+        return any(map(_is_negative, value))
+    if isinstance(value, torch.Tensor):
+        return bool(((torch.view_as_real(value) if value.is_complex() else value) < 0).any())
+    return type(value) in (int, float) and value < 0
 
 
 def _same_kind(loaded: Any, live: Any) -> bool:

@@ -2,7 +2,8 @@
 
 Data files get new names with every save (`model-7f3a91c2.pt`). Replacing the manifest is the one instant at which the
 new state takes the place of the old; before it nothing that the old one needs has been touched, and the files of the
-save before stay until the next one is complete.
+save before stay until the next one is complete. A directory that is new is built under another name, beside its own,
+so that one that exists is whole.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ from pfrl_like.storage.atomic import (
     named_errors,
     open_regular,
     read_bounded,
+    remove_stale,
     sync_directory,
     write_file,
 )
@@ -43,11 +45,13 @@ from pfrl_like.storage.manifest import (
     read_manifest,
     versioned_name,
 )
-from pfrl_like.storage.syncing import synced_together
+from pfrl_like.storage.syncing import catch_up, synced_together
 
 _MAX_STATE = 1 << 28
 #: What saves leave before there is a manifest.
 _UNFINISHED = re.compile(rf"{ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
+#: How the names of directories begin that are being built.
+_NEW = ".tmp-new-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +97,8 @@ def save_directory(
     """Make `files` and `state` the content of a directory, all at one instant.
 
     Args:
-        dirname: The directory; made if absent. Files in it that no save made are left alone.
+        dirname: The directory; made if absent, and then there once all of it is. Files in it that no save made are left
+            alone.
         files: What fills each file, by key: a plain file name such as "model.pt", stored as "model-<hex8>.pt".
         state: Further content, as JSON.
         kind: What the directory is, for instance "agent"; `load_directory` compares it.
@@ -113,6 +118,55 @@ def save_directory(
             raise CheckpointError(directory, f"cannot hold a file called {name!r}")
     writers: dict[str, Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
     dump_json(info or {}, directory, MAX_MANIFEST)
+    content = writers, aliases, (kind, class_name), info or {}
+    if os.path.lexists(directory) or not _save_new(directory, *content):
+        _save_into(directory, *content)
+
+
+def _save_new(directory: str, *content: Any) -> bool:
+    """Save under another name, which is changed in the end; False if somebody has made the directory meanwhile."""
+    above, name = os.path.split(os.path.realpath(directory))
+    make_directory(above)
+    remove_stale(above, _NEW)
+    place, target = os.path.join(above, f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}"), os.path.join(above, name)
+    try:
+        with named_errors(directory, "made"):
+            os.mkdir(place)
+        try:
+            _save_into(place, *content)
+        finally:
+            if is_made := has_manifest(place):  # also if a copy could not be made
+                catch_up()
+                is_made = _renamed(place, target)
+        sync_directory(above)
+    except CheckpointError as error:
+        path, reason = (text.replace(place, directory) for text in (error.path, error.reason))
+        raise CheckpointError(path, reason) from error
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    return is_made
+
+
+def _renamed(place: str, target: str) -> bool:
+    """Rename a directory; False if there is one of that name that is not empty."""
+    with named_errors(target, "made"):
+        try:
+            os.rename(place, target)
+        except OSError:
+            if not os.path.isdir(target):
+                raise
+            return False
+    return True
+
+
+def _save_into(
+    directory: str,
+    writers: Mapping[str, Writer],
+    aliases: Mapping[str, str],
+    kinds: tuple[str, str],
+    info: Mapping[str, Any],
+) -> None:
+    """Save into a directory, whether there is one already or not."""
     _make_directory(directory, aliases)
     with directory_lock(directory):
         names = _new_names(directory, writers)
@@ -120,7 +174,7 @@ def save_directory(
             with synced_together():
                 entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
                 sync_directory(directory)
-            manifest = new_manifest(kind, class_name, entries, aliases, info or {})
+            manifest = new_manifest(*kinds, entries, aliases, info)
             _commit(directory, dump_json(manifest, directory, MAX_MANIFEST))
         except BaseException:
             _remove_unless_named(directory, names)
@@ -150,7 +204,9 @@ def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
     return not has_manifest(dirname) and all(map(_UNFINISHED.fullmatch, names))
 
 
-def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) -> Snapshot:
+def load_directory(
+    dirname: str | os.PathLike[str], *, kind: str | None = None, limits: Mapping[str, int] | None = None
+) -> Snapshot:
     """The newest complete state of a directory.
 
     A damaged state is passed over with a warning if the one saved before it is whole.
@@ -158,6 +214,8 @@ def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) 
     Args:
         dirname: The directory.
         kind: What it has to be; None takes any.
+        limits: The most bytes that a file may have, by key. Those of other keys are not looked at. None takes files of
+            any size but for the state.
 
     Raises:
         CheckpointError: If it holds no complete state of this kind; the reason lists what was looked for.
@@ -170,7 +228,7 @@ def load_directory(dirname: str | os.PathLike[str], *, kind: str | None = None) 
             problems.append(f"{name} is missing")
             continue
         try:
-            snapshot = _verified(directory, path)
+            snapshot = _verified(directory, path, limits)
         except CheckpointError as error:
             problems.append(str(error))
             continue
@@ -254,9 +312,15 @@ def _readable_manifest(path: str) -> dict[str, Any] | None:
         return None
 
 
-def _verified(directory: str, path: str) -> Snapshot:
+def _verified(directory: str, path: str, limits: Mapping[str, int] | None) -> Snapshot:
     manifest = read_manifest(path)
-    for entry in manifest["files"].values():
+    files = {key: entry for key, entry in manifest["files"].items() if limits is None or key in {STATE, *limits}}
+    for key, entry in files.items():  # all of them before the first is read
+        limit = {**(limits or {}), STATE: _MAX_STATE}.get(key, entry["size"])
+        if entry["size"] > limit:
+            name = os.path.join(directory, entry["name"])
+            raise CheckpointError(name, f"has {entry['size']} bytes; expected at most {limit}")
+    for entry in files.values():
         _verify(os.path.join(directory, entry["name"]), entry)
     state = read_json(os.path.join(directory, manifest["files"][STATE]["name"]), _MAX_STATE)
     return Snapshot(directory, manifest, state)

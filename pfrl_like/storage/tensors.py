@@ -8,6 +8,7 @@ decides what a file can do, and every size is compared with the bytes that are t
 
 import collections
 import math
+import os
 import pickletools
 import sys
 import zipfile
@@ -37,6 +38,7 @@ _STORAGES = {
 # Far beyond any state dict; the bounds of plain_tensors keep what is written within them.
 _MAX_PROGRAM = 1 << 24
 _MAX_ENTRIES = 1 << 17
+_MAX_OVERHEAD = 1 << 26  # bytes of a file beside its tensors
 
 
 def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
@@ -54,6 +56,9 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
         CheckpointError: If the file is damaged, is no state dict, or holds anything but plain tensors and values.
     """
     with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if max_bytes is not None and size > max_bytes + _MAX_OVERHEAD:
+            raise CheckpointError(path, f"has {size} bytes; expected at most {max_bytes + _MAX_OVERHEAD}")
         try:
             with zipfile.ZipFile(file) as archive:
                 program = _Program(_Archive(path, archive, max_bytes))

@@ -13,6 +13,9 @@ import numpy as np
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.spaces import space_kind
 
+#: Rewards are learnt from as float32.
+LARGEST_REWARD = float(np.finfo(np.float32).max)
+
 
 def check_finite(name: str, value: Any) -> None:
     """Refuse NaN and infinity.
@@ -69,16 +72,41 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
     check_reward(reward)
 
 
+def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
+    """Refuse NaN and infinity in what a caller stores; None and what is not floating point passes.
+
+    Raises:
+        NonFiniteError: If a number is not finite, naming the argument.
+    """
+    total = 0.0
+    for value in (obs, action, next_obs):
+        kind = value.dtype.char if type(value) is np.ndarray else ""
+        if kind in ("f", "d"):
+            total += np.vdot(value, value)  # not finite if one number is not; may overflow, so ask again
+        elif kind in ("", "e", "g", "F", "D", "G") and type(value) is not int:
+            total = math.nan
+    if not math.isfinite(total):
+        check_finite("obs", obs)
+        check_finite("action", action)
+        check_finite("next_obs", next_obs)
+
+
+def reward_out_of_range(reward: Any) -> NonFiniteError:
+    """The error of a reward that float32 cannot hold."""
+    came = float(reward) if isinstance(reward, float | np.floating) else f"a {type(reward).__name__} beyond float32"
+    return NonFiniteError("reward", f"reward is {came}, expected a finite number of at most {LARGEST_REWARD:.2g}")
+
+
 def check_reward(reward: Any) -> None:
     """Refuse a reward that is not one finite number.
 
     Raises:
         TypeError: If it is no single number.
-        NonFiniteError: If it is NaN or infinite.
+        NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
     """
     if isinstance(reward, int | float | np.floating | np.integer):
-        if not math.isfinite(reward):
-            raise NonFiniteError("reward", f"reward is {reward!r}, expected a finite number")
+        if not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
+            raise reward_out_of_range(reward)
     elif np.shape(reward) != () or not isinstance(_item(reward), numbers.Real):
         raise TypeError(f"reward is {_describe(reward)}, expected a single number")
     else:

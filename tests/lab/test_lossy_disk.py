@@ -51,6 +51,18 @@ def test_a_power_cut_leaves_the_old_state_or_the_new_one(name: str, draws: int, 
     assert states(subject, list(lossy.disks(rng, draws)), copy) == {1}
 
 
+def test_a_power_cut_leaves_a_new_directory_whole_or_none(tmp_path: Path) -> None:
+    subject, rng = WRITERS["agent"], random.Random(0)
+    (tmp_path / "disk").mkdir()
+    lossy = LossyDisk(tmp_path / "disk")
+    with lossy.recording():
+        subject.write(tmp_path / "disk", 1)
+    disks = list(lossy.disks(rng, 1))
+    there = [disk for disk in disks if any(name.startswith("agent/") for name in disk)]
+    assert 0 < len(there) < len(disks)
+    assert states(subject, rng.sample(there, 8), tmp_path / "copy") == {1}
+
+
 def test_the_model_loses_what_is_not_synced(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"0000")
     lossy = LossyDisk(tmp_path)

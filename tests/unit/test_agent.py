@@ -531,3 +531,32 @@ def test_a_full_directory_name_may_be_a_path_or_text(tmp_path: Path) -> None:
     Learner(1).save(str(tmp_path / "a"))
     Learner(2).load(tmp_path / "a")
     assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_ctrl_c_while_saving_stays_what_it_is(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, write, left = Learner(1), os.write, [0]
+
+    def interrupted(descriptor: int, data: Any) -> int:
+        left[0] -= 1
+        if left[0] == 0:
+            raise error
+        return write(descriptor, data)
+
+    for n in (1, 2, 5, 8):  # a torch file has several
+        left[0] = n
+        with monkeypatch.context() as patch, pytest.raises(error):
+            patch.setattr(os, "write", interrupted)
+            agent.save(tmp_path / "agent")
+        assert not [*tmp_path.iterdir()]
+
+
+def test_an_error_of_a_save_after_ctrl_c_is_one_of_the_save(tmp_path: Path) -> None:
+    (tmp_path / "agent").write_text("a file")
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(CheckpointError):
+            Learner(1).save(tmp_path / "agent")

@@ -303,3 +303,18 @@ def test_statistics_are_means_of_what_was_seen() -> None:
     statistics = dict(agent.get_statistics())
     assert statistics["average_loss"] == pytest.approx(np.mean(losses))
     assert statistics["average_q"] == pytest.approx(np.mean(values))
+
+
+@pytest.mark.parametrize("action", [2, -1])
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_action_that_the_networks_do_not_know_is_named(name: str, action: int) -> None:
+    agent, batch = make_agent(name), make_batch()
+    batch.action[1] = action
+    with pytest.raises(ValueError, match=f"action: the minibatch has {action}, expected integers from 0 to 1"):
+        agent.update(batch)
+    agent.update(make_batch())
+
+
+def test_another_error_of_torch_stays_what_it_is() -> None:
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        make_agent("DQN").update(make_batch().replace(obs=torch.zeros(4, 3)))

@@ -3,15 +3,16 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from estimator_parts import make, vectors
 
 from pfrl_like import algos
-from pfrl_like.algos.run_log import timestamped
+from pfrl_like.algos.run_log import RunLog, timestamped
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.loggers.adapters import FileAdapterFactory, LoggingStrategy
+from pfrl_like.loggers.adapters import FileAdapterFactory, LoggingStrategy, NoAdapter
 from pfrl_like.metrics import td_error_scorer
 
 
@@ -167,3 +168,21 @@ def test_a_model_is_saved_before_scorers_may_fail(tmp_path: Path) -> None:
         algo.fit(vectors(True), n_steps=2, n_steps_per_epoch=2, scorers={"score": fails}, logdir=str(tmp_path))
     (model,) = tmp_path.rglob("model_*.pt")
     algo.load_model(str(model))
+
+
+def test_secret_parameters_reach_neither_console_nor_file_nor_adapter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[Any] = []
+
+    class Adapter(NoAdapter):
+        def write_params(self, params: Any) -> None:
+            given.append(params)
+
+    params = {"tracking_uri": "https://me:pw@host", "gamma": 0.9}
+    masked = {"tracking_uri": "https://********@host", "gamma": 0.9}
+    for adapter in (None, lambda name: Adapter()):
+        with RunLog("run", with_timestamp=False, logdir=str(tmp_path), tensorboard=False, adapter=adapter) as log:
+            log.params(params)
+    assert json.loads((tmp_path / "run" / "params.json").read_text()) == masked == given[0]
+    assert "me:pw" not in capsys.readouterr().out

@@ -1,6 +1,9 @@
 """Checkpoints stay whole until those that take their places are."""
 
+import hashlib
+import json
 import logging
+import os
 import random
 from functools import partial
 from pathlib import Path
@@ -118,3 +121,30 @@ def test_states_that_are_drawn_move_no_random_stream() -> None:
     going_on = part.draw()
     state.restore(saved)
     assert part.draw() == going_on
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_an_agent_with_a_file_that_is_too_large_is_passed_over_before_it_is_hashed(
+    has_manifest: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints, clock = checkpoints_of(tmp_path), Clock(None)
+    for t in (1, 2):
+        checkpoints.save(clock, "_checkpoint", t)
+    folder = tmp_path / "2_checkpoint"
+    manifest, digest = folder / "manifest.json", hashlib.file_digest
+    fields = json.loads(manifest.read_text())
+    path = folder / fields["files"]["model.pt"]["name"]
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    fields["files"]["model.pt"]["size"] = 1 << 40
+    manifest.write_text(json.dumps(fields))
+    if not has_manifest:
+        manifest.unlink()
+
+    def hashed(file: Any, kind: Any) -> Any:
+        assert os.fstat(file.fileno()).st_size < 1 << 40
+        return digest(file, kind)
+
+    monkeypatch.setattr(hashlib, "file_digest", hashed)
+    found = newest_checkpoint(checkpoints.agent, None, str(tmp_path), checkpoints.logger)
+    assert found is not None and found.path == str(tmp_path / "1_checkpoint")

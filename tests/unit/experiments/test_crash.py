@@ -24,6 +24,7 @@ from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
 from pfrl_like.testing.requirement import difference
+from pfrl_like.utils.secrets import MASK
 
 
 class Root(nn.Module):
@@ -213,6 +214,12 @@ def test_a_record_decides_on_no_variables_but_those_that_numbers_may_depend_on(
         start_again(record, str(tmp_path), crash=str(tmp_path), command=[sys.executable, "-c", tell])
     told = json.loads((tmp_path / "told").read_text())
     assert told["OMP_NUM_THREADS"] == "3" and "MKL_NUM_THREADS" not in told and "evil" not in told.values()
+
+
+def test_a_program_whose_secrets_are_masked_is_not_started(tmp_path: Path) -> None:
+    record = {"settings": {}, "directory": str(tmp_path), "started_as": ["python", "train.py", f"--token={MASK}"]}
+    with pytest.raises(RerunError, match="the secrets of its command line are not recorded; let the program take them"):
+        start_again(record, str(tmp_path), crash=str(tmp_path))
 
 
 def test_a_directory_that_holds_no_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,6 @@ import pytest
 from experiment_fakes import Counting, Recorder
 
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import (
     Evaluator,
     collect_demonstrations,
@@ -22,9 +21,11 @@ from pfrl_like.experiments import (
     train_agent_batch_with_evaluation,
     train_agent_with_evaluation,
 )
-from pfrl_like.experiments.earlier_run import earlier_parts, set_aside
+from pfrl_like.experiments.earlier_run import earlier_parts, progress_of, set_aside
+from pfrl_like.experiments.evaluator import BASIC_COLUMNS
 from pfrl_like.experiments.report import write_report
-from pfrl_like.experiments.run_files import record_of
+from pfrl_like.experiments.run_files import METRICS, SCORES, column_of, record_of
+from pfrl_like.loggers import CSVLogger
 
 
 class Saving(Recorder):
@@ -347,7 +348,57 @@ def test_a_damaged_record_is_none(text: str, tmp_path) -> None:
     write_report(str(tmp_path))
 
 
-def test_a_damaged_table_is_named(tmp_path) -> None:
-    (tmp_path / "scores.txt").write_text("steps\tmean\n10\tten\n")
-    with pytest.raises(CheckpointError, match=r"scores\.txt: is damaged"):
-        write_report(str(tmp_path))
+def test_a_report_is_drawn_without_the_lines_that_are_damaged(tmp_path) -> None:
+    (tmp_path / "scores.txt").write_text("steps\tmean\n10\tten\n20\t7.25\n")
+    write_report(str(tmp_path))
+    assert "<td>20</td><td>7.25</td>" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("name, delimiter", [("metrics.csv", ","), ("scores.txt", "\t")])
+def test_a_byte_that_has_changed_anywhere_in_a_table_stops_no_run(name, delimiter, tmp_path, caplog):
+    names = ["step", "elapsed", "episode", "return"] if delimiter == "," else [*BASIC_COLUMNS]
+    lines = [names, *([str(t), "0.5", *["1.25"] * (len(names) - 2)] for t in range(10, 40, 10))]
+    content = "".join(delimiter.join(line) + "\r\n" for line in lines).encode()
+    told = 0
+    for position in range(len(content)):
+        for bit in (0, 6):
+            damaged = bytearray(content)
+            damaged[position] ^= 1 << bit
+            outdir = tmp_path / f"{position}-{bit}"
+            outdir.mkdir()
+            (outdir / name).write_bytes(damaged)
+            caplog.clear()
+            set_aside(str(outdir), 100, logging.getLogger())
+            progress_of(str(outdir), 100)
+            for table in (METRICS, SCORES):
+                column_of(str(outdir), table, "return")
+            CSVLogger(outdir / name, append=True).close()
+            if "damaged lines" in caplog.text:
+                told += 1
+                (kept,) = outdir.glob(f"beyond-*/{name}")
+                assert kept.read_bytes() == damaged
+            else:
+                assert damaged.startswith((outdir / name).read_bytes())  # a torn last line goes, as ever
+    assert told > len(content) / 2
+
+
+def test_lines_that_can_be_read_stay_in_a_damaged_table(tmp_path, caplog):
+    run(tmp_path, 40)
+    content = (tmp_path / "metrics.csv").read_bytes()
+    (tmp_path / "metrics.csv").write_bytes(content.replace(b"\n8,", b'\n8"'))
+    caplog.clear()
+    run(tmp_path, 48, step_offset=40)
+    assert steps(tmp_path / "metrics.csv") == [4, *range(12, 49, 4)]
+    kept = folder(tmp_path, f"beyond-40-{AGE}") / "metrics.csv"
+    assert kept.read_bytes() == content.replace(b"\n8,", b'\n8"')
+    told = f"{tmp_path}/metrics.csv has damaged lines (1), which are left out; the file as it was is {kept}"
+    assert [record.getMessage() for record in caplog.records].count(told) == 1
+
+
+def test_a_table_that_is_one_endless_line_is_kept_aside_unread(tmp_path):
+    with (tmp_path / "metrics.csv").open("wb") as file:
+        file.write(b"step,elapsed,return\n4,0.5,1.0\n")
+        file.truncate(1 << 40)
+    set_aside(str(tmp_path), 40, logging.getLogger())
+    assert steps(tmp_path / "metrics.csv") == [4]
+    assert (folder(tmp_path, f"beyond-40-{AGE}") / "metrics.csv").stat().st_size == 1 << 40

@@ -1,7 +1,9 @@
+import argparse
 import contextlib
 import json
 import pathlib
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from pfrl_like.experiments import (
     is_under_git_control,
     prepare_output_dir,
 )
-from pfrl_like.experiments.prepare_output_dir import MASK, masked
+from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.secrets import MASK
 
 
 @pytest.fixture
@@ -76,23 +79,31 @@ def test_time_names_a_run_without_git(tmp_path, monkeypatch):
     assert prepare_output_dir({}, time_format="now") == "./now"
 
 
-def test_secrets_are_masked(tmp_path, monkeypatch):
-    monkeypatch.setenv("MY_API_TOKEN", "abc")
-    monkeypatch.setenv("PROXY", "https://me:pw@host/x")
-    monkeypatch.setenv("PLAIN", "seen")
+def test_of_the_environment_only_harmless_variables_are_written(tmp_path, monkeypatch):
+    for name in ("MY_API_TOKEN", "PLAIN", "CUDA_VISIBLE_DEVICES", "SLURM_JWT"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("PYTHONPATH", "https://me:pw@host/x")
     environ = json.loads(pathlib.Path(prepare_output_dir({}, basedir=tmp_path, exp_id="x"), "environ.txt").read_text())
-    assert environ["MY_API_TOKEN"] == MASK and environ["PLAIN"] == "seen"
-    assert environ["PROXY"] == f"https://{MASK}@host/x"
-    assert all(masked(name, "v") == MASK for name in ("aws_secret_key", "DbPassword", "GH_AUTH"))
+    assert environ["CUDA_VISIBLE_DEVICES"] == "1" and environ["SLURM_JWT"] == MASK
+    assert environ["PYTHONPATH"] == f"https://{MASK}@host/x"
+    assert not {"MY_API_TOKEN", "PLAIN"} & {*environ}
 
 
-def test_authors_are_no_secrets():
-    assert [masked(name, "v") for name in ("GIT_AUTHOR_NAME", "AUTH", "OAUTH_ID")] == ["v", MASK, MASK]
+def test_secrets_in_arguments_and_command_are_masked(tmp_path):
+    args = argparse.Namespace(api_key="a", seed=0, url=pathlib.PurePosixPath("x://me:pw@host"))
+    outdir = pathlib.Path(prepare_output_dir(args, tmp_path, "x", ["train.py", "--api-key", "a", "--seed=0"]))
+    assert json.loads((outdir / "args.txt").read_text()) == {"api_key": MASK, "seed": 0, "url": "x:/me:pw@host"}
+    assert (outdir / "command.txt").read_text() == f"train.py --api-key {MASK} --seed=0"
 
 
-def test_directories_are_no_secrets():
-    assert [masked(name, "/tmp/a") for name in ("PWD", "OLDPWD")] == ["/tmp/a", "/tmp/a"]
-    assert [masked(name, "v") for name in ("DB_PWD", "PASSWD", "pwd", "MYPWD")] == [MASK] * 4
+def test_the_id_follows_a_secret_that_is_masked(repository):
+    assert generate_exp_id(argv=["--token=a"]) != generate_exp_id(argv=["--token=b"])
+
+
+def test_a_password_in_a_changed_file_is_masked(repository):
+    (repository / "file").write_text("x = 'https://me:pw@host'")
+    outdir = repository / prepare_output_dir({}, basedir="runs", argv=["a"])
+    assert f"https://{MASK}@host" in (outdir / "git-diff.txt").read_text()
 
 
 def test_linear_interpolation_reaches_and_keeps_its_end():
@@ -162,3 +173,12 @@ def test_pruned_trial_ends_the_run(agent, tmp_path):
             agent, Counting(3), 30, None, 1, 3, tmp_path, evaluation_hooks=[OptunaPrunerHook(Trial())]
         )
     assert Trial.reported == [(3, 3.0), (6, 3.0)]
+
+
+def test_the_record_of_a_run_and_of_a_crash_has_no_secret_of_the_command_line(monkeypatch):
+    for name in ("argv", "orig_argv"):
+        monkeypatch.setattr(sys, name, ["python", "train.py", "--token", "a", "--seed=0"])
+    record = circumstances()
+    assert record["command"] == record["started_as"] == ["python", "train.py", "--token", MASK, "--seed=0"]
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    assert record["command_digest"] and "command_digest" not in circumstances()

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -31,6 +32,7 @@ from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.interruption import Terminated
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.replay_buffers import PersistentReplayBuffer
+from pfrl_like.utils.secrets import MASK
 
 
 class Stopped(Exception):
@@ -129,7 +131,49 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path
             run(broken, hooks=[stop_at(t)], resume=True)
     torch.rand(3)
     assert left(broken, run(broken, resume=True)) == wanted
-    assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, "resume": "exact", "reasons": []}
+    exactly = {"resume": "exact", "reasons": [], "same_command": True}
+    assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, **exactly}
+
+
+def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for token, is_same in (("a", None), ("a", True), ("b", False)):
+        monkeypatch.setattr(sys, "argv", ["train.py", f"--token={token}"])
+        serial(tmp_path, 10, resume=True)
+        record = json.loads((tmp_path / "run.json").read_text())
+        assert record["command"] == ["train.py", f"--token={MASK}"]
+        assert (record["resumed"] or {}).get("same_command") is is_same
+
+
+@pytest.mark.parametrize(
+    "before, after, told",
+    [
+        (b"return", b"retuzn", "its columns were episode, return, length"),
+        (b"\r\n", b"\r\x0c", "metrics.csv has damaged lines ("),
+        (b"10,", b"1p,", "metrics.csv has damaged lines (1)"),
+    ],
+)
+def test_a_damaged_table_stops_no_run(
+    before: bytes, after: bytes, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Stopped):
+        serial(tmp_path, hooks=[stop_at(80)])
+    table = tmp_path / "metrics.csv"
+    content = table.read_bytes()
+    table.write_bytes(content.replace(before, after, 1))
+    serial(tmp_path, resume=True)
+    assert told in caplog.text and resumed(tmp_path)["resume"] == "exact"
+    assert list(rows(table, ",")[0]) == next(csv.reader(content.decode().splitlines()))
+
+
+def test_the_record_of_an_earlier_part_that_was_not_masked_is(tmp_path: Path) -> None:
+    serial(tmp_path, 10)
+    record = json.loads((tmp_path / "run.json").read_text()) | {"command": ["train.py", "--token=a"]}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    serial(tmp_path, 20, resume=True)
+    (part,) = json.loads((tmp_path / "run.json").read_text())["earlier_parts"]
+    assert part["command"] == ["train.py", f"--token={MASK}"]
 
 
 @RUNS

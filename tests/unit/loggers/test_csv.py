@@ -23,6 +23,29 @@ def test_each_call_is_a_line_whose_columns_are_those_of_the_first(tmp_path: Path
     ]
 
 
+def test_a_first_line_that_was_damaged_is_mended_by_what_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    logger = CSVLogger(path)
+    logger.log(1, {"loss": 2})
+    state = logger.saved_state()
+    logger.close()
+    path.write_bytes(path.read_bytes().replace(b"loss", b"lost"))
+    logger = CSVLogger(path, append=True)
+    logger.restore_state(state)
+    logger.log(2, {"loss": 3})
+    logger.close()
+    assert [row["loss"] for row in rows_of(path)] == ["2", "3"]
+
+
+def test_a_text_that_is_a_secret_is_masked(tmp_path: Path) -> None:
+    logger = CSVLogger(tmp_path / "metrics.csv")
+    logger.log(1, {"server": "https://me:pw@host", "token": 5})
+    logger.close()
+    assert rows_of(tmp_path / "metrics.csv") == [
+        {"step": "1", "elapsed": "0", "server": "https://********@host", "token": "5"}
+    ]
+
+
 def test_a_file_is_gone_on_with_in_its_own_columns(tmp_path: Path) -> None:
     for step, metrics in ((10, {"loss": 0.5, "return": 3}), (20, {"return": 4, "loss": 0.25})):
         logger = CSVLogger(tmp_path / "metrics.csv", append=True)

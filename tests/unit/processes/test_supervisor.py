@@ -19,6 +19,7 @@ from time_parts import PATIENCE, wait_until
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import Failure, Finished, Portable, Workers, supervisor
 from pfrl_like.processes.countdown import Countdown
+from pfrl_like.processes.groups import end_groups
 from pfrl_like.processes.worker import LAST_WORDS
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
@@ -429,7 +430,7 @@ package.__path__ = [{package!r}]
 from pfrl_like.processes import Portable, Workers
 {before}
 def sleep(channel, index):
-    channel.send(os.getpid())
+    {first}
     while True:
         time.sleep(1)
 if __name__ == "__main__" or {unguarded}:
@@ -442,10 +443,11 @@ if __name__ == "__main__" or {unguarded}:
 IMPATIENT = "from pfrl_like.processes import supervisor; supervisor.PATIENCE = (0.1, 1)"
 
 
-def start_script(tmp_path, after, method="fork", before="", unguarded=False):
+def start_script(tmp_path, after, method="fork", before="", unguarded=False, first="channel.send(os.getpid())"):
     path = tmp_path / "script.py"
     package = str(Path(supervisor.__file__).parents[1])
-    path.write_text(SCRIPT.format(package=package, after=after, method=method, before=before, unguarded=unguarded))
+    parts = {"after": after, "method": method, "before": before, "unguarded": unguarded, "first": first}
+    path.write_text(SCRIPT.format(package=package, **parts))
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, str(path)], start_new_session=True, **pipes)
 
@@ -521,3 +523,71 @@ def test_script_without_a_main_guard_is_told_what_to_do(tmp_path, method):
     last_line = errors.strip().splitlines()[-1]
     assert 'start_method="fork"' in last_line
     assert "__main__" in last_line
+
+
+def start_programs(channel, index):
+    """Start a program that outlives an error and SIGTERM, another one that does not, and tell their numbers."""
+    commands = (["sh", "-c", "trap '' TERM; echo; while :; do sleep 1; done"], ["sh", "-c", "echo; exec sleep 6000"])
+    programs = [subprocess.Popen(command, stdout=subprocess.PIPE) for command in commands]
+    for program in programs:
+        program.stdout.readline()
+    channel.send([program.pid for program in programs])
+    if channel.recv() == "fail":
+        raise ValueError("as told")
+
+
+@linux_only
+@pytest.mark.parametrize("end", ["close", "fail", "kill", "restart"])
+def test_programs_that_a_worker_starts_end_with_it(end, monkeypatch):
+    monkeypatch.setattr(supervisor, "PATIENCE", (PATIENCE, 0.1))
+    monkeypatch.setattr(supervisor, "HURRY", (0.1, 0.1))
+    workers = Workers(Portable(start_programs), [()], start_method="fork")
+    (pids,) = workers.receive()
+    assert all(is_running(pid) for pid in pids)
+    if end == "restart":
+        workers.restart(0, ())
+        assert wait_until(lambda: not any(is_running(pid) for pid in pids))
+        (pids,) = workers.receive()
+    elif end == "kill":
+        workers.processes[0].kill()
+    elif end == "fail":
+        workers.send(0, "fail")
+        with pytest.raises(WorkerError, match="as told"):
+            workers.receive()
+    workers.close()
+    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
+
+
+@linux_only
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_programs_of_workers_end_with_a_killed_parent(tmp_path, method):
+    tell = 'channel.send(f\'{os.getpid()} {subprocess.Popen(["sleep", "6000"]).pid}\')'
+    before = f"import subprocess\ndef send(channel):\n    {tell}"
+    script = start_script(tmp_path, "time.sleep(6000)", method, before, first="send(channel)")
+    pids = worker_pids(script)
+    script.kill()
+    script.communicate()
+    assert len(pids) == 4
+    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
+
+
+@linux_only
+def test_no_group_of_others_is_ended(monkeypatch):
+    monkeypatch.setattr(os, "killpg", None)
+    end_groups([(0, 0), (os.getppid(), -2)], 0.0)  # a number that is none, and one that another process has by now
+
+
+def start_workers(results):
+    try:
+        Workers(Portable(echo), [()], start_method="fork")
+    except RuntimeError as error:
+        results.send(str(error))
+
+
+def test_a_daemonic_process_is_told_what_to_do():
+    context = multiprocessing.get_context("fork")
+    reader, writer = context.Pipe(duplex=False)
+    process = context.Process(target=start_workers, args=(writer,), daemon=True)
+    process.start()
+    assert "this process is daemonic, and may have no children. Use SerialVectorEnv" in reader.recv()
+    process.join()

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from pfrl_like.errors import CheckpointError
+from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.storage import write_arrays
@@ -421,3 +421,35 @@ def test_items_of_pfrl_with_several_steps_keep_their_windows():
 def test_an_empty_buffer_says_that_it_is_empty(draw: str) -> None:
     with pytest.raises(ValueError, match="got 100, but it is empty: no items are held"):
         getattr(ReplayBuffer(10), draw)(100)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("name", ["obs", "action", "next_obs"])
+def test_a_number_that_is_not_finite_is_refused_where_it_is_stored(name, dtype):
+    buffer = ReplayBuffer()
+    step = {"obs": np.zeros(3, dtype), "action": np.zeros(2, dtype), "next_obs": np.full(3, np.finfo(dtype).max, dtype)}
+    buffer.append(step["obs"], step["action"], 0.0, step["next_obs"])
+    step[name][1] = np.nan
+    with pytest.raises(NonFiniteError, match=f"{name} has nan at index 1"):
+        buffer.append(step["obs"], step["action"], 0.0, step["next_obs"])
+    assert len(buffer) == 1
+
+
+def test_nan_in_a_nested_observation_is_refused_where_it_is_stored():
+    with pytest.raises(NonFiniteError, match=r"next_obs\['b'\] has nan"):
+        ReplayBuffer().append({"b": np.zeros(1)}, 0, 0.0, {"b": np.full(1, np.nan)})
+
+
+@pytest.mark.parametrize(
+    "reward",
+    [1e39, -1e39, pytest.param(10**400, id="large"), float("nan"), float("inf"), np.float64(1e39), np.float32("inf")],
+)
+def test_a_reward_beyond_float32_is_refused_where_it_is_stored(reward):
+    buffer, obs = ReplayBuffer(), np.zeros(3, np.float32)
+    with pytest.raises(NonFiniteError, match="reward is .*, expected a finite number"):
+        buffer.append(obs, 0, reward, obs)
+    with pytest.raises(ValueError, match="reward"):
+        buffer.append_batch([obs] * 2, [0, 1], [0.0, reward], [obs] * 2, [False] * 2, [False] * 2)
+    assert len(buffer) == 0
+    buffer.append(obs, 0, 3.4e38, obs)
+    assert torch.isfinite(buffer.sample_batch(1).reward).all()

@@ -1,5 +1,7 @@
 """What a directory of attributes can be read with, it can be written with, and no more."""
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -63,3 +65,21 @@ def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word
     ):
         other.load(tmp_path)
     assert len(other.history()) == 100
+
+
+def test_files_larger_than_those_of_the_live_parts_are_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = Learner()
+    learner.save(tmp_path / "ours")
+    manifest = tmp_path / "ours" / "manifest.json"
+    fields = json.loads(manifest.read_text())
+    fields["files"]["optimizer.pt"]["size"] = 1 << 40
+    manifest.write_text(json.dumps(fields))
+    monkeypatch.setattr(hashlib, "file_digest", None)
+    (tmp_path / "pfrls").mkdir()
+    for path in (tmp_path / "ours" / fields["files"]["optimizer.pt"]["name"], tmp_path / "pfrls" / "optimizer.pt"):
+        with path.open("wb") as file:
+            file.truncate(1 << 40)
+        with pytest.raises(CheckpointError, match=r"optimizer.*\.pt: has 1099511627776 bytes; expected at most"):
+            learner.load(path.parent)

@@ -101,6 +101,48 @@ def test_steps_may_be_integers_as_before_pytorch_1_12() -> None:
     assert next(iter(live.state.values()))["step"] == 2
 
 
+@pytest.mark.parametrize("key, value", [("lr", -0.1), ("eps", -1e-8), ("betas", (-0.1, 0.9)), ("weight_decay", -1.0)])
+def test_negative_hyperparameters_are_refused(key: str, value: Any) -> None:
+    state = change(("param_groups", 0, key), value)
+    with pytest.raises(CheckpointError, match=rf"param_groups\[0\]\['{key}'\] is .*; expected no negative number"):
+        fitted_optimizer_state(state, adam(), "file")
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_a_state_that_would_go_the_other_way_is_refused(maximize: bool) -> None:
+    state = adam(maximize=maximize).state_dict()
+    with pytest.raises(CheckpointError, match=rf"\['maximize'\] is {maximize}; expected {not maximize}"):
+        fitted_optimizer_state(state, adam(maximize=not maximize), "file")
+    del state["param_groups"][0]["maximize"]  # as of old versions of PyTorch
+    live = adam(maximize=True)
+    live.load_state_dict(fitted_optimizer_state(state, live, "file"))
+    assert live.param_groups[0]["maximize"] is True
+
+
+@pytest.mark.parametrize("name, key", [
+    ("Adam", "exp_avg_sq"), ("Adamax", "exp_inf"), ("RMSprop", "square_avg"), ("Adadelta", "acc_delta"),
+    ("Adagrad", "sum"), ("Rprop", "step_size"),
+])  # fmt: skip
+def test_negative_second_moments_are_refused(name: str, key: str) -> None:
+    model = nn.Linear(2, 3)
+    live = getattr(torch.optim, name)(model.parameters(), lr=0.01)
+    model(torch.ones(1, 2)).sum().backward()
+    live.step()
+    state = copy.deepcopy(live.state_dict())
+    fitted_optimizer_state(state, live, "file")
+    state["state"][0][key][0, 0] = -1e-9
+    with pytest.raises(CheckpointError, match=rf"state\[0\]\['{key}'\] has negative numbers"):
+        fitted_optimizer_state(state, live, "file")
+
+
+def test_second_moments_of_complex_parameters_fit() -> None:
+    parameter = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    live = torch.optim.Adam([parameter])
+    parameter.abs().sum().backward()
+    live.step()
+    fitted_optimizer_state(live.state_dict(), live, "file")
+
+
 def test_settings_of_a_schedule_may_be_absent_or_added() -> None:
     state, live = adam().state_dict(), adam()
     live.param_groups[0]["initial_lr"] = 0.5

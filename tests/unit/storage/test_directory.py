@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import threading
 import warnings
@@ -101,6 +102,82 @@ def test_what_killed_saves_left_is_removed_by_the_next(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     save(tmp_path, 1)
     assert not [name for name in left if (tmp_path / name).exists()]
+
+
+def test_a_new_directory_has_its_name_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, seen = tmp_path / "new" / "agent", []
+
+    def look(name: str) -> None:
+        call = getattr(os, name)
+
+        def looking(*arguments: Any, **options: Any) -> Any:
+            result = call(*arguments, **options)
+            seen.append((folder / "manifest.json").exists() and (folder / "inner" / "model.pt").exists())
+            assert seen[-1] == folder.exists()
+            return result
+
+        monkeypatch.setattr(os, name, looking)
+
+    for name in ("mkdir", "open", "write", "fsync", "replace", "rename"):
+        look(name)
+    save(folder, 1)
+    assert {*seen} == {False, True} and load(folder) == 1
+    assert [path.name for path in folder.parent.iterdir()] == ["agent"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_of_a_new_directory_nothing_is_left_if_it_is_not_whole(tmp_path: Path, error: type[BaseException]) -> None:
+    def fail(file: Any) -> None:
+        file.write(b"part")
+        raise error
+
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else CheckpointError) as raised:
+        save_directory(tmp_path / "agent", {"model.pt": fail}, {}, kind="agent", class_name="x")
+    assert not [*tmp_path.iterdir()]
+    if error is OSError:
+        assert str(raised.value).startswith(f"{tmp_path / 'agent' / 'model'}-") and ".tmp" not in str(raised.value)
+
+
+def test_a_new_directory_that_lacks_a_copy_is_there_when_the_error_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no copies")
+
+    monkeypatch.setattr(shutil, "copyfileobj", fail)
+    with pytest.raises(CheckpointError, match=rf"{tmp_path}/agent/model.pt: could not be renewed, the save itself is"):
+        save(tmp_path / "agent", 1)
+    assert load(tmp_path / "agent") == 1 and len([*tmp_path.iterdir()]) == 1
+
+
+def test_a_directory_that_somebody_made_meanwhile_is_saved_into(tmp_path: Path) -> None:
+    def make(file: Any) -> None:
+        if not (tmp_path / "agent").exists():
+            save(tmp_path / "agent", 1)
+        file.write(b"model 2")
+
+    files = {"model.pt": make, "inner.model.pt": b"inner 2"}
+    save_directory(tmp_path / "agent", files, {"t": 2}, kind="agent", class_name="x")
+    assert load(tmp_path / "agent") == 2 and len([*tmp_path.iterdir()]) == 1
+
+
+@pytest.mark.parametrize("name", ["agent/", "agent/.", "link/../agent"])
+def test_a_new_directory_may_be_named_in_any_way(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "away")
+    save_directory(name, {"model.pt": b"x"}, {}, kind="agent", class_name="x")
+    assert has_manifest(tmp_path / ("far/agent" if "link" in name else "agent"))
+
+
+def test_what_killed_first_saves_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
+    names = {".tmp-new-12-0011aabb": False, ".tmp-new-13-0011aabb": True, ".tmp-new-folder": True}
+    for name in names:
+        (tmp_path / name / "inner").mkdir(parents=True)
+    for name in (".tmp-new-12-0011aabb", ".tmp-new-folder"):
+        os.utime(tmp_path / name, (0, 0))
+    save(tmp_path / "agent", 1)
+    assert {name: (tmp_path / name).exists() for name in names} == names
 
 
 def test_copies_have_the_old_names_and_are_files_of_their_own(tmp_path: Path) -> None:
@@ -367,3 +444,39 @@ def test_a_crafted_manifest_is_refused(case: str, tmp_path: Path) -> None:
     edit(tmp_path / "agent", bad_manifests()[case])
     with pytest.raises(CheckpointError, match="holds no complete save"):
         load_directory(tmp_path / "agent")
+
+
+def sparse(path: Path, size: int = 1 << 40) -> None:
+    """Make a file of zeros that takes no room."""
+    path.unlink(missing_ok=True)
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+@pytest.fixture
+def no_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is hashed is a failure: a large one takes minutes."""
+
+    def fail(*_: Any) -> None:
+        raise AssertionError("a file was hashed")
+
+    monkeypatch.setattr(hashlib, "file_digest", fail)
+
+
+@pytest.mark.parametrize(
+    "key, limits", [("state.json", None), ("state.json", {"model.pt": 9}), ("model.pt", {"model.pt": 9})]
+)
+def test_a_file_that_is_too_large_is_refused_before_any_is_hashed(
+    key: str, limits: dict[str, int] | None, tmp_path: Path, no_hashing: None
+) -> None:
+    save(tmp_path, 1)
+    sparse(named(tmp_path)[key])
+    edit(tmp_path, lambda fields: fields["files"][key].update(size=1 << 40))
+    with pytest.raises(CheckpointError, match=rf"{key[:5]}.* has 1099511627776 bytes; expected at most (9|268435456)"):
+        load_directory(tmp_path, limits=limits)
+
+
+def test_a_file_that_is_not_asked_for_is_not_looked_at(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    named(tmp_path)["inner.model.pt"].unlink()
+    assert load_directory(tmp_path, limits={"model.pt": 9}).state == {"t": 1}

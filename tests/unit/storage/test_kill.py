@@ -29,7 +29,8 @@ def test_kills_during_saves_leave_everything_readable_and_lose_nothing(tmp_path:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [line["mode"] for line in lines] == ["agent", "buffer", "increments", "persistent", "checkpoint"]
+    modes = ["agent", "new names", "buffer", "increments", "persistent", "checkpoint"]
+    assert [line["mode"] for line in lines] == modes
     for line in lines:
         assert line["kills"] == kills
         assert not line["unreadable"] + line["acknowledged lost"] + line["more than one interval lost"]

@@ -72,6 +72,10 @@ def test_a_number_is_a_reward(reward):
         (np.array([1.0]), TypeError),
         (NAN, NonFiniteError),
         (np.array(INF), NonFiniteError),
+        (1e39, NonFiniteError),
+        (np.float64(-1e39), NonFiniteError),
+        pytest.param(10**400, NonFiniteError, id="large"),
+        pytest.param(10**5000, NonFiniteError, id="too long to be printed"),
     ],
 )
 def test_what_is_no_finite_number_is_no_reward(reward, error):

@@ -1,0 +1,150 @@
+"""Secrets are recognised by name and by form; what only looks a little like one is left alone."""
+
+import random
+import string
+import uuid
+from collections import namedtuple
+from types import MappingProxyType
+
+import pytest
+
+from pfrl_like.utils.secrets import (
+    MASK,
+    command_digest,
+    harmless_environment,
+    masked,
+    masked_command,
+    masked_forms,
+    masked_text,
+)
+
+SECRET_NAMES = (
+    "key", "--api-key", "apiKey", "aws_secret_key", "DbPassword", "passwd", "MYPWD", "GH_AUTH", "OAUTH_ID", "token",
+    "HF_TOKEN", "wandb.api_key", "credentials", "session_cookie", "client-secret", "sshkey", "X-Amz-Signature",
+    "DB_PASS",
+)  # fmt: skip
+OTHER_NAMES = (
+    "GIT_AUTHOR_NAME", "tokenizer", "monkey", "keyboard", "obs_key", "compass", "n_passes", "token_file", "auth_method",
+    "KeyError", "no-auth", "turkey", "key_name", "authors",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_a_value_is_secret_by_its_name(name: str) -> None:
+    assert masked("x", name) == MASK and masked({name: ["x", 5]}) == {name: [MASK, MASK]}
+    assert masked_command([f"{name}=x"]) == [f"{name}={MASK}"]
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_a_name_may_look_like_that_of_a_secret(name: str) -> None:
+    assert masked("x", name) == "x"
+    assert masked_text(f"{name}: x") == f"{name}: x"
+
+
+@pytest.mark.parametrize("name, value", [("max_tokens", 512), ("--max-tokens", "512"), ("token", None), ("auth", True),
+                                         ("password", ""), ("use_token", "false"), ("key_dim", 64)])  # fmt: skip
+def test_flags_and_counts_are_no_secrets(name: str, value: object) -> None:
+    assert masked(value, name) == value
+
+
+def test_numbers_of_secret_names_that_count_nothing_are_secret() -> None:
+    assert masked({"token": 123456, "password": 1234}) == {"token": MASK, "password": MASK}
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("https://me:pw@host/x", f"https://{MASK}@host/x"),
+        ("postgres://me:p@ss/w@host", f"postgres://{MASK}@host"),
+        ("https://token@host", f"https://{MASK}@host"),
+        ("me:pw@host:80", f"{MASK}@host:80"),
+        ("https://hooks.slack.com/services/T0/B0/x", f"https://hooks.slack.com/{MASK}"),
+        ("sk-proj-abcdefghij0123456789", MASK),
+        ("(AKIAIOSFODNN7EXAMPLE)", f"({MASK})"),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.dozjgNryP4", MASK),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----", MASK),
+        ("a Bearer abcdefgh", f"a Bearer {MASK}"),
+    ],
+)
+def test_texts_are_secret_by_their_form(text: str, expected: str) -> None:
+    assert masked_forms(text) == masked_text(text) == masked(text) == masked_text(expected) == expected
+
+
+@pytest.mark.parametrize("text", [
+    "https://example.org:8080/@user", "git@github.com:a/b.git", "mailto:me@example.org", "image:1.2@sha256:00",
+    "at 12:30:01, a: b", "global-learning-rate-of-all", "task-0123456789abcdefgh", "3 * 4 @ 5",
+])  # fmt: skip
+def test_other_texts_stay(text: str) -> None:
+    assert masked_forms(text) == masked_text(text) == masked(text) == text
+
+
+def test_values_of_secret_names_inside_a_text_are_masked() -> None:
+    text = "go(token='a', n=3) 'password': \"b\"; curl --token c d http://host/?key=e&page=2 Authorization: Basic f"
+    assert masked_text(text) == (
+        f"go(token='{MASK}', n=3) 'password': \"{MASK}\"; curl --token {MASK} d http://host/?key={MASK}&page=2 "
+        f"Authorization: {MASK}"
+    )
+
+
+def test_an_option_and_its_value_are_two_arguments() -> None:
+    argv = ["a.py", "--token", "x", "b", "--passwords", "y", "z", "--no-auth", "c", "-k", "--seed", "0"]
+    expected = ["a.py", "--token", MASK, "b", "--passwords", MASK, MASK, "--no-auth", "c", "-k", "--seed", "0"]
+    assert masked_command(argv) == expected == masked_command(expected)
+
+
+def test_long_random_strings_of_arguments_are_secret() -> None:
+    generator = random.Random(0)
+
+    def of(letters: str, length: int) -> str:
+        return "".join(generator.choices(letters, k=length))
+
+    mixed, several = string.ascii_letters + string.digits, 300
+    kinds = {
+        "0123456789abcdef": 32,
+        string.digits + string.ascii_lowercase: 32,
+        mixed: 32,
+        mixed + "_-": 43,
+        mixed + "+/": 40,
+    }
+    for letters, length in kinds.items():
+        caught = sum(masked(text) != text for text in (of(letters, length) for _ in range(several)))
+        assert caught > 0.93 * several, letters
+
+
+@pytest.mark.parametrize("text", [
+    "HalfCheetahBulletEnv20240101v5", "Walker2dBulletEnv0Seed12Run3", "CartPole-v1-dqn-lr3e-4-bs32-seed0-h64",
+    "MyDQNAgentWithPERAndNStepReturns", "results/StarCraft2/20240101T120000.123456/best", "hyperparameter_optimization",
+    str(uuid.UUID(int=2**127 - 1)), "commit=" + "3e44dcb0" * 5, f"sha256:{'3e44dcb0' * 8}",
+    "3e44dcb0" * 5 + "-1a2b3c4d" * 2,
+    "/var/lib/overlay2/" + "3e44dcb0" * 8, "SpaceInvadersNoFrameskip-v4", "1234567890" * 3,
+])  # fmt: skip
+def test_names_paths_and_digests_are_not_random(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_a_digest_is_one_by_the_name_of_its_option() -> None:
+    digest = "3e44dcb0" * 5
+    assert masked_command(["--commit", digest, f"--run-id={digest}", digest]) == [
+        "--commit",
+        digest,
+        f"--run-id={digest}",
+        MASK,
+    ]
+
+
+def test_nested_values_keep_their_form() -> None:
+    Pair = namedtuple("Pair", ["token", "n"])
+    value = {"a": MappingProxyType({"token": "x", 1: 2.5}), "b": Pair("x", 3), "c": ("x", [None])}
+    assert masked(value) == {"a": {"token": MASK, 1: 2.5}, "b": (MASK, 3), "c": ("x", [None])}
+
+
+def test_a_digest_tells_command_lines_apart_that_are_masked_alike() -> None:
+    one, other = ("a.py", "--token=x"), ("a.py", "--token=y")
+    assert masked_command(one) == masked_command(other)
+    assert command_digest(one) != command_digest(other) == command_digest(("a.py", "--token=y"))
+
+
+def test_variables_that_nobody_knows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_VARIABLE", "x")
+    monkeypatch.setenv("PWD", "/tmp")
+    assert "MY_VARIABLE" not in harmless_environment() and harmless_environment()["PWD"] == "/tmp"
