@@ -50,7 +50,7 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
 
 
 def prepare_output_dir(
-    args: Mapping[str, Any] | argparse.Namespace,
+    args: Mapping[str, Any] | argparse.Namespace | None,
     basedir: str | os.PathLike[str] | None = None,
     exp_id: str | None = None,
     argv: Sequence[str] | None = None,
@@ -64,7 +64,7 @@ def prepare_output_dir(
     and `git-diff.txt`.
 
     Args:
-        args: Arguments to record; what JSON does not know is recorded as text.
+        args: Arguments to record; what JSON does not know is recorded as text, and None as null.
         basedir: Where to make it; None is the current directory.
         exp_id: Its name; None takes `generate_exp_id()` under git and the time elsewhere.
         argv: Command line; None is that of this process.
@@ -95,7 +95,9 @@ def prepare_output_dir(
             file.write(text)
 
     write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
-    write("args.txt", json.dumps(vars(args) if isinstance(args, argparse.Namespace) else dict(args), default=str))
+    if isinstance(args, argparse.Namespace):
+        args = vars(args)
+    write("args.txt", json.dumps(None if args is None else dict(args), default=str))
     write("command.txt", " ".join(argv))
     write("environ.txt", json.dumps({name: masked(name, value) for name, value in os.environ.items()}))
     if under_git:
