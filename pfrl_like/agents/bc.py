@@ -104,6 +104,7 @@ class BC(OffPolicyActorCritic):
     reported = ("average_loss", "n_updates")
     moves_its_targets = True  # it has none
     bootstraps = False
+    is_offline = True
     has_target_policy = has_target_critics = False
 
     def __init__(

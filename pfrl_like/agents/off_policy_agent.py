@@ -68,6 +68,8 @@ class OffPolicyAgent(
     moves_its_targets: bool = False
     #: Learns from a minibatch of features, and gives what `update` gives; None for one step on the `loss`.
     learn: Callable[[Batch], tuple[Tensor, dict[str, Tensor]]] | None = None
+    #: Whether it is made for recorded data, so that its replay buffer may be one that is never used.
+    is_offline: bool = False
     #: Whether the next observations count in the losses.
     bootstraps: bool = True
     #: Whether present and next states pass through a network in one batch, which may normalise over both.

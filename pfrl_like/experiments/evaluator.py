@@ -96,11 +96,11 @@ def batch_run_evaluation_episodes(
         TypeError: If a number is no integer.
     """
     check_extent(n_steps=n_steps, n_episodes=n_episodes)
-    source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
-    number = np.arange(source.num_envs)  # of the episode that runs in each environment
     finished: dict[int, tuple[float, int]] = {}
     counted: list[tuple[float, int]] | None = None
     with agent.eval_mode():
+        source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
+        number = np.arange(source.num_envs)  # of the episode that runs in each environment
         while counted is None:
             step, reset, end = source.step(clock)
             for i in np.flatnonzero(end):
