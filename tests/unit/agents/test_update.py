@@ -303,3 +303,33 @@ def test_statistics_are_means_of_what_was_seen() -> None:
     statistics = dict(agent.get_statistics())
     assert statistics["average_loss"] == pytest.approx(np.mean(losses))
     assert statistics["average_q"] == pytest.approx(np.mean(values))
+
+
+def test_learn_is_the_part_of_an_update_that_changes_parameters() -> None:
+    one, batch = make_agent("DQN"), make_batch()
+    other = copy.deepcopy(one)
+    error, stats = one.learn(batch)
+    expected, _ = other.update(batch)
+    assert one.optim_t == 0 and difference(one.model.state_dict(), other.model.state_dict()) is None
+    assert torch.equal(error, expected) and stats.keys() == {"q", "loss"}
+
+
+def test_a_subclass_may_override_learn_and_call_that_of_the_base() -> None:
+    class Halved(DQN):
+        def learn(self, batch: Batch) -> Any:
+            return super().learn(batch.replace(reward=batch.reward / 2))
+
+    agent, batch = make_agent("DQN"), make_batch()
+    plain = copy.deepcopy(agent)
+    agent.__class__ = Halved
+    error, _ = agent.update(batch)
+    expected, _ = plain.update(batch.replace(reward=batch.reward / 2))
+    assert agent.optim_t == 1 and torch.equal(error, expected)
+    assert difference(agent.model.state_dict(), plain.model.state_dict()) is None
+
+
+def test_a_learn_that_is_assigned_to_an_agent_is_what_update_calls() -> None:
+    agent = make_agent("DQN")
+    agent.learn = lambda batch: (batch.reward, {})  # type: ignore[method-assign]
+    batch = make_batch()
+    assert agent.update(batch)[0] is batch.reward
