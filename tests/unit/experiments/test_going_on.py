@@ -270,11 +270,11 @@ class TestASecondRunInTheSameDirectory:
     def test_it_keeps_the_first_aside(self, tmp_path):
         run(tmp_path, 40)
         (tmp_path / "buffer").mkdir()  # of the user's
-        first = {path.name for path in tmp_path.iterdir()} - {"buffer", "LOCK"}
+        first = {path.name for path in tmp_path.iterdir()} - {"buffer"}
         for last in (16, 8):
             run(tmp_path, last)
         assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("earlier-")} == {
-            "8_finish", "buffer", "learning_curve.svg", "LOCK", "metrics.csv", "report.html", "run.json",
+            "8_finish", "buffer", "learning_curve.svg", "metrics.csv", "report.html", "run.json",
             "run.log", "scores.txt", "trace.bin", "trace.jsonl",
         }  # fmt: skip
         aside = sorted(path for path in tmp_path.iterdir() if path.name.startswith("earlier-"))
