@@ -7,8 +7,11 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from pfrl_like.experiments.loop import Clock
+from pfrl_like.optimizers.compiled_region import LISTENERS
 
 WIDTH = 24
+#: Seconds for which the line shows what `tell` was given.
+TOLD_FOR = 10.0
 
 
 def wants_progress(progress: bool | None) -> bool:
@@ -48,6 +51,8 @@ class Progress:
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
         self.started = self.shown = self.now()
         self._last: Clock | None = None
+        self._told, self._told_at = "", -TOLD_FOR
+        LISTENERS.add(self)
 
     def __call__(self, clock: Clock) -> None:
         """Show the clock, unless that was done a moment ago; `close` shows the last state."""
@@ -59,8 +64,15 @@ class Progress:
             self.shown = now
             self._write(clock, now)
 
+    def tell(self, text: str) -> None:
+        """Show a text in the line, at once and for some seconds: of a compiler, which lets the run wait."""
+        self._told, self._told_at = text, self.now()
+        if self._last is not None:
+            self._write(self._last, self._told_at)
+
     def close(self) -> None:
         """Leave the last state on the screen, and how training ended."""
+        LISTENERS.discard(self)
         clock = self._last
         if clock is None:
             return
@@ -83,7 +95,7 @@ class Progress:
             parts.append(f"best score {self.evaluator.max_score:.1f}")
         left = (self.steps - clock.t) / max(speed, 1e-9)
         parts.append(f"{_duration(now - self.started)} + {_duration(left)} left")
-        if words := self.waits():
+        if words := self._told if now - self._told_at < TOLD_FOR else self.waits():
             parts.append(words)
         text = "  ".join(parts)
         if self.is_terminal:

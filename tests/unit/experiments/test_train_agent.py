@@ -29,6 +29,7 @@ from pfrl_like.experiments.evaluator import run_evaluation_episodes
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.progress import Progress
 from pfrl_like.explorers import Greedy
+from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
 
@@ -534,6 +535,31 @@ def test_progress_shows_whatever_the_steps_are_multiples_of(capsys):
     for clock.t in (1, 9, 17):
         progress(clock)
     assert "17/1,000 steps" in capsys.readouterr().err
+
+
+def test_progress_shows_at_once_what_it_is_told_and_for_some_seconds(capsys):
+    now = [0.0]
+    progress, clock = Progress(1000, clock=lambda: now[0], waits=lambda: "waits"), Clock(1000)
+
+    def shown():
+        return capsys.readouterr().err.strip().rpartition("  ")[2]
+
+    progress(clock)
+    progress.tell("compiling the update")
+    assert shown() == "compiling the update"
+    now[0] = 30.0
+    progress.tell("compiled the update in 30.0 s")
+    assert shown() == "compiled the update in 30.0 s"
+    now[0] = 41.0
+    progress(clock)
+    assert shown() == "waits"
+
+
+def test_progress_is_told_of_compiling_until_it_is_closed(capsys):
+    progress = Progress(1000)
+    assert progress in LISTENERS
+    progress.close()
+    assert progress not in LISTENERS
 
 
 def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):
