@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agent_bases import arguments_of
+from agent_bases import MAKERS, arguments_of
 from gymnasium import spaces
 
 from pfrl_like import agents
@@ -12,16 +12,21 @@ from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import eval_performance
 
-OFFLINE = (
-    "AWAC AWR BC BCQ BEAR COMBO CQL CRR CalQL DecisionTransformer DiscreteAWR DiscreteBC DiscreteBCQ DiscreteCQL "
-    "DiscreteDecisionTransformer DiscreteFittedQEvaluation EDAC FittedQEvaluation IQL ReBRAC TD3PlusBC"
-).split()
+OFFLINE = [name for name in dir(agents) if getattr(getattr(agents, name), "is_offline", False)]
 #: Above the capacity of the buffers here, 1,000.
 TOO_MANY: Any = {"replay_start_size": 2_000}
 REFUSAL = "replay_start_size is 2000, expected at most the capacity of replay_buffer, 1000"
 
 
-@pytest.mark.parametrize("name", OFFLINE)
+def test_offline_agents_are_those_that_learn_from_recorded_data() -> None:
+    assert set(OFFLINE) == {
+        "AWAC", "AWR", "AdvantageWeightedActorCritic", "BC", "BCQ", "BEAR", "COMBO", "CQL", "CRR", "CalQL",
+        "DecisionTransformer", "DiscreteAWR", "DiscreteBC", "DiscreteBCQ", "DiscreteCQL", "DiscreteDecisionTransformer",
+        "DiscreteFittedQEvaluation", "EDAC", "FittedQEvaluation", "IQL", "OfflineActorCritic", "ReBRAC", "TD3PlusBC",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in OFFLINE if getattr(agents, name) in MAKERS])
 def test_an_offline_agent_takes_a_buffer_that_holds_less_than_the_start_size(name: str) -> None:
     kind = getattr(agents, name)
     kind(**(arguments_of(kind) | TOO_MANY))
