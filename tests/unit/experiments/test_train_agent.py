@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from experiment_fakes import Counting, Recorder
+from tensorboard_files import scalars
 from torch import nn
 
 from pfrl_like.agents import DQN
@@ -28,6 +29,7 @@ from pfrl_like.experiments import (
 from pfrl_like.experiments.evaluator import run_evaluation_episodes
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.progress import Progress
+from pfrl_like.experiments.run_files import METRICS, SCORES, column_of
 from pfrl_like.explorers import Greedy
 from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -359,7 +361,10 @@ class TestWithEvaluation:
     def test_tensorboard_files_are_written_on_request(self, agent, tmp_path):
         pytest.importorskip("tensorboard")
         self.run(agent, tmp_path, use_tensorboard=True)
-        assert list(tmp_path.glob("events.out.tfevents*"))
+        shown = scalars(tmp_path)
+        returns = column_of(str(tmp_path), METRICS, "return")
+        assert shown["train/return"] == [*zip(*returns, strict=True)] != []
+        assert [step for step, _ in shown["eval/mean"]] == column_of(str(tmp_path), SCORES, "mean")[0]
 
     def test_progress_tells_steps_and_score(self, agent, tmp_path, capsys):
         self.run(agent, tmp_path, progress=True)
@@ -516,7 +521,7 @@ def test_tensorboard_of_the_evaluator_is_closed_with_the_run(agent, tmp_path):
     pytest.importorskip("tensorboard")
     evaluator = Evaluator(agent, Counting(), None, 1, 1, tmp_path, use_tensorboard=True)
     train_agent(agent, Counting(), 3, tmp_path, evaluator=evaluator)
-    assert evaluator._tensorboard._writer.file_writer is None
+    assert evaluator.tensorboard._writer.file_writer is None
 
 
 def test_run_record_tells_whether_the_random_streams_began_alike(agent, tmp_path):
