@@ -18,7 +18,7 @@ from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.policy_acting import PolicyActingMixin, check_one_for_each
 from pfrl_like.agents.policy_spaces import Bounds, bounds_of, bounds_that_differ, check_policy_fits
 from pfrl_like.agents.recorded_data import RecordedDataMixin, check_kind, check_size, warn_of_actions_out_of_reach
-from pfrl_like.agents.replay_arguments import check_pairs
+from pfrl_like.agents.replay_arguments import check_pairs, check_start
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
@@ -344,8 +344,11 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
 
         Raises:
             TypeError: If policy or critics give something else than they should, or actions are of another kind.
-            ValueError: If the number or shape of actions differs, or observations do not fit.
+            ValueError: If the number or shape of actions differs, or observations do not fit,
+                or, in training, `replay_start_size` is above the capacity of the replay buffer.
         """
+        if self.training:
+            check_start(self)
         distribution = self.probe(observation_space)
         if distribution is None or action_space is None:
             return

@@ -125,6 +125,7 @@ class AWR(OffPolicyActorCritic):
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
     value_of = staticmethod(state_value_of)
     moves_its_targets = True  # it has none
+    is_offline = True
     has_target_policy = has_target_critics = False
     needs_densities = True
 

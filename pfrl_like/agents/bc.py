@@ -12,7 +12,7 @@ from torch.nn.functional import softplus
 from pfrl_like.agents.actor_critic import OffPolicyActorCritic
 from pfrl_like.agents.critics import distribution_of, log_prob_of
 from pfrl_like.agents.declared_parts import check_distribution, check_output
-from pfrl_like.agents.parts import check_numbers_in
+from pfrl_like.agents.parts import check_keywords, check_numbers_in
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
@@ -104,6 +104,7 @@ class BC(OffPolicyActorCritic):
     reported = ("average_loss", "n_updates")
     moves_its_targets = True  # it has none
     bootstraps = False
+    is_offline = True
     has_target_policy = has_target_critics = False
 
     def __init__(
@@ -175,6 +176,7 @@ class DiscreteBC(BC):
     action_kind = ("discrete", "discrete", "BC")
 
     def __init__(self, *args: Any, beta: float = 0.5, **kwargs: Any) -> None:
+        check_keywords(self, BC, kwargs)
         self.beta = beta
         check_numbers_in(self, beta=(0, None))
         super().__init__(*args, **kwargs)

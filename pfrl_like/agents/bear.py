@@ -91,6 +91,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
     averaged_updates = ("imitator_loss",)
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
     elementwise = staticmethod(square)
+    is_offline = True
 
     multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
 

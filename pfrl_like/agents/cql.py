@@ -84,6 +84,7 @@ class CQL(SoftActorCritic):
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     elementwise = staticmethod(square)
+    is_offline = True
 
     multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
 
@@ -195,6 +196,7 @@ class DiscreteCQL(DoubleDQN):
     """
 
     value_type = DiscreteActionValue
+    is_offline = True
 
     def __init__(self, *args: Any, conservative_weight: float = 1.0, **kwargs: Any) -> None:
         self.conservative_weight = conservative_weight

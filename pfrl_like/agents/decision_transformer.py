@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.bc import BC, bc_loss_of
-from pfrl_like.agents.parts import check_numbers_in, check_positive
+from pfrl_like.agents.parts import check_keywords, check_numbers_in, check_positive
 from pfrl_like.agents.return_context import ReturnContext
 from pfrl_like.batch import Batch, described, first_leaf, map_nested
 from pfrl_like.distributions import masked, mode_of, rows_of
@@ -78,11 +78,12 @@ class DecisionTransformer(BC):
         target_return: Return that is wanted of an episode.
         return_scale: What returns are divided by for the network, positive.
         context_size: Steps that are looked back at; None for as many as the network can.
-        kwargs: As `BC`. There is no other recurrent form, and `compile` is not supported.
+        kwargs: As `BC`. There is no other recurrent form, and `compile` is not supported. Returns are not discounted:
+            there is no `gamma`.
 
     Raises:
         ValueError: On values outside those named here, and as `BC`.
-        TypeError: As `BC`.
+        TypeError: As `BC`; on an unknown keyword, it names this class.
     """
 
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
@@ -101,6 +102,7 @@ class DecisionTransformer(BC):
         context_size: int | None = None,
         **kwargs: Any,
     ) -> None:
+        check_keywords(self, BC, kwargs)
         self.target_return, self.return_scale = target_return, return_scale
         check_numbers_in(self, target_return=(-math.inf, None))
         check_positive(self, "return_scale")

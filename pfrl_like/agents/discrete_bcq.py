@@ -56,6 +56,7 @@ class DiscreteBCQ(DQN):
     """
 
     value_type = DiscreteActionValue
+    is_offline = True
     acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")

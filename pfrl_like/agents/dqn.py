@@ -13,6 +13,7 @@ from pfrl_like.agents.acting import wrong_value
 from pfrl_like.agents.declared_parts import check_explorer, check_output, check_takes_state, kind_of_actions
 from pfrl_like.agents.off_policy_agent import OffPolicyAgent
 from pfrl_like.agents.recorded_data import RecordedDataMixin, check_kind, check_size
+from pfrl_like.agents.replay_arguments import check_start
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
@@ -269,8 +270,11 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
 
         Raises:
             TypeError: If a Q-function of discrete actions meets other actions, or the reverse.
-            ValueError: If the number of actions differs, they are not counted from 0, or observations do not fit.
+            ValueError: If the number of actions differs, they are not counted from 0, or observations do not fit,
+                or, in training, `replay_start_size` is above the capacity of the replay buffer.
         """
+        if self.training:
+            check_start(self)
         value = self.probe(observation_space)
         if value is None or action_space is None:
             return

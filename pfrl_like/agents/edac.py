@@ -54,6 +54,7 @@ class EDAC(SoftActorCritic):
     """
 
     elementwise = staticmethod(square)
+    is_offline = True
 
     def __init__(self, *args: Any, eta: float = 1.0, **kwargs: Any) -> None:
         self.eta = eta

@@ -52,7 +52,9 @@ class ExportingMixin:
             path: The file. `.pt` is TorchScript, for `torch.jit.load`; `.onnx` a graph with its weights, for instance
                 for onnxruntime; `.pt2` is for `torch.export.load`. A file that is there is replaced in one instant.
             example_obs: Observations to trace and compare with: a list of them, an array or dict of stacked ones, or
-                a space to draw from. None takes those in the replay buffer, or those that were acted on last.
+                a space to draw from. None takes those in the replay buffer, or those that were acted on last. The
+                file takes observations of the same dtype: give those of the environment itself, such as
+                `env.unwrapped.observation_space`, and float64 is cast inside where a wrapper does it in training.
             action_mask: True where an action is allowed, [n_actions], as an example: the file then takes masks, too.
                 Masks in observations, under the key "action_mask", are inputs by themselves.
             noise: What is done where acting greedily draws random numbers, as IQN, BCQ, BEAR and noisy networks do.

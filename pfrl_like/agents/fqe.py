@@ -87,6 +87,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
     averaged_updates = ("loss",)
     elementwise = staticmethod(square)
+    is_offline = True
     policy_learns = has_target_policy = False
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
 

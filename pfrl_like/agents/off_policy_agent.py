@@ -67,8 +67,8 @@ class OffPolicyAgent(
     target_attributes: tuple[str, ...] = ("model",)
     #: Whether `learn` calls `sync_target_network`, which otherwise happens every `target_update_interval` steps.
     moves_its_targets: bool = False
-    #: Learns from a minibatch of features, and gives what `update` gives; None for one step on the `loss`.
-    learn: Callable[[Batch], tuple[Tensor, dict[str, Tensor]]] | None = None
+    #: Whether it is made for recorded data, so that its replay buffer may be one that is never used.
+    is_offline: bool = False
     #: Whether the next observations count in the losses.
     bootstraps: bool = True
     #: Whether present and next states pass through a network in one batch, which may normalise over both.
@@ -159,7 +159,7 @@ class OffPolicyAgent(
         check_not_compiled(self, compile)
         if compile and recurrent:
             raise ValueError("compile is True, which recurrent agents do not support: leave it out")
-        if compile and self.learn is not None and type(self).improve is OffPolicyAgent.improve:
+        if compile and type(self).learn is not OffPolicyAgent.learn and type(self).improve is OffPolicyAgent.improve:
             raise ValueError(
                 f"compile is True, but {type(self).__name__} defines learn(batch) and not improve(batch, step)"
             )
@@ -336,13 +336,13 @@ class OffPolicyAgent(
         if self.draws:
             self.stream = self.read_stream()
         try:
-            if self.learn is not None:
+            if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
                 td_error, stats = self.learn(ready)
             elif self._compiled is not None:
                 if self.overridden_hooks:
                     check_not_compiled(self, True)  # they came to the class later
                 td_error, stats = self._compiled(ready)
-            else:
+            else:  # `learn` of this class, without the calls on the way
                 loss, td_error, stats = self.loss(ready)
                 self.gradient_steps["optimizer"](loss)
                 self.put_back_moments()
@@ -372,6 +372,19 @@ class OffPolicyAgent(
     def count_update(self) -> None:
         """Count an update that an overridden method of PFRL's has made and not counted."""
         self.optim_t += 1
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The part of `update` that changes parameters: one step on the `loss`. A subclass may override it.
+
+        Args:
+            batch: A minibatch of features, on the agent's device.
+
+        Returns:
+            TD errors and statistics, as `loss` gives them.
+        """
+        td_error, stats = self.improve(batch, lambda name, loss: self.gradient_steps[name](loss))
+        self.put_back_moments()
+        return td_error, stats
 
     def record(self, stats: Mapping[str, Tensor]) -> None:
         """Add statistics of a loss to the records of their names."""

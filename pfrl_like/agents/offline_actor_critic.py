@@ -57,6 +57,7 @@ class OfflineActorCritic(OffPolicyActorCritic):
 
     elementwise = staticmethod(square)
     moves_its_targets = True
+    is_offline = True
 
     policy_optimizer: Any = Fixed()
     q_func1_optimizer: Any = Fixed()

@@ -13,6 +13,16 @@ from pfrl_like.utils.checks import check_counts
 Part = tuple[str, Any, bool, str]
 
 
+def check_keywords(agent: Any, base: type, keywords: Mapping[str, Any]) -> None:
+    """Refuse keywords that the constructor of a base class has not; its own error would name the base class.
+
+    Raises:
+        TypeError: Naming the class of the agent and the keyword.
+    """
+    for name in keywords.keys() - inspect.signature(base).parameters.keys():
+        raise TypeError(f"{type(agent).__name__} got an unexpected keyword argument {name!r}")
+
+
 def functions_of(agent: Any) -> list[Part]:
     """The functions that an agent is made of."""
     return [

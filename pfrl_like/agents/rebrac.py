@@ -83,6 +83,7 @@ class ReBRAC(TD3):
         TypeError: As `TD3`.
     """
 
+    is_offline = True
     sampling = {"next_actions": True}  # noqa: RUF012 - as in the base
 
     def __init__(self, *args: Any, actor_beta: float = 0.001, critic_beta: float = 0.01, **kwargs: Any) -> None:

@@ -42,7 +42,8 @@ def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
 class REINFORCE(OnPolicyAgent):
     """Episodic REINFORCE agent; returns are not discounted.
 
-    An episode that was cut off has no return. It is thrown away with a warning, unless `learn_from_truncated`.
+    An episode that was cut off has no return. It is thrown away, with a warning at the first one, unless
+    `learn_from_truncated`.
 
     Args:
         model: Module from observations to a distribution of actions.
@@ -58,7 +59,7 @@ class REINFORCE(OnPolicyAgent):
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on whole episodes.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Told of episodes that were thrown away, and of updates that were refused.
+        logger: Told of the first episode that is thrown away, and of updates that were refused.
         device: Device as text or `torch.device`, instead of `gpu`.
         learn_from_truncated: Learn from episodes that were cut off as if they had ended there, for tasks whose time
             limit is part of them.
@@ -70,6 +71,7 @@ class REINFORCE(OnPolicyAgent):
 
     kept_numbers = ("average_entropy",)
     value_type = Distribution
+    _warned_of_cut_off = False
 
     #: Of PFRL's methods below.
     reward_sequences: list[list[float]] = []
@@ -123,10 +125,12 @@ class REINFORCE(OnPolicyAgent):
     def cut_off(self, env_ids: Any, rows: Any) -> None:
         """Throw the episodes away that were cut off after the steps in these rows, or take them for whole ones."""
         if len(rows) and not self.learn_from_truncated:
-            self.logger.warning(
-                "%d episodes were cut off without having ended, and are thrown away: learn_from_truncated=True would "
-                "learn from them", len(rows),
-            )  # fmt: skip
+            if not self._warned_of_cut_off:
+                self._warned_of_cut_off = True
+                self.logger.warning(
+                    "episodes that are cut off without having ended are thrown away: learn_from_truncated=True would "
+                    "learn from them; this warning comes once"
+                )
             self.rollout.forget(rows)
 
     def update_from_rollout(self) -> None:

@@ -98,11 +98,11 @@ def check_arguments(agent: Any) -> None:
     interval = agent.target_update_interval
     if not (interval is None and agent.moves_its_targets):
         check_numbers_in(agent, target_update_interval=(1, None))
-    start, capacity = agent.replay_start_size, agent.replay_buffer.capacity
+    start = agent.replay_start_size
+    if not agent.is_offline:
+        check_start(agent)
     needs = [
         ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
-        ("replay_start_size",
-         capacity is None or start <= capacity, f"at most the capacity of replay_buffer, {capacity}"),
         ("target_update_interval",
          interval is None or interval % agent.update_interval == 0,
          f"at least 1, and a multiple of update_interval, {agent.update_interval}"),
@@ -116,6 +116,17 @@ def check_arguments(agent: Any) -> None:
     for name, holds, expected in needs:
         if not holds:
             raise ValueError(f"{name} is {getattr(agent, name)!r}, expected {expected}")
+
+
+def check_start(agent: Any) -> None:
+    """Refuse a `replay_start_size` that the replay buffer never reaches; offline agents ask when a run online begins.
+
+    Raises:
+        ValueError: If it is so.
+    """
+    start, capacity = agent.replay_start_size, getattr(agent.replay_buffer, "capacity", None)
+    if capacity is not None and start > capacity:
+        raise ValueError(f"replay_start_size is {start!r}, expected at most the capacity of replay_buffer, {capacity}")
 
 
 def _has(part: Any, *names: str) -> bool:

@@ -51,6 +51,8 @@ class TD3PlusBC(TD3):
         TypeError: As `TD3`.
     """
 
+    is_offline = True
+
     def __init__(self, *args: Any, alpha: float = 2.5, **kwargs: Any) -> None:
         self.alpha = alpha
         check_numbers_in(self, alpha=(0, None))

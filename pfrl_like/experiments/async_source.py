@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments.async_worker import Counters, Job, work
 from pfrl_like.experiments.loop import Clock, Episode
+from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.processes import Countdown, Failure, Finished, Workers
 
 #: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after
@@ -31,6 +32,7 @@ class AsyncWorkers:
         step_timeout: Seconds within which each has to show a sign of life before; None is for ever.
 
     Attributes:
+        tensorboard: Gets the results of evaluations; None if nothing does.
         statistics: Of process 0's agent, as last told; None before.
         state: What that agent saves beside the attributes that are shared; None before, or if it has none.
     """
@@ -49,6 +51,7 @@ class AsyncWorkers:
     ) -> None:
         self.counters, self.logger, self.grace, self.step_timeout = counters, logger, grace, step_timeout
         self.stop_event, self.exception_event = stop_event, exception_event
+        self.tensorboard: TensorBoardLogger | None = None
         self.statistics: list[tuple[str, Any]] | None = None
         self.state: dict[str, Any] | None = None
         self._reason = ""
@@ -107,6 +110,9 @@ class AsyncWorkers:
                     ended.append(content)
                 elif kind == "agent":
                     self.statistics, self.state = content
+                elif kind == "evaluation":
+                    if self.tensorboard is not None:
+                        self.tensorboard.log_evaluation(t, *content)
                 elif kind == "score":
                     self.logger.info("step:%s evaluation score:%s", t, content)
                 else:

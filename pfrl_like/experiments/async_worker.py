@@ -61,6 +61,7 @@ class Job:
         max_episode_len: Steps after which an episode is cut off.
         global_step_hooks: Called as (env, agent, t) after every step.
         evaluator: Arguments of the `Evaluator` of process 0; None for no evaluation.
+        tells_evaluations: Whether its results are reported, since the process that started all writes them.
         successful_score: Score that ends training.
         profile: Folder for profiles; None for none.
         outcome: Folder where process 0 saves its agent at the end, which nobody else has; empty for none.
@@ -76,6 +77,7 @@ class Job:
     max_episode_len: int | None
     global_step_hooks: Callable[[], Sequence[Callable[[Any, Any, int], Any]]]
     evaluator: Callable[[], dict[str, Any]] | None
+    tells_evaluations: bool
     successful_score: float | None
     profile: str | None
     outcome: str
@@ -132,6 +134,8 @@ class AsyncSource(SerialSource):
 def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
     """Train until the steps are used up or all are to end; ("episode", t, episode), ("score", t, score) are reported.
 
+    So is ("evaluation", t, (statistics of the agent, of the returns, of the environment)), if that is asked for.
+
     Process 0 also tells of its agent, whenever one of its episodes has ended and at the end: ("agent", t, (statistics,
     what its agent saves beside the shared attributes, None without such)).
 
@@ -160,9 +164,11 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
 
     def tell_of_agent() -> None:
         if index == 0:
-            numbers_only = [pair for pair in statistics_of(agent) if isinstance(pair[1], int | float)]
             own = agent.saved_state() if job.shared and hasattr(agent, "saved_state") else None
-            channel.send(("agent", clock.t, (numbers_only, own)))
+            channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), own)))
+
+    def tell_of_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
+        channel.send(("evaluation", step, (_numbers(agent_stats), eval_stats, _numbers(env_stats))))
 
     with _closing(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
@@ -177,11 +183,17 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
             opened.append(job.make_env(index, test=True))
             told: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
             evaluator = Evaluator(agent, opened[-1], **job.evaluator(), **told)
+            if job.tells_evaluations:
+                evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, tell_of_evaluation]
             opened.append(evaluator)
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
         with _saved_in(job.outcome if index == 0 else "", agent, counters), _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             tell_of_agent()
+
+
+def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [pair for pair in statistics if isinstance(pair[1], int | float)]
 
 
 def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pfrl_like.experiments.run_files import (
     EPOCHS,
+    EVENTS_OF_A_RUN,
     LARGEST_RECORD,
     LONGEST_LINE,
     METRICS,
@@ -91,6 +92,7 @@ def set_aside(
     *,
     training: bool = True,
     evaluation: bool = True,
+    tensorboard: bool = True,
     in_vain: bool = False,
 ) -> None:
     """Move what a run does not go on from into a folder in its directory; nothing is deleted.
@@ -106,6 +108,7 @@ def set_aside(
         logger: Told if there was anything.
         training: Whether what training wrote is meant.
         evaluation: Whether what evaluation wrote is meant.
+        tensorboard: Whether files for TensorBoard are meant; those of a run that goes on stay.
         in_vain: Whether the run was to go on from a checkpoint, of which there is none.
 
     Raises:
@@ -117,6 +120,7 @@ def set_aside(
     rests: dict[str, _Parted] = {}
     if step_offset == 0:
         moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}
+        moved |= {name for name in present if tensorboard and _is_of_tensorboard(name)}
     else:
         moved = {name for name, step in agents.items() if step > step_offset}
         tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}
@@ -144,6 +148,12 @@ def set_aside(
         return
     follows = not training and not present.isdisjoint(TRAINING)  # training will tell in a moment
     logger.log(logging.INFO if follows else logging.WARNING, _told(step_offset, in_vain), folder)
+
+
+def _is_of_tensorboard(name: str) -> bool:
+    """Whether a file for TensorBoard is an earlier run's: of this process it may also be the user's, and open."""
+    from_here = f".{os.getpid()}." in name and not name.endswith(EVENTS_OF_A_RUN)
+    return name.startswith("events.out.tfevents.") and not from_here
 
 
 def _told(step_offset: int, in_vain: bool) -> str:

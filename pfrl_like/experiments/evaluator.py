@@ -17,11 +17,10 @@ from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.earlier_run import progress_of, set_aside
 from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.run_directory import check_directory, tensorboard_of_run
 from pfrl_like.experiments.run_files import SCORES, column_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
-from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
@@ -97,11 +96,11 @@ def batch_run_evaluation_episodes(
         TypeError: If a number is no integer.
     """
     check_extent(n_steps=n_steps, n_episodes=n_episodes)
-    source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
-    number = np.arange(source.num_envs)  # of the episode that runs in each environment
     finished: dict[int, tuple[float, int]] = {}
     counted: list[tuple[float, int]] | None = None
     with agent.eval_mode():
+        source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
+        number = np.arange(source.num_envs)  # of the episode that runs in each environment
         while counted is None:
             step, reset, end = source.step(clock)
             for i in np.flatnonzero(end):
@@ -210,7 +209,7 @@ class Evaluator:
         evaluation_hooks: Called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run.
-        use_tensorboard: Whether to log to TensorBoard, too.
+        use_tensorboard: Whether to log to TensorBoard, too. The runner logs what it logs of training there, too.
         success_threshold: Return from which an episode counts as a success; adds "success_rate" to the statistics.
         env_choice: How `env` was chosen, for `run.json`. One made anew is seeded from the global NumPy stream, which
             is left as it was.
@@ -218,6 +217,7 @@ class Evaluator:
 
     Attributes:
         max_score: Best mean return so far.
+        tensorboard: What logs to TensorBoard; None for nothing.
         writes_to: Its files, so that a runner can say what becomes of a failure, of a save of `best` too.
 
     Raises:
@@ -258,16 +258,16 @@ class Evaluator:
         self.save_best_so_far_agent = save_best_so_far_agent
         self.logger = logger or _LOGGER
         self.success_threshold, self.env_choice, self.hooks = success_threshold, env_choice, hooks
-        self._tensorboard = TensorBoardLogger(self.outdir) if use_tensorboard else None
         with owned(self.outdir):
-            set_aside(self.outdir, step_offset, self.logger, training=False)
+            set_aside(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
+            self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
             earlier = self._earlier_scores()
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
             self.prev_eval_t = last - last % eval_interval  # one that waited for an episode's end is made up for
             self._scores = self._table_of_scores()
-        self.writes_to = self._scores, *([self._tensorboard] if self._tensorboard is not None else [])
+        self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
         if env_choice.startswith("fresh"):
@@ -304,8 +304,8 @@ class Evaluator:
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
         self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
-        if self._tensorboard is not None:
-            self._tensorboard.log_evaluation(t, agent_stats, stats, env_stats)
+        if self.tensorboard is not None:
+            self.tensorboard.log_evaluation(t, agent_stats, stats, env_stats)
         for hook in self.evaluation_hooks:
             hook(
                 env=self.env, agent=self.agent, evaluator=self, step=t,

@@ -43,7 +43,7 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
 
 
 def prepare_output_dir(
-    args: Mapping[str, Any] | argparse.Namespace,
+    args: Mapping[str, Any] | argparse.Namespace | None,
     basedir: str | os.PathLike[str] | None = None,
     exp_id: str | None = None,
     argv: Sequence[str] | None = None,
@@ -58,7 +58,7 @@ def prepare_output_dir(
     passwords in URLs, keys of known services, and long random strings in arguments and command line.
 
     Args:
-        args: Arguments to record; what JSON does not know is recorded as text.
+        args: Arguments to record; what JSON does not know is recorded as text, and None as null.
         basedir: Where to make it; None is the current directory.
         exp_id: Its name; None takes `generate_exp_id()` under git and the time elsewhere.
         argv: Command line; None is that of this process.
@@ -89,7 +89,9 @@ def prepare_output_dir(
             file.write(text)
 
     write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
-    given = masked(vars(args) if isinstance(args, argparse.Namespace) else dict(args))
+    if isinstance(args, argparse.Namespace):
+        args = vars(args)
+    given = None if args is None else masked(dict(args))
     write("args.txt", json.dumps(given, default=lambda value: masked(str(value))))
     write("command.txt", " ".join(masked_command(argv)))
     write("environ.txt", json.dumps(harmless_environment()))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from pfrl_like.experiments.loop import Clock
+from pfrl_like.optimizers.compiled_region import LISTENERS
 
 #: Columns of the bar at most, and at least: it is left out where there are fewer.
 WIDTH, MIN_WIDTH = 24, 8
@@ -17,6 +18,8 @@ WIDTH, MIN_WIDTH = 24, 8
 DISPENSABLE = ("speed", "score", "return", "time")
 
 _SEPARATOR = "  "
+#: Seconds for which the line shows what `tell` was given.
+TOLD_FOR = 10.0
 
 
 def wants_progress(progress: bool | None) -> bool:
@@ -57,6 +60,8 @@ class Progress:
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
         self.started = self.shown = self.now()
         self._last: Clock | None = None
+        self._told, self._told_at = "", -TOLD_FOR
+        LISTENERS.add(self)
 
     def __call__(self, clock: Clock) -> None:
         """Show the clock, unless that was done a moment ago; `close` shows the last state."""
@@ -68,8 +73,15 @@ class Progress:
             self.shown = now
             self._write(clock, now)
 
+    def tell(self, text: str) -> None:
+        """Show a text in the line, at once and for some seconds: of a compiler, which lets the run wait."""
+        self._told, self._told_at = text, self.now()
+        if self._last is not None:
+            self._write(self._last, self._told_at)
+
     def close(self) -> None:
         """Leave the last state on the screen, and how training ended."""
+        LISTENERS.discard(self)
         clock = self._last
         if clock is None:
             return
@@ -92,8 +104,8 @@ class Progress:
             parts["score"] = f"best score {self.evaluator.max_score:.1f}"
         left = (self.steps - clock.t) / max(speed, 1e-9)
         parts["time"] = f"{_duration(now - self.started)} + {_duration(left)} left"
-        if words := self.waits():
-            parts["waits"] = words
+        if words := self._told if now - self._told_at < TOLD_FOR else self.waits():
+            parts["told"] = words
         if self.is_terminal:
             room = _columns(self.stream) - 1  # in the last column some terminals begin a new line
             text = _shortened(parts, room)

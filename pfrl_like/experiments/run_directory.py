@@ -16,7 +16,8 @@ from pfrl_like.experiments.earlier_run import earlier_parts
 from pfrl_like.experiments.failed_writes import FailedWrites
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.rerun import diverted
-from pfrl_like.experiments.run_files import RECORD
+from pfrl_like.experiments.run_files import EVENTS_OF_A_RUN, RECORD
+from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.storage import AppendedFile, atomic_write
 from pfrl_like.utils.secrets import masked_command, masked_text
 
@@ -121,6 +122,15 @@ def check_directory(outdir: Any) -> str:
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is no directory")
     return diverted(os.path.abspath(os.fsdecode(outdir)))  # whatever directory an environment changes to
+
+
+def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
+    """What writes into a run directory for TensorBoard; what an earlier run left there has been set aside.
+
+    Raises:
+        MissingDependencyError: If TensorBoard is not installed.
+    """
+    return TensorBoardLogger(outdir, step_offset=step_offset, suffix=EVENTS_OF_A_RUN)
 
 
 class _LogFile(logging.Handler):

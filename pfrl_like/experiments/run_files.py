@@ -33,6 +33,8 @@ METRICS = Table("metrics.csv", ",", "step", ("elapsed", "episode", "return"))
 EPOCHS = Table("epochs.csv", ",", "step", ("elapsed",))
 SCORES = Table("scores.txt", "\t", "steps", ("episodes", "elapsed", "mean"))
 RECORD = "run.json"
+#: What the name of a file for TensorBoard ends with that a runner has written.
+EVENTS_OF_A_RUN = ".run"
 #: In the record of a part: how many parts before it are named no longer.
 PARTS_LEFT_OUT = "parts_left_out_before"
 LARGEST_RECORD = 1 << 20  # bytes; it names the arguments and the earlier parts of a run

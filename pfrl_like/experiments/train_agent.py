@@ -154,7 +154,7 @@ def train_agent_with_evaluation(
         step_hooks: Called as (env, agent, t) after every step.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever the score is the best so far.
-        use_tensorboard: Whether to log evaluations to TensorBoard, too.
+        use_tensorboard: Whether to log evaluations, and what `metrics.csv` gets, to TensorBoard, too.
         eval_during_episode: Whether evaluation need not wait for an episode's end; needs `eval_env`.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.

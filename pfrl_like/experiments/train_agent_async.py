@@ -21,7 +21,7 @@ from pfrl_like.experiments.loop import Callback
 from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.run_checks import check_resume, check_run, warn_of_other_step
-from pfrl_like.experiments.run_directory import check_directory
+from pfrl_like.experiments.run_directory import check_directory, tensorboard_of_run
 from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
@@ -94,7 +94,7 @@ def train_agent_async(
         global_step_hooks: Called as (env, agent, t) after every step, in the process that made it; every t comes once.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation, in process 0.
         save_best_so_far_agent: Whether to save the agent as `best` whenever its score is the best so far.
-        use_tensorboard: Whether to log evaluations to TensorBoard, too.
+        use_tensorboard: Whether to log evaluations, and what `metrics.csv` gets, to TensorBoard, too.
         logger: Logger of this run.
         random_seeds: Seed of the random streams of each process; None for 0, 1, ...
         stop_event: Ends training when it is set; set here in the end. It is looked at in this process alone, so that
@@ -170,8 +170,7 @@ def train_agent_async(
         evaluator: dict[str, Any] = {
             "n_steps": eval_n_steps, "n_episodes": eval_n_episodes, "eval_interval": eval_interval, "outdir": outdir,
             "max_episode_len": max_episode_len, "step_offset": step_offset, "evaluation_hooks": evaluation_hooks,
-            "save_best_so_far_agent": save_best_so_far_agent, "use_tensorboard": use_tensorboard,
-            "success_threshold": eval_success_threshold,
+            "save_best_so_far_agent": save_best_so_far_agent, "success_threshold": eval_success_threshold,
         }  # fmt: skip
         job = Job(
             make_env=_sendable(make_env, "make_env", start_method),
@@ -180,7 +179,8 @@ def train_agent_async(
             steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
             global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
             evaluator=None if eval_interval is None else _sendable(lambda: evaluator, "evaluation_hooks", start_method),
-            successful_score=successful_score, profile=outdir if profile else None, outcome=outcome,
+            tells_evaluations=use_tensorboard, successful_score=successful_score,
+            profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
         ensure_tracker()
         context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
@@ -208,6 +208,9 @@ def train_agent_async(
         if alone:
             seen = AgentOfProcess0(agent, source, outcome, logger)
         with closing(source):
+            if use_tensorboard:  # one file for all processes
+                source.tensorboard = tensorboard_of_run(outdir, step_offset)
+                loggers = [*loggers, source.tensorboard]
             try:
                 train(
                     seen, None, source, steps, outdir,

@@ -188,7 +188,7 @@ def train_agent_offline(
         step_hooks: Called as (eval_env, agent, t) after every update.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever the score is the best so far.
-        use_tensorboard: Whether to log evaluations to TensorBoard, too.
+        use_tensorboard: Whether to log evaluations, and what `metrics.csv` gets, to TensorBoard, too.
         minibatch_size: Items of a minibatch; None takes the agent's.
         log_interval: Updates between lines of `metrics.csv`.
         logger: Logger of this run.

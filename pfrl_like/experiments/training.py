@@ -107,7 +107,8 @@ def train(
         if hasattr(source, "last"):
             callbacks.append(Trace(source, agent, outdir, checkpoint_freq, step_offset))
         callbacks += [StepHooks(step_hooks, env, agent)] if step_hooks else []
-        callbacks += make_logs([csv, *loggers])
+        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # which closes it
+        callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])])
         if steps is not None and wants_progress(progress):
             callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint, waits=updates.waits))
         if evaluator is not None:
@@ -161,7 +162,8 @@ def _begin(
     if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
         evaluator = evaluator(step_offset)
     if clears:  # an evaluator does it with its own files
-        set_aside(outdir, step_offset, logger, evaluation=evaluator is None, in_vain=in_vain)
+        boards = isinstance(evaluator, Evaluator) and evaluator.tensorboard is not None
+        set_aside(outdir, step_offset, logger, evaluation=evaluator is None, tensorboard=not boards, in_vain=in_vain)
     if hasattr(agent, "t"):
         warn_of_other_step(agent.t, step_offset, logger)
         agent.t = step_offset

@@ -16,6 +16,9 @@ class TensorBoardLogger:
 
     Args:
         directory: Where they go.
+        step_offset: Step that a run goes on from: TensorBoard hides what older files in the directory have beyond it.
+            0 hides nothing.
+        suffix: Ends the name of the file.
 
     Attributes:
         told: Gives a context to write in, where a runner says what becomes of a failure.
@@ -24,13 +27,14 @@ class TensorBoardLogger:
         MissingDependencyError: If TensorBoard is not installed.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, step_offset: int = 0, suffix: str = "") -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise MissingDependencyError("tensorboard", "use_tensorboard") from error
         self._directory = os.fspath(directory)
-        self._writer: Any = SummaryWriter(log_dir=self._directory)
+        hidden_from = step_offset + 1 if step_offset else None
+        self._writer: Any = SummaryWriter(log_dir=self._directory, purge_step=hidden_from, filename_suffix=suffix)
         self.told: Told = contextlib.nullcontext
         self.writes_to = (self,)
 

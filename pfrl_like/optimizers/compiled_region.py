@@ -14,6 +14,7 @@ import operator
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "G
 SMALL_PRODUCT = 16384
 #: Forms of arguments for which a function is compiled; with others it runs as it is written.
 MAX_FORMS = 8
+#: Objects whose `tell(text)` is called when the compiler begins, and with the time that it took when it ends.
+LISTENERS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class CompiledFunction:
@@ -237,7 +240,7 @@ class _Watch:
             watched._boxed_call = True  # type: ignore[attr-defined]
             return watched
 
-        _LOGGER.info("compiling %s, which takes about half a minute, less if that was done here before", self._name)
+        _tell(f"compiling {self._name}, which takes about half a minute, less if that was done here before")
         start = time.perf_counter()
         aten = torch.ops.aten
         with torch._functorch.config.patch(enable_autograd_cache=False):  # what it holds cannot be watched
@@ -247,7 +250,7 @@ class _Watch:
                 config_patches={"cpp_wrapper": True, "size_asserts": False, "fallback_random": True},
                 decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
             )  # fmt: skip
-        _LOGGER.info("compiled %s in %.1f s", self._name, time.perf_counter() - start)
+        _tell(f"compiled {self._name} in {time.perf_counter() - start:.1f} s")
 
         def outer(*args: Any) -> Any:
             seen.append((args, [*map(_version, args)]))
@@ -291,6 +294,12 @@ class _Places:
                 return False
             self._pointers = [tensor.data_ptr() for tensor in self._tensors]
         return True
+
+
+def _tell(text: str) -> None:
+    _LOGGER.info("%s", text)
+    for listener in [*LISTENERS]:
+        listener.tell(text)
 
 
 _get: Callable[[Any, Any], Any] = dict.get

@@ -20,8 +20,9 @@ _MAX_BYTES = 1 << 12
 class WriterLock:
     """Held by the process that writes into a directory; ends with it, however it ends.
 
-    The lock is one of the operating system, on the file `LOCK`; `owner.json` tells people whose it is. Old NFS servers
-    do not keep such locks, so that two machines there are not kept apart.
+    The lock is one of the operating system, on the file `LOCK`; `owner.json` tells people whose it is. Neither stays
+    when it is released; a process that is killed leaves both, which stop nobody. Old NFS servers do not keep such
+    locks, so that two machines there are not kept apart.
 
     Args:
         directory: The directory.
@@ -56,8 +57,10 @@ class WriterLock:
             CheckpointError: If the system does not unlock it.
         """
         if self._lock.is_locked:
-            with contextlib.suppress(OSError):
-                os.remove(self._owner)
+            # `LOCK` goes before it is unlocked: filelock refuses a lock on a file that has been removed meanwhile.
+            for path in (self._owner, self._lock.lock_file):
+                with contextlib.suppress(OSError):  # Windows removes no open file
+                    os.remove(path)
         with named_errors(self._lock.lock_file, "unlocked"):
             self._lock.release()
 

@@ -239,7 +239,14 @@ def test_learn_from_truncated(caplog: Any) -> None:
         drive(agent, steps)
         assert (agent.n_updates, len(agent.rollout)) == (int(learns), 0)
         assert [record.name for record in caplog.records] == ["own"]
-    assert "1 episodes were cut off" in caplog.text
+    assert "cut off" in caplog.text and "learn_from_truncated=True" in caplog.text
+
+
+def test_reinforce_warns_of_the_first_episode_that_is_cut_off_and_of_no_other(caplog: Any) -> None:
+    agent = make_on_policy("REINFORCE", learn_from_truncated=False)
+    drive(agent, [(0, 1.0, 1, False, True)] * 6)
+    assert (agent.n_updates, len(agent.rollout)) == (0, 0)
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize("max_kl", [1e-4, 1e-2])

@@ -318,3 +318,33 @@ def test_an_action_that_the_networks_do_not_know_is_named(name: str, action: int
 def test_another_error_of_torch_stays_what_it_is() -> None:
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         make_agent("DQN").update(make_batch().replace(obs=torch.zeros(4, 3)))
+
+
+def test_learn_is_the_part_of_an_update_that_changes_parameters() -> None:
+    one, batch = make_agent("DQN"), make_batch()
+    other = copy.deepcopy(one)
+    error, stats = one.learn(batch)
+    expected, _ = other.update(batch)
+    assert one.optim_t == 0 and difference(one.model.state_dict(), other.model.state_dict()) is None
+    assert torch.equal(error, expected) and stats.keys() == {"q", "loss"}
+
+
+def test_a_subclass_may_override_learn_and_call_that_of_the_base() -> None:
+    class Halved(DQN):
+        def learn(self, batch: Batch) -> Any:
+            return super().learn(batch.replace(reward=batch.reward / 2))
+
+    agent, batch = make_agent("DQN"), make_batch()
+    plain = copy.deepcopy(agent)
+    agent.__class__ = Halved
+    error, _ = agent.update(batch)
+    expected, _ = plain.update(batch.replace(reward=batch.reward / 2))
+    assert agent.optim_t == 1 and torch.equal(error, expected)
+    assert difference(agent.model.state_dict(), plain.model.state_dict()) is None
+
+
+def test_a_learn_that_is_assigned_to_an_agent_is_what_update_calls() -> None:
+    agent = make_agent("DQN")
+    agent.learn = lambda batch: (batch.reward, {})  # type: ignore[method-assign]
+    batch = make_batch()
+    assert agent.update(batch)[0] is batch.reward

@@ -8,6 +8,7 @@ import pytest
 from agent_parts import make_agent
 from async_parts import make_a3c
 from on_policy_parts import make_on_policy
+from tensorboard_files import scalars
 
 from pfrl_like.experiments import EvaluationHook, train_agent_actor_learner, train_agent_async
 from pfrl_like.testing import Chain
@@ -70,7 +71,7 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, capsys, caplog):
     )  # fmt: skip
     assert evaluations and set(evaluations) == {(2, 10)}
     assert not (tmp_path / "told" / "best").exists()
-    assert list((tmp_path / "told").glob("events.out.tfevents*"))
+    assert {"train/return", "eval/mean"} <= scalars(tmp_path / "told").keys()
     assert "60/60 steps" in capsys.readouterr().err
     assert "of.a.user" in {record.name for record in caplog.records}
     assert clocks[-1] == 60 and sink.steps[-1] == "closed" and len(sink.steps) == 13  # episodes of five steps

@@ -10,6 +10,7 @@ import shutil
 
 import pytest
 from experiment_fakes import Counting, Recorder
+from tensorboard_files import scalars
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import (
@@ -267,20 +268,49 @@ def test_an_agent_that_has_come_to_another_step_is_set_back_with_a_warning(agent
     assert ("the agent has come to step 50, step_offset is 5" in caplog.text) == told
 
 
+def test_tensorboard_hides_what_lies_beyond_the_step_that_a_run_goes_on_from(tmp_path):
+    pytest.importorskip("tensorboard")
+    run(tmp_path, 40, use_tensorboard=True)
+    run(tmp_path, 24, use_tensorboard=True, step_offset=20)
+    assert [step for step, _ in scalars(tmp_path)["train/return"]] == [4, 8, 12, 16, 20, 24]
+
+
 class TestASecondRunInTheSameDirectory:
     def test_it_keeps_the_first_aside(self, tmp_path):
         run(tmp_path, 40)
         (tmp_path / "buffer").mkdir()  # of the user's
-        first = {path.name for path in tmp_path.iterdir()} - {"buffer", "LOCK"}
+        first = {path.name for path in tmp_path.iterdir()} - {"buffer"}
         for last in (16, 8):
             run(tmp_path, last)
         assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("earlier-")} == {
-            "8_finish", "buffer", "learning_curve.svg", "LOCK", "metrics.csv", "report.html", "run.json",
+            "8_finish", "buffer", "learning_curve.svg", "metrics.csv", "report.html", "run.json",
             "run.log", "scores.txt", "trace.bin", "trace.jsonl",
         }  # fmt: skip
         aside = sorted(path for path in tmp_path.iterdir() if path.name.startswith("earlier-"))
         assert {path.name for path in aside[0].iterdir()} == first
         assert steps(aside[0] / "metrics.csv")[-1] == 40 and steps(aside[1] / "metrics.csv")[-1] == 16
+
+    def test_it_shows_nothing_of_the_first_in_tensorboard(self, tmp_path):
+        pytest.importorskip("tensorboard")
+        run(tmp_path, 40, use_tensorboard=True)
+        run(tmp_path, 20, use_tensorboard=True)
+        assert [step for step, _ in scalars(tmp_path)["train/return"]] == [4, 8, 12, 16, 20]
+        assert [step for step, _ in scalars(folder(tmp_path, f"earlier-{AGE}"))["eval/mean"]] == [12, 20, 32, 40]
+        run(tmp_path, 8)
+        assert not [*tmp_path.glob("events*")]
+
+    def test_an_open_file_of_the_user_for_tensorboard_stays(self, tmp_path):
+        logger = pytest.importorskip("torch.utils.tensorboard").SummaryWriter(tmp_path)
+        run(tmp_path, 8, use_tensorboard=True)
+        run(tmp_path, 8, use_tensorboard=True)
+        logger.add_scalar("of the user", 1.0, 1)
+        logger.close()
+        assert {"of the user", "train/return"} <= scalars(tmp_path).keys()
+
+    def test_files_of_another_process_for_tensorboard_are_kept_aside(self, tmp_path):
+        (tmp_path / "events.out.tfevents.1700000000.host.1.0").touch()
+        run(tmp_path, 8)
+        assert not [*tmp_path.glob("events*")] and len([*tmp_path.glob("earlier-*/events*")]) == 1
 
     def test_it_tells_so_once(self, tmp_path, caplog):
         run(tmp_path, 20)

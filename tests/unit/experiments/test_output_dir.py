@@ -54,6 +54,11 @@ def test_files_of_a_run_under_git(repository):
     }
 
 
+def test_no_arguments_are_recorded_as_null(tmp_path):
+    outdir = prepare_output_dir(None, basedir=tmp_path, exp_id="x")
+    assert pathlib.Path(outdir, "args.txt").read_text() == "null"  # as PFRL 0.4.0
+
+
 def test_a_repository_without_a_commit_is_one_but_names_no_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not is_under_git_control()

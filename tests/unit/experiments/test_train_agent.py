@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from experiment_fakes import Counting, Recorder
+from tensorboard_files import scalars
 from torch import nn
 
 from pfrl_like.agents import DQN
@@ -28,7 +29,9 @@ from pfrl_like.experiments import (
 from pfrl_like.experiments.evaluator import run_evaluation_episodes
 from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.progress import Progress
+from pfrl_like.experiments.run_files import METRICS, SCORES, column_of
 from pfrl_like.explorers import Greedy
+from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
 
@@ -358,7 +361,10 @@ class TestWithEvaluation:
     def test_tensorboard_files_are_written_on_request(self, agent, tmp_path):
         pytest.importorskip("tensorboard")
         self.run(agent, tmp_path, use_tensorboard=True)
-        assert list(tmp_path.glob("events.out.tfevents*"))
+        shown = scalars(tmp_path)
+        returns = column_of(str(tmp_path), METRICS, "return")
+        assert shown["train/return"] == [*zip(*returns, strict=True)] != []
+        assert [step for step, _ in shown["eval/mean"]] == column_of(str(tmp_path), SCORES, "mean")[0]
 
     def test_progress_tells_steps_and_score(self, agent, tmp_path, capsys):
         self.run(agent, tmp_path, progress=True)
@@ -515,7 +521,7 @@ def test_tensorboard_of_the_evaluator_is_closed_with_the_run(agent, tmp_path):
     pytest.importorskip("tensorboard")
     evaluator = Evaluator(agent, Counting(), None, 1, 1, tmp_path, use_tensorboard=True)
     train_agent(agent, Counting(), 3, tmp_path, evaluator=evaluator)
-    assert evaluator._tensorboard._writer.file_writer is None
+    assert evaluator.tensorboard._writer.file_writer is None
 
 
 def test_run_record_tells_whether_the_random_streams_began_alike(agent, tmp_path):
@@ -534,6 +540,31 @@ def test_progress_shows_whatever_the_steps_are_multiples_of(capsys):
     for clock.t in (1, 9, 17):
         progress(clock)
     assert "17/1,000 steps" in capsys.readouterr().err
+
+
+def test_progress_shows_at_once_what_it_is_told_and_for_some_seconds(capsys):
+    now = [0.0]
+    progress, clock = Progress(1000, clock=lambda: now[0], waits=lambda: "waits"), Clock(1000)
+
+    def shown():
+        return capsys.readouterr().err.strip().rpartition("  ")[2]
+
+    progress(clock)
+    progress.tell("compiling the update")
+    assert shown() == "compiling the update"
+    now[0] = 30.0
+    progress.tell("compiled the update in 30.0 s")
+    assert shown() == "compiled the update in 30.0 s"
+    now[0] = 41.0
+    progress(clock)
+    assert shown() == "waits"
+
+
+def test_progress_is_told_of_compiling_until_it_is_closed(capsys):
+    progress = Progress(1000)
+    assert progress in LISTENERS
+    progress.close()
+    assert progress not in LISTENERS
 
 
 def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):

@@ -42,6 +42,27 @@ def exported(agent: Any, path: Path, **options: Any) -> Any:
 # What is inside
 
 
+@pytest.mark.parametrize("ending", [".pt", pytest.param(".onnx", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("phi", [None, lambda obs: obs / 2], ids=["no phi", "phi"])
+def test_float64_of_the_environment_is_cast_inside(phi: Any, ending: str, tmp_path: Path) -> None:
+    agent = make_agent(phi=phi)  # whose network computes in float32
+    path = tmp_path / f"policy{ending}"
+    signature = agent.export(path, example_obs=gymnasium.spaces.Box(-1, 1, (5,), np.float64))
+    assert signature.inputs[0].dtype == "float64"
+    obs = OBS.astype(np.float64)
+    if ending == ".pt":
+        found = torch.jit.load(path)(torch.from_numpy(obs)).numpy()
+    else:
+        found = pytest.importorskip("onnxruntime").InferenceSession(path).run(None, {"input_0": obs})[0]
+    np.testing.assert_array_equal(found, greedy(agent, OBS))
+
+
+def test_a_network_of_float64_gets_float64(tmp_path: Path) -> None:
+    agent = make_agent(q_function=make_q_function().double())
+    policy, obs = exported(agent, tmp_path, example_obs=OBS.astype(np.float64)), OBS.astype(np.float64)
+    np.testing.assert_array_equal(policy(torch.from_numpy(obs)).numpy(), greedy(agent, obs))
+
+
 @pytest.mark.parametrize("in_network", [True, False], ids=["in the network", "before it"])
 def test_the_normalisation_of_observations_is_inside_and_holds_still(in_network: bool, tmp_path: Path) -> None:
     normalizer = EmpiricalNormalization(5)

@@ -17,11 +17,22 @@ from torch import nn
 from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer, RMSprop
 
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.testing.requirement import difference
 
 RMSPROP = functools.partial(RMSprop, lr=1e-2, momentum=0.5, centered=True)
+
+
+class Listener:
+    """Keeps what it is told of compiling."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
 
 
 class MyAdam(Adam):
@@ -51,11 +62,14 @@ def number_of_regions(agent: Any) -> int:
 
 def test_adam_gives_the_numbers_of_the_ordinary_update(caplog: pytest.LogCaptureFixture) -> None:
     eager, compiled = make_twins()
+    listener = Listener()
+    LISTENERS.add(listener)
     with caplog.at_level(logging.INFO, "pfrl_like"):
         assert_alike(eager, compiled)
     assert number_of_regions(compiled) == 1
     before, after = (record.message for record in caplog.records if record.name.startswith("pfrl_like"))
     assert "compiling the update, which takes about half a minute" in before and "compiled the update in" in after
+    assert listener.told == [before, after]
     # The learning rate is read at every step,
     for agent in (eager, compiled):
         agent.optimizer.param_groups[0]["lr"] = 1e-3
