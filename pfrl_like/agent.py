@@ -55,6 +55,13 @@ class Agent(ABC):
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Numbers that say how learning goes, as (name, value) pairs, the same names every time."""
 
+    def unsaved(self) -> Sequence[str]:
+        """Why an agent that loads what `save` saves may go on otherwise than this one; nothing if it does not.
+
+        It makes the run "approximate". An agent that saves less than it needs to go on says so here, and nowhere else.
+        """
+        return ()
+
     def waiting_for(self) -> str | None:
         """What is missing before the agent can make an update, in words, which runners show; None if nothing is."""
         return None
@@ -144,7 +151,7 @@ class AttributeSavingMixin(ABC):
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:
-        """Further state, such as counters: text keys, and finite numbers, text, lists and dicts as values."""
+        """Further state, such as counters: text keys, and finite numbers, text, tensors, lists and dicts as values."""
         return {}
 
     def restore_state(self, state: dict[str, Any]) -> None:

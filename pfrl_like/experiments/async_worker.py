@@ -16,7 +16,11 @@ from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.utils.close_all import close_all
+from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
+
+#: JSON values within each other that what an agent tells may be.
+_LEVELS = 100
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,8 @@ def work(channel: Connection, index: int, job: Job, counters: Counters) -> None:
     def tell_of_agent() -> None:
         if index == 0:
             numbers_only = [pair for pair in statistics_of(agent) if isinstance(pair[1], int | float)]
-            own = agent.saved_state() if job.shared and hasattr(agent, "saved_state") else None
+            tells = job.shared and hasattr(agent, "saved_state")
+            own = to_json(agent.saved_state(), _LEVELS) if tells else None  # its tensors by value
             channel.send(("agent", clock.t, (numbers_only, own)))
 
     with _closing(opened):

@@ -19,6 +19,7 @@ from pfrl_like.storage.directory import has_manifest, load_directory, save_direc
 from pfrl_like.storage.json_file import plain_json
 from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
+from pfrl_like.storage.state_tensors import STATE_TENSORS, join_state, split_state
 from pfrl_like.storage.tensors import load_tensors
 
 KIND = "agent"
@@ -72,9 +73,11 @@ class _Parts:
                 self.leaves[name] = value
 
     def states(self) -> dict[str, Any]:
-        """The JSON state of every owner."""
+        """The state of every owner: JSON, with tensors."""
         return {
-            name: plain_json(owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}")
+            name: plain_json(
+                owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}", kept=(torch.Tensor,)
+            )
             for name, owner in self.owners.items()
         }
 
@@ -93,7 +96,9 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
             message = f"{name}.{fault} is NaN or infinite; expected finite numbers: nothing was saved to {dirname}"
             raise NonFiniteError(f"{name}.{fault}", message)
     files = {f"{name}.pt": _writer(leaf, f"{parts.path} ({name})") for name, leaf in parts.leaves.items()}
-    states = parts.states()
+    states, tensors = split_state(parts.states())
+    if tensors:
+        files[STATE_TENSORS] = tensor_writer(tensors, f"{parts.path} (state)")
     save_directory(
         dirname,
         files,
@@ -102,6 +107,7 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         class_name=f"{type(owner).__module__}.{type(owner).__qualname__}",
         aliases={f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves},
         info={"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")},
+        sometimes=(STATE_TENSORS,),
     )
 
 
@@ -117,14 +123,17 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     parts = _Parts(owner, directory)
     if has_manifest(directory):
         snapshot = load_directory(directory, kind=KIND)
-        extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves]
+        extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
         if extra:
             raise CheckpointError(directory, f"holds {', '.join(extra)}, which this agent does not have")
         paths = {
             name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else parts.instead.get(name, name)}.pt")
             for name in parts.leaves
         }
-        states: Mapping[str, Any] | None = snapshot.state
+        states: dict[str, Any] | None = dict(snapshot.state)
+        if STATE_TENSORS in snapshot.keys:
+            path = snapshot.open(STATE_TENSORS)
+            join_state(states, load_tensors(path), path)
     else:
         paths = {
             name: os.path.join(directory, *parts.instead.get(name, name).split(".")) + ".pt" for name in parts.leaves
@@ -183,7 +192,7 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
         name: _fitted(leaf, plain_tensors(state["attributes"][name], f"state_dict ({name})"), f"state_dict ({name})")
         for name, leaf in parts.leaves.items()
     }
-    _apply(parts, loaded, plain_json(state["state"], "state_dict"))
+    _apply(parts, loaded, plain_json(state["state"], "state_dict", kept=(torch.Tensor,)))
 
 
 def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:

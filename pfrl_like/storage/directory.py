@@ -89,6 +89,7 @@ def save_directory(
     class_name: str,
     aliases: Mapping[str, str] | None = None,
     info: Mapping[str, Any] | None = None,
+    sometimes: Iterable[str] = (),
 ) -> None:
     """Make `files` and `state` the content of a directory, all at one instant.
 
@@ -101,6 +102,7 @@ def save_directory(
         aliases: Further names, relative to the directory, under which copies of files are kept for other programs;
             each with the key of its file. `load_directory` does not read them.
         info: Further fields of the manifest, as JSON.
+        sometimes: Keys that other saves into the directory may have, whose old files go, too.
 
     Raises:
         CheckpointError: If anything cannot be written. What the directory held before is then still what it holds,
@@ -125,7 +127,7 @@ def save_directory(
         except BaseException:
             _remove_unless_named(directory, names)
             raise
-        _clean(directory, writers, aliases)
+        _clean(directory, {*writers, *sometimes}, aliases)
         _renew_aliases(directory, aliases, entries)
 
 
