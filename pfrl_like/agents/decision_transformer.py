@@ -130,6 +130,11 @@ class DecisionTransformer(BC):
     # Acting
 
     @property
+    def acts_from_memory(self) -> bool:
+        """True: it acts from the last steps of its episode."""
+        return True
+
+    @property
     def context(self) -> ReturnContext:
         """What was seen in training, or in evaluation."""
         context = self._contexts[self.training]
