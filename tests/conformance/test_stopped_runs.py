@@ -52,7 +52,7 @@ def test_a_stopped_run_with_frames_goes_on_as_if_it_had_not_been(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plan", itertools.islice(frame_plans(LargeFramePlan), 4), ids=str)
+@pytest.mark.parametrize("plan", [*itertools.islice(frame_plans(LargeFramePlan), 4)], ids=str)
 def test_a_stopped_run_with_a_large_rollout_goes_on_as_if_it_had_not_been(
     plan: LargeFramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 import torch
@@ -147,7 +148,7 @@ def test_reading_the_mode_calls_nothing_in_training() -> None:
     assert [*filter({"call"}.__contains__, calls)] == []
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda agent: pickle.loads(pickle.dumps(agent))])
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda agent: pickle.loads(cloudpickle.dumps(agent))])
 def test_a_copy_has_the_mode_in_which_it_is_made(copied: Callable[[Any], Any]) -> None:
     agent = make_on_policy()
     with agent.eval_mode():
@@ -226,9 +227,9 @@ def test_threads_find_layers_in_evaluation_and_leave_them_as_they_were(kind: str
     if kind == "DQN":
         model: nn.Module = with_modes(DiscreteActionValueHead())
         adam = torch.optim.Adam(model.parameters())
-        agent: Any = DQN(model, adam, ReplayBuffer(10), 0.9, Greedy())
+        agent: Any = DQN(model, adam, ReplayBuffer(10), 0.9, Greedy(), replay_start_size=1, minibatch_size=1)
     else:
-        model = Branched(with_modes(SoftmaxCategoricalHead()), with_modes())
+        model = Branched(with_modes(SoftmaxCategoricalHead()), with_modes(nn.Linear(3, 1)))
         agent = PPO(model, torch.optim.Adam(model.parameters()))
         agent.act_deterministically = True
     state = copy.deepcopy(model.state_dict())
