@@ -121,6 +121,7 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     """
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
+    states: dict[str, Any] | None = None
     if has_manifest(directory):
         snapshot = load_directory(directory, kind=KIND)
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
@@ -130,7 +131,7 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
             name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else parts.instead.get(name, name)}.pt")
             for name in parts.leaves
         }
-        states: dict[str, Any] | None = dict(snapshot.state)
+        states = dict(snapshot.state)
         if STATE_TENSORS in snapshot.keys:
             path = snapshot.open(STATE_TENSORS)
             join_state(states, load_tensors(path), path)
@@ -147,7 +148,6 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
                 f"under PFRL's names, {', '.join(map(os.path.basename, paths.values()))}, without counters such as t",
                 stacklevel=3,
             )
-        states = None
     loaded = {
         name: _fitted(leaf, load_tensors(paths[name], max_bytes=_bound(leaf)), paths[name])
         for name, leaf in parts.leaves.items()
