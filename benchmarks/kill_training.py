@@ -34,7 +34,8 @@ from measured_once import Line, measured_once, parser_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from stopped_runs import Plan, differences, go, plans  # noqa: E402 - made for tests, too
+from frame_runs import LargeFramePlan, frame_plans  # noqa: E402 - made for tests, too
+from stopped_runs import Plan, differences, go, plans  # noqa: E402
 
 #: Functions that change files, of which the n-th call is the moment of a kill.
 CALLS = ("open", "write", "fsync", "replace", "rename", "unlink", "rmdir", "mkdir", "ftruncate")
@@ -176,16 +177,18 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--runners", nargs="+", help="only these")
     parser.add_argument("--agents", nargs="+", help="only these")
+    parser.add_argument("--frames", action="store_true", help="on-policy agents that see frames, in large rollouts")
     parser.add_argument("--folder", type=Path, help="where runs are written")
     parser.add_argument("--keep", action="store_true", help="whether what went wrong stays there")
     options = parser.parse_args()
     torch.set_num_threads(1)
     every = (
         plan
-        for plan in plans(itertools.count())
+        for plan in (frame_plans(LargeFramePlan) if options.frames else plans(itertools.count()))
         if plan.runner in (options.runners or [plan.runner]) and plan.agent in (options.agents or [plan.agent])
     )
-    chosen = {" ".join(map(str, plan)): plan for plan in itertools.islice(every, options.trials)}
+    with_frames = ["with frames"] if options.frames else []
+    chosen = {" ".join([*map(str, plan), *with_frames]): plan for plan in itertools.islice(every, options.trials)}
     lines = measured_once(
         options,
         ({"script": "kill_training.py", "trial": name} for name in chosen),

@@ -9,16 +9,25 @@ from typing import Any
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
+from pfrl_like.utils.agent_mode import Mode, evaluating_here, with_plain_mode
 
 
 class Agent(ABC):
     """What chooses actions in an environment and takes in what they lead to.
 
     Attributes:
-        training: Whether `observe` learns and `act` explores; see `eval_mode`.
+        training: Whether `observe` learns and `act` explores, in this thread; see `eval_mode`.
     """
 
-    training: bool = True
+    training: bool = Mode()  # type: ignore[assignment]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if isinstance(training := vars(cls).get("training"), bool):
+            cls.training = Mode(training)  # type: ignore[assignment]
+
+    def __getstate__(self) -> Any:
+        return with_plain_mode(super().__getstate__(), self)
 
     @abstractmethod
     def act(self, obs: Any) -> Any:
@@ -59,19 +68,36 @@ class Agent(ABC):
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Numbers that say how learning goes, as (name, value) pairs, the same names every time."""
 
+    def unsaved(self) -> Sequence[str]:
+        """Why an agent that loads what `save` saves may go on otherwise than this one; nothing if it does not.
+
+        It makes the run "approximate". An agent that saves less than it needs to go on says so here, and nowhere else.
+        """
+        return ()
+
     def waiting_for(self) -> str | None:
         """The reason, in words, why the agent cannot make an update yet, which runners show; None if it can."""
         return None
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Within it the agent neither learns nor explores."""
-        training = self.training
-        self.training = False
-        try:
+        """Within it the agent neither learns nor explores, in this thread.
+
+        Threads may enter and leave it in any order, and act with one agent in it; a thread outside still has the
+        `training` that it had. But one that remembers the episode it acts in (`acts_from_memory`) takes one thread at
+        a time, and while another thread updates, networks with dropout or batch normalisation want a copy for each
+        (`copy.deepcopy(agent)`): the mode of a layer is the same in all threads.
+
+        Raises:
+            RuntimeError: If the agent acts from memory and another thread is in it.
+        """
+        with evaluating_here(self, alone=self.acts_from_memory):
             yield
-        finally:
-            self.training = training
+
+    @property
+    def acts_from_memory(self) -> bool:
+        """Whether an action depends on the steps before, so that each thread needs its own copy of the agent."""
+        return getattr(self, "memory", None) is not None
 
 
 class BatchAgent(Agent):
@@ -151,7 +177,7 @@ class AttributeSavingMixin(ABC):
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:
-        """Further state, such as counters: text keys, and finite numbers, text, lists and dicts as values."""
+        """Further state, such as counters: text keys, and finite numbers, text, tensors, lists and dicts as values."""
         return {}
 
     def restore_state(self, state: dict[str, Any]) -> None:

@@ -118,6 +118,10 @@ class Plan(NamedTuple):
         env.reset(seed=seed)
         return env
 
+    def make(self, folder: Path) -> Any:
+        """Its agent, whose persistent buffer lies in a folder."""
+        return FAMILY[self.agent].make(self.case, folder)
+
 
 def of_evaluation(plan: Plan) -> dict[str, Any]:
     return {"eval_n_steps": None, "eval_n_episodes": 2, "eval_interval": plan.sizes["eval_interval"]}
@@ -238,7 +242,7 @@ def go(
     if not goes_on:
         shutil.rmtree(folder / "buffer", ignore_errors=True)  # a persistent one that nobody has a checkpoint of
     folder.mkdir(parents=True, exist_ok=True)
-    agent = FAMILY[plan.agent].make(plan.case, folder)
+    agent = plan.make(folder)
     if goes_on:
         np.random.random(7), torch.rand(7), random.random()  # whatever a script draws
     steps, sizes = Steps(), plan.sizes

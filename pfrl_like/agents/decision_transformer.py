@@ -22,7 +22,6 @@ from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 from pfrl_like.utils.spaces import space_kind
-from pfrl_like.utils.tensors_as_json import MOST_TEXT, text_length
 
 
 def returns_to_go(batch: Batch) -> Tensor:
@@ -133,6 +132,11 @@ class DecisionTransformer(BC):
     # Acting
 
     @property
+    def acts_from_memory(self) -> bool:
+        """True: it acts from the last steps of its episode."""
+        return True
+
+    @property
     def context(self) -> ReturnContext:
         """What was seen in training, or in evaluation."""
         context = self._contexts[self.training]
@@ -217,12 +221,7 @@ class DecisionTransformer(BC):
 
     def saved_state(self) -> dict[str, Any]:
         """As of the base, with what has been seen of the training episodes that run."""
-        state = super().saved_state()
-        context = self._contexts[True].state_dict()
-        if text_length(context) <= MOST_TEXT:
-            return {**state, "context": context}
-        self.logger.warning("what has been seen of %d episodes is too large to be saved", len(context["to_go"]))
-        return state
+        return {**super().saved_state(), "context": self._contexts[True].state_dict()}
 
     def restore_state(self, state: dict[str, Any]) -> None:
         """Take up what `saved_state` gave; episodes of evaluation begin anew."""

@@ -86,7 +86,7 @@ class ExportingMixin:
         """A copy on the CPU that acts as this agent in evaluation, and by itself does nothing but that."""
         acting = object.__new__(type(self))
         names = (*self.acting_attributes, "obs_normalizer")
-        for name, value in vars(self).items():
+        for name, value in list(vars(self).items()):
             if name in names and isinstance(value, nn.Module):
                 vars(acting)[name] = frozen_copy(value).cpu()
             elif not isinstance(value, nn.Module | torch.optim.Optimizer):

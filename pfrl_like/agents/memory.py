@@ -82,7 +82,7 @@ class RecurrentMemory:
             self.test_state = mask_recurrent_state_at(self.test_state, indices)
 
     def state_dict(self) -> dict[str, Any]:
-        """What training needs to go on between two steps, as values for JSON."""
+        """What training needs to go on between two steps, as values for JSON and tensors."""
         return {"train_state": to_plain(self.train_state), "steps": self._steps.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -151,8 +151,10 @@ class OnPolicyAgent(
         output = super()._value(self.normalized(obs), active)
         if self.value_type is tuple:
             check_outputs(output, first_leaf(obs).shape[0], self.acting_argument)
-        self._said = output if self.value_type is tuple else (output, None)
-        return self._said[0]
+        said = output if self.value_type is tuple else (output, None)
+        if self.training:  # of threads in evaluation nothing is kept
+            self._said = said
+        return said[0]
 
     def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
         """Keep statistics of what the model says of the states that are acted in, those rows that `acting` selects."""

@@ -10,7 +10,6 @@ import torch
 from pfrl_like.agents.memory import RecurrentMemory
 from pfrl_like.agents.records import means, plain_record, put_values, values_of
 from pfrl_like.agents.rollout import LastOf, Rollout
-from pfrl_like.utils.tensors_as_json import MOST_TEXT, text_length
 
 
 class OnPolicyProgressMixin:
@@ -58,11 +57,7 @@ class OnPolicyProgressMixin:
         if self.memory is not None:
             state["memory"] = self.memory.state_dict()
         if len(self.rollout):
-            rollout = self.rollout.state_dict(self._last_of)
-            if text_length(rollout) <= MOST_TEXT:
-                state["rollout"] = rollout
-            else:
-                self.logger.warning("%d steps not yet learnt from are too large to be saved", len(self.rollout))
+            state["rollout"] = self.rollout.state_dict(self._last_of)
         return state
 
     def restore_state(self, state: dict[str, Any]) -> None:

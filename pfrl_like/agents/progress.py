@@ -2,6 +2,7 @@
 
 import copy
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ class ProgressMixin:
     replay_start_size: int
     learns_from_sequences: bool
     replay_buffer: Any
+    _not_taken_up: tuple[str, ...] = ()  # of the state that was loaded last
 
     @property
     def cumulative_steps(self) -> int:
@@ -77,10 +79,17 @@ class ProgressMixin:
             state["memory"] = self.memory.state_dict()
         return state
 
+    def unsaved(self) -> Sequence[str]:
+        """As of `Agent`: the state of an explorer that is none of this library, or was of another class when loaded."""
+        if isinstance(self.explorer, Explorer) or not hasattr(self.explorer, "state_dict"):
+            return self._not_taken_up
+        kind = type(self.explorer).__name__
+        return [*self._not_taken_up, f"explorer: a {kind} is no pfrl_like Explorer, so that its state is not saved"]
+
     def restore_state(self, state: dict[str, Any]) -> None:
         """Take up what `saved_state` gave; what `state` lacks stays as it is.
 
-        The state of an explorer of another class is left out, with a warning in the log.
+        The state of an explorer of another class is left out, with a warning in the log; see `unsaved`.
 
         Raises:
             ValueError: If it is something else; nothing was changed.
@@ -110,6 +119,7 @@ class ProgressMixin:
         self._records = make_records(self, sizes)
 
     def _restore_explorer(self, saved: Any) -> None:
+        self._not_taken_up = ()
         if saved is None:
             return
         if not isinstance(saved, dict) or saved.keys() != {"class", "state"}:
@@ -118,9 +128,9 @@ class ProgressMixin:
         if saved["class"] == name:
             self.explorer.load_state_dict(saved["state"])
         else:
-            self.logger.warning(
-                "the saved explorer is of class %s, this one %s: its state is left out", saved["class"], name
-            )
+            left_out = f"the saved explorer is of class {saved['class']}, this one {name}: its state is left out"
+            self._not_taken_up = (left_out,)
+            self.logger.warning("%s", left_out)
 
     def _counters(self) -> dict[str, int]:
         return {

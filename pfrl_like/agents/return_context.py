@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pfrl_like.batch import concatenate_nested, first_leaf, map_nested
 from pfrl_like.distributions import rows_of
-from pfrl_like.utils.tensors_as_json import from_text, to_text
+from pfrl_like.utils.tensors_as_json import from_saved, to_saved
 
 
 class ReturnContext:
@@ -71,11 +71,11 @@ class ReturnContext:
             self.to_go[row] -= reward
 
     def state_dict(self) -> dict[str, Any]:
-        """The episodes that run, as values for JSON."""
+        """The episodes that run, as numbers and tensors."""
         return {
             "to_go": {str(row): to_go for row, to_go in self.to_go.items()},
             "returns": {str(row): [to_go for to_go, _, _ in steps] for row, steps in self.steps.items()},
-            "seen": {str(row): to_text([step[1:] for step in steps]) for row, steps in self.steps.items()},
+            "seen": {str(row): to_saved([step[1:] for step in steps]) for row, steps in self.steps.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> None:
@@ -88,7 +88,7 @@ class ReturnContext:
             to_go = {int(row): float(left) for row, left in state["to_go"].items()}
             steps = {}
             for row in to_go:
-                returns, seen = state["returns"][str(row)], from_text(state["seen"][str(row)], device)
+                returns, seen = state["returns"][str(row)], from_saved(state["seen"][str(row)], device)
                 steps[row] = [[float(left), *parts] for left, parts in zip(returns, seen, strict=True)]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the context is {state!r:.100}, which does not fit: {error}") from error

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.batch import Batch, concatenate_nested, map_nested
-from pfrl_like.utils.tensors_as_json import from_text, to_text
+from pfrl_like.utils.tensors_as_json import from_saved, to_saved
 
 Rows = NDArray[np.int64]
 LastOf = Callable[[Rows], tuple[Any, Any]]
@@ -265,18 +265,19 @@ class Rollout:
     # Saving
 
     def state_dict(self, last_of: LastOf) -> dict[str, Any]:
-        """The steps as values for JSON, and what the episodes that go on would be cut off with."""
+        """The steps as tensors, which go on changing, and what the episodes that go on would be cut off with."""
         env_ids, rows = self.running()
-        parts: list[Any] = [self._env[: self._n], self._ended[: self._n]]
-        tails = [*self._tails, (rows, *last_of(env_ids))] if len(rows) else self._tails
+        tails = [self._joined_tails()] if self._tails else []
+        if len(rows):
+            tails.append((rows, *last_of(env_ids)))
         return {
-            "env": to_text(torch.from_numpy(parts[0])),
-            "ended": to_text(torch.from_numpy(parts[1])),
+            "env": torch.from_numpy(self._env[: self._n]),
+            "ended": torch.from_numpy(self._ended[: self._n]),
             "columns": {
-                name: to_text(map_nested(lambda leaf: leaf[: self._n], column))
+                name: to_saved(map_nested(lambda leaf: leaf[: self._n], column))
                 for name, column in self._columns.items()
             },
-            "tails": [to_text((torch.from_numpy(rows), obs, state)) for rows, obs, state in tails],
+            "tails": [to_saved((torch.from_numpy(rows), obs, state)) for rows, obs, state in tails],
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> LastOf:
@@ -290,11 +291,11 @@ class Rollout:
         """
         try:
             new = Rollout(self.room)
-            env, ended = (from_text(state[name], "cpu").numpy() for name in ("env", "ended"))
-            columns = {name: from_text(text, device) for name, text in state["columns"].items()}
+            env, ended = (from_saved(state[name], "cpu").numpy() for name in ("env", "ended"))
+            columns = {name: from_saved(text, device) for name, text in state["columns"].items()}
             if len(env):
                 new.append(env, ended, **columns)
-            tails = [from_text(text, device) for text in state["tails"]]
+            tails = [from_saved(text, device) for text in state["tails"]]
             tails = [(rows.cpu().numpy(), obs, last_state) for rows, obs, last_state in tails]
             env_ids, running = new.running()
             if any(len(rows) == 0 or rows.min() < 0 or rows.max() >= len(env) for rows, _, _ in tails):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.batch import Batch, concatenate_nested, map_nested
-from pfrl_like.utils.tensors_as_json import from_text, to_text
+from pfrl_like.utils.tensors_as_json import from_saved, to_saved
 
 
 @dataclasses.dataclass
@@ -69,13 +69,13 @@ class Steps:
         )
 
     def state_dict(self, with_raw_obs: bool = False) -> Any:
-        """The steps, for JSON, if asked for with the observations themselves; otherwise these become the features."""
+        """The steps as tensors, if asked for with the observations themselves; otherwise these become the features."""
         action, reward = torch.from_numpy(np.array(self.action)), torch.tensor(self.reward, dtype=torch.float64)
         features = concatenate_nested(self.obs)
         parts = [self.recurrent_state, features, action, reward, _stacked(self.action_mask)]
         if with_raw_obs:
             parts.append([map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf)), obs) for obs in self.raw_obs])
-        return to_text(parts)
+        return to_saved(parts)
 
     @classmethod
     def of_state(cls, state: Any) -> "Steps":
@@ -85,7 +85,7 @@ class Steps:
             ValueError: If it is something else.
         """
         try:
-            recurrent_state, obs, action, reward, masks, *raw_obs = from_text(state, "cpu")
+            recurrent_state, obs, action, reward, masks, *raw_obs = from_saved(state, "cpu")
             rows = [slice(i, i + 1) for i in range(len(reward))]
             each_obs = [map_nested(lambda leaf: leaf[row], obs) for row in rows]  # noqa: B023 - called at once
             of_one = raw_obs[0] if raw_obs else [map_nested(lambda leaf: leaf[0], each) for each in each_obs]

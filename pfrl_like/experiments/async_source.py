@@ -11,6 +11,7 @@ from pfrl_like.experiments.async_worker import Counters, Job, work
 from pfrl_like.experiments.loop import Clock, Episode
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.processes import Countdown, Failure, Finished, Workers
+from pfrl_like.utils.plain_values import from_json
 
 #: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after
 #: Ctrl-C, SIGTERM or an error in this process; and that those which are interrupted get for saying where they were.
@@ -109,7 +110,7 @@ class AsyncWorkers:
                 if kind == "episode":
                     ended.append(content)
                 elif kind == "agent":
-                    self.statistics, self.state = content
+                    self.statistics, self.state = content[0], from_json(content[1])
                 elif kind == "evaluation":
                     if self.tensorboard is not None:
                         self.tensorboard.log_evaluation(t, *content)

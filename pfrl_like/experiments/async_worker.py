@@ -16,7 +16,11 @@ from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.processes import WaitingEnd
 from pfrl_like.utils.close_all import close_all
+from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
+
+#: JSON values within each other that what an agent tells may be.
+_LEVELS = 100
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,8 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
 
     def tell_of_agent() -> None:
         if index == 0:
-            own = agent.saved_state() if job.shared and hasattr(agent, "saved_state") else None
+            tells = job.shared and hasattr(agent, "saved_state")
+            own = to_json(agent.saved_state(), _LEVELS) if tells else None  # its tensors by value
             channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), own)))
 
     def tell_of_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:

@@ -74,7 +74,7 @@ class RunState:
         Raises:
             KeyError, TypeError, ValueError: If it is the state of something else.
         """
-        reasons = [*state["reasons"], *_differences(state)]
+        reasons = [*state["reasons"], *_differences(state), *_unsaved(self.agent)]
         if hasattr(self.agent, "t"):
             self.agent.t = state["agent_t"]
         for name, part in self.parts.items():
@@ -174,12 +174,17 @@ def _of_unknown_ways(told: Any) -> Iterator[str]:
 
 def _of_agent(agent: Any) -> list[str]:
     """Why an agent may go on otherwise than it would have, though it has been saved and loaded."""
-    reasons = []
+    reasons = [*_unsaved(agent)]
     if getattr(agent, "is_compiled", False) is True:
         reasons.append("the first update of a process is made before the agent is compiled")
     if str(getattr(agent, "device", "cpu")).startswith("cuda") and not torch.are_deterministic_algorithms_enabled():
         reasons.append("GPUs add in any order, unless torch.use_deterministic_algorithms(True) was called")
     return reasons
+
+
+def _unsaved(agent: Any) -> Sequence[str]:
+    """What an agent says that it does not save, or has not taken up when it was loaded."""
+    return agent.unsaved() if hasattr(type(agent), "unsaved") else ()  # mocks have all
 
 
 def _differences(state: Mapping[str, Any]) -> list[str]:

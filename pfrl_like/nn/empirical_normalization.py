@@ -1,6 +1,7 @@
 """Normalisation by the mean and variance of what has been seen."""
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,7 +63,8 @@ class EmpiricalNormalization(nn.Module):
         self.eps = eps
         self.until = until
         self.clip_threshold = clip_threshold
-        self._holds_still = False  # an attribute from the start, so that compiled regions look at it
+        # The threads in which it does; an attribute from the start, so that compiled regions look at it.
+        self._holds_still: tuple[int, ...] = ()
         moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
         self.register_buffer("_mean", moment)
         self.register_buffer("_var", torch.ones_like(moment))
@@ -106,7 +108,7 @@ class EmpiricalNormalization(nn.Module):
         Raises:
             ValueError: If the values have another shape.
         """
-        if update and not self._holds_still:
+        if update and not (self._holds_still and _is_held(self._holds_still)):
             self.experience(x)
         else:
             self._check(x)
@@ -131,16 +133,22 @@ class EmpiricalNormalization(nn.Module):
 
 @contextlib.contextmanager
 def holding_still(module: nn.Module) -> Iterator[nn.Module]:
-    """Within it no `EmpiricalNormalization` of a module learns from what it normalises."""
-    parts = normalizations_of(module)
-    before = [part._holds_still for part in parts]
-    for part in parts:
-        part._holds_still = True
+    """Within it no `EmpiricalNormalization` of a module learns from what it normalises in this thread."""
+    parts, here = normalizations_of(module), threading.get_ident()
+    with _LOCK:
+        for part in parts:
+            part._holds_still += (here,)
     try:
         yield module
     finally:
-        for part, held_still in zip(parts, before, strict=True):
-            part._holds_still = held_still
+        with _LOCK:
+            for part in parts:
+                at = part._holds_still.index(here)
+                part._holds_still = part._holds_still[:at] + part._holds_still[at + 1 :]
+
+
+def _is_held(threads: tuple[int, ...]) -> bool:
+    return torch.compiler.is_compiling() or threading.get_ident() in threads
 
 
 def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
@@ -152,4 +160,5 @@ def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
     return found
 
 
+_LOCK = threading.Lock()
 _NORMALIZATIONS = "_pfrl_like_normalizations"

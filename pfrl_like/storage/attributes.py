@@ -19,12 +19,14 @@ from pfrl_like.storage.directory import has_manifest, load_directory, save_direc
 from pfrl_like.storage.json_file import plain_json
 from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
+from pfrl_like.storage.state_tensors import STATE_TENSORS, join_state, split_state
 from pfrl_like.storage.tensors import load_tensors
 
 KIND = "agent"
 
 # Bound on what a file may need, as a multiple of the live tensors: LBFGS keeps 200 vectors a parameter, and a tensor
 # counts twice, as what is in the file and as what is made of it.
+_MAX_STATE_TENSORS = 1 << 36  # bytes of a rollout and the like
 _BASE_BYTES = 1 << 26
 _FACTOR = 512
 
@@ -72,9 +74,11 @@ class _Parts:
                 self.leaves[name] = value
 
     def states(self) -> dict[str, Any]:
-        """The JSON state of every owner."""
+        """The state of every owner: JSON, with tensors."""
         return {
-            name: plain_json(owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}")
+            name: plain_json(
+                owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}", kept=(torch.Tensor,)
+            )
             for name, owner in self.owners.items()
         }
 
@@ -93,7 +97,9 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
             message = f"{name}.{fault} is NaN or infinite; expected finite numbers: nothing was saved to {dirname}"
             raise NonFiniteError(f"{name}.{fault}", message)
     files = {f"{name}.pt": _writer(leaf, f"{parts.path} ({name})") for name, leaf in parts.leaves.items()}
-    states = parts.states()
+    states, tensors = split_state(parts.states())
+    if tensors:
+        files[STATE_TENSORS] = tensor_writer(tensors, f"{parts.path} (state)")
     save_directory(
         dirname,
         files,
@@ -102,6 +108,7 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         class_name=f"{type(owner).__module__}.{type(owner).__qualname__}",
         aliases={f"{name.replace('.', '/')}.pt": f"{name}.pt" for name in parts.leaves},
         info={"saved_attributes": list(owner.saved_attributes), "t": states[""].get("t")},
+        sometimes=(STATE_TENSORS,),
     )
 
 
@@ -115,7 +122,7 @@ def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def _limits(parts: _Parts) -> dict[str, int]:
-    return {f"{name}.pt": _largest_file(leaf) for name, leaf in parts.leaves.items()}
+    return {STATE_TENSORS: _MAX_STATE_TENSORS} | {f"{n}.pt": _largest_file(leaf) for n, leaf in parts.leaves.items()}
 
 
 def _largest_file(leaf: Any) -> int:
@@ -135,16 +142,20 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     """
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
+    states: dict[str, Any] | None = None
     if has_manifest(directory):
         snapshot = load_directory(directory, kind=KIND, limits=_limits(parts))
-        extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves]
+        extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
         if extra:
             raise CheckpointError(directory, f"holds {', '.join(extra)}, which this agent does not have")
         paths = {
             name: snapshot.open(f"{name if f'{name}.pt' in snapshot.keys else parts.instead.get(name, name)}.pt")
             for name in parts.leaves
         }
-        states: Mapping[str, Any] | None = snapshot.state
+        states = dict(snapshot.state)
+        if STATE_TENSORS in snapshot.keys:
+            path = snapshot.open(STATE_TENSORS)
+            join_state(states, load_tensors(path), path)
     else:
         paths = {
             name: os.path.join(directory, *parts.instead.get(name, name).split(".")) + ".pt" for name in parts.leaves
@@ -158,7 +169,6 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
                 f"under PFRL's names, {', '.join(map(os.path.basename, paths.values()))}, without counters such as t",
                 stacklevel=3,
             )
-        states = None
     loaded = {
         name: _fitted(leaf, load_tensors(paths[name], max_bytes=_bound(leaf)), paths[name])
         for name, leaf in parts.leaves.items()
@@ -203,7 +213,7 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
         name: _fitted(leaf, plain_tensors(state["attributes"][name], f"state_dict ({name})"), f"state_dict ({name})")
         for name, leaf in parts.leaves.items()
     }
-    _apply(parts, loaded, plain_json(state["state"], "state_dict"))
+    _apply(parts, loaded, plain_json(state["state"], "state_dict", kept=(torch.Tensor,)))
 
 
 def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:

@@ -93,6 +93,7 @@ def save_directory(
     class_name: str,
     aliases: Mapping[str, str] | None = None,
     info: Mapping[str, Any] | None = None,
+    sometimes: Iterable[str] = (),
 ) -> None:
     """Make `files` and `state` the content of a directory, all at one instant.
 
@@ -106,6 +107,7 @@ def save_directory(
         aliases: Further names, relative to the directory, under which copies of files are kept for other programs;
             each with the key of its file. `load_directory` does not read them.
         info: Further fields of the manifest, as JSON.
+        sometimes: Keys that other saves into the directory may have, whose old files go, too.
 
     Raises:
         CheckpointError: If anything cannot be written. What the directory held before is then still what it holds,
@@ -118,7 +120,7 @@ def save_directory(
             raise CheckpointError(directory, f"cannot hold a file called {name!r}")
     writers: dict[str, Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
     dump_json(info or {}, directory, MAX_MANIFEST)
-    content = writers, aliases, (kind, class_name), info or {}
+    content = writers, aliases, (kind, class_name), info or {}, sometimes
     if os.path.lexists(directory) or not _save_new(directory, *content):
         _save_into(directory, *content)
 
@@ -165,6 +167,7 @@ def _save_into(
     aliases: Mapping[str, str],
     kinds: tuple[str, str],
     info: Mapping[str, Any],
+    sometimes: Iterable[str],
 ) -> None:
     """Save into a directory, whether there is one already or not."""
     _make_directory(directory, aliases)
@@ -179,7 +182,7 @@ def _save_into(
         except BaseException:
             _remove_unless_named(directory, names)
             raise
-        _clean(directory, writers, aliases)
+        _clean(directory, {*writers, *sometimes}, aliases)
         _renew_aliases(directory, aliases, entries)
 
 

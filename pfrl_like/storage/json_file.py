@@ -13,7 +13,9 @@ from pfrl_like.storage.atomic import read_bounded
 _MAX_DEPTH = 32
 
 
-def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX_DEPTH) -> Any:
+def plain_json(
+    value: Any, path: object, where: str = "state", depth: int = _MAX_DEPTH, kept: tuple[type, ...] = ()
+) -> Any:
     """A copy of `value` made of what JSON has; NumPy numbers and arrays become numbers and lists.
 
     Args:
@@ -21,13 +23,14 @@ def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX
         path: File or directory it is meant for, for the error.
         where: Name of the value, for the error.
         depth: How many levels may follow.
+        kept: Further types, whose values stay as they are.
 
     Raises:
         CheckpointError: If it holds anything else; the reason says where.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
-    if value is None or type(value) in (bool, int, str):
+    if value is None or type(value) in (bool, int, str) or isinstance(value, kept):
         return value
     if type(value) is float:
         if not math.isfinite(value):
@@ -36,12 +39,12 @@ def plain_json(value: Any, path: object, where: str = "state", depth: int = _MAX
     if depth == 0:
         raise CheckpointError(path, f"{where} is nested more than {_MAX_DEPTH} levels deep, or holds itself")
     if isinstance(value, list | tuple):
-        return [plain_json(item, path, f"{where}[{i}]", depth - 1) for i, item in enumerate(value)]
+        return [plain_json(item, path, f"{where}[{i}]", depth - 1, kept) for i, item in enumerate(value)]
     if isinstance(value, Mapping):
         for key in value:
             if type(key) is not str:
                 raise CheckpointError(path, f"{where} has the key {key!r}; expected text")
-        return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1) for key, item in value.items()}
+        return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1, kept) for key, item in value.items()}
     kind = type(value).__name__
     raise CheckpointError(path, f"{where} is a {kind}; expected None, bool, int, float, str, list or dict")
 

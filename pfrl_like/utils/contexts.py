@@ -1,6 +1,7 @@
 """A module in evaluation mode for the length of a block: `evaluating`, and `evaluating_readers` for hot paths."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -12,30 +13,62 @@ from torch.nn.modules import activation, container, conv, flatten, linear, paddi
 Class = TypeVar("Class", bound=type[nn.Module])
 
 
+_LOCK = threading.Lock()
+#: Parts of modules that are kept in evaluation mode, by their numbers: how often, the mode otherwise, the part itself.
+_held: dict[int, list[Any]] = {}
+
+
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[nn.Module]:
     """Put a module into evaluation mode and back.
 
-    Afterwards every part is in the mode it was in before, a part that its owner keeps in evaluation mode included.
+    Afterwards every part is in the mode it was in before, a part that its owner keeps in evaluation mode included;
+    where threads do this at once, or blocks lie within each other, once the last one has left.
     """
-    before = [(part, part.training) for part in module.modules()]
-    plain = not torch.compiler.is_compiling() and all(_is_plain(part) for part, _ in before)
-    if plain:
-        for part, _ in before:
-            vars(part)["training"] = False  # past `nn.Module.__setattr__`, which takes ten times as long
-    else:
+    if torch.compiler.is_compiling():  # which knows of no other threads
+        before = [(part, part.training) for part in module.modules()]
         module.eval()
+        try:
+            yield module
+        finally:
+            _restore(module, before)
+        return
+    parts = list(module.modules())
+    plain = all(map(_is_plain, parts))
+    with _LOCK:
+        for part in parts:
+            held = _held.get(id(part))
+            if held is None:
+                _held[id(part)] = [1, part.training, part]
+            else:
+                held[0] += 1
+            if plain:
+                vars(part)["training"] = False  # past `nn.Module.__setattr__`, which takes ten times as long
+        if not plain:
+            module.eval()
     try:
         yield module
     finally:
-        if plain:
-            for part, training in before:
-                vars(part)["training"] = training
-        else:
-            if before[0][1]:
-                module.train()
-            for part, training in before:
-                part.training = training
+        with _LOCK:
+            free = []
+            for part in parts:
+                held = _held[id(part)]
+                held[0] -= 1
+                if not held[0]:
+                    del _held[id(part)]
+                    free.append((part, held[1]))
+                    if plain:
+                        vars(part)["training"] = held[1]
+            if not plain:
+                _restore(module, [*((part, False) for part in parts), *free])
+
+
+def _restore(module: nn.Module, modes: Sequence[tuple[nn.Module, bool]]) -> None:
+    """Bring a module whose own `train` may do more than set an attribute back to the modes of its parts."""
+    if dict(modes)[module]:
+        module.train()
+    for part, training in modes:
+        part.training = training
 
 
 def _is_plain(part: nn.Module) -> bool:

@@ -132,7 +132,7 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
         return ((key, f"{name}.{key}", part) for key, part in _held_by(value))
     if isinstance(value, Mapping):
         # Of other keys the text is of this process alone or, as of a tensor, long.
-        keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(value))
+        keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
         return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
         # The parts of `envs` are as deep as it is.

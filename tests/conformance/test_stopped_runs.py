@@ -6,14 +6,18 @@ In the default run each runner has one agent that learns fast, the slow one has 
 import itertools
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from frame_runs import FramePlan, LargeFramePlan, frame_plans
 from stopped_runs import NOISES, RUNNERS, Plan, differences, go, plans
 from time_parts import PATIENCE
+
+from pfrl_like.utils import tensors_as_json
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill_training.py"
 #: For each runner an agent.
@@ -33,7 +37,34 @@ class Stopped(Exception):
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     agent: str, runner: str, noise: str, number: int, tmp_path: Path
 ) -> None:
-    plan = Plan(agent, runner, noise, number)
+    check_stopped(Plan(agent, runner, noise, number), tmp_path)
+
+
+SMALL = [*itertools.islice(frame_plans(), 60)]
+
+
+@pytest.mark.parametrize("plan", [SMALL[9], *(pytest.param(plan, marks=pytest.mark.slow) for plan in SMALL)], ids=str)
+def test_a_stopped_run_with_frames_goes_on_as_if_it_had_not_been(
+    plan: FramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensors_as_json, "_FEW", tensors_as_json._FEW)  # which the plan lowers
+    check_stopped(plan, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", [*itertools.islice(frame_plans(LargeFramePlan), 4)], ids=str)
+def test_a_stopped_run_with_a_large_rollout_goes_on_as_if_it_had_not_been(
+    plan: LargeFramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tensors_as_json, "_FEW", tensors_as_json._FEW)
+    check_stopped(plan, tmp_path)
+    largest = max(path.stat().st_size for path in tmp_path.glob("*/run/*/state-tensors-*.pt"))
+    assert largest * 4 / 3 > 1 << 27  # as text
+    shutil.rmtree(tmp_path)
+
+
+def check_stopped(plan: Plan, folder: Path) -> None:
+    """Check that a run that is stopped behind a checkpoint and gone on with leaves what one leaves that is not."""
     behind_a_checkpoint = plan.sizes["checkpoint_freq"] + plan.sizes["n_envs"]
     last = random.Random(f"stop {plan}").randint(behind_a_checkpoint, plan.sizes["steps"])
 
@@ -41,10 +72,10 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(
         if clock.t >= last:
             raise Stopped
 
-    whole = go(plan, tmp_path / "whole")
+    whole = go(plan, folder / "whole")
     with pytest.raises(Stopped):
-        go(plan, tmp_path / "stopped", [stop])
-    assert not differences(whole, go(plan, tmp_path / "stopped"))
+        go(plan, folder / "stopped", [stop])
+    assert not differences(whole, go(plan, folder / "stopped"))
 
 
 def test_the_runs_differ_where_the_noise_is_another(tmp_path: Path) -> None:

@@ -287,6 +287,15 @@ def test_what_a_user_appends_counts_in_the_mean() -> None:
     assert dict(agent.get_statistics())["average_loss"] == 1.5
 
 
+def test_large_records_are_saved_as_arrays(tmp_path: Any) -> None:
+    agent, other = (make_on_policy("PPO", value_stats_window=50_000) for _ in range(2))
+    agent.value_record.extend(torch.arange(50_000.0))
+    agent.save(str(tmp_path))
+    other.load(str(tmp_path))
+    assert [*other.value_record] == [*range(50_000)]
+    assert sum(file.stat().st_size for file in tmp_path.glob("state-*.json")) < 5_000
+
+
 def test_an_agent_is_copied_with_its_records() -> None:
     agent = make_agent()
     agent.update(make_batch(0))

@@ -1,5 +1,6 @@
 """What on-policy agents collect: rows, episodes, minibatches."""
 
+import base64
 import json
 from typing import Any
 
@@ -132,11 +133,22 @@ def test_values_of_another_shape_are_refused_and_nothing_is_stored() -> None:
     assert len(rollout) == 5
 
 
-def test_a_rollout_goes_on_where_it_was_saved() -> None:
+def as_text(state: Any) -> Any:
+    """A state as former versions saved it, for JSON."""
+    if isinstance(state, torch.Tensor):
+        content = base64.b64encode(state.numpy().tobytes()).decode()
+        return {"dtype": str(state.dtype), "shape": list(state.shape), "base64": content}
+    if isinstance(state, dict):
+        return {key: as_text(part) for key, part in state.items()}
+    return [as_text(part) for part in state] if isinstance(state, list) else state
+
+
+@pytest.mark.parametrize("form", [lambda state: state, lambda state: json.loads(json.dumps(as_text(state)))])
+def test_a_rollout_goes_on_where_it_was_saved(form: Any) -> None:
     rollout, other = filled(), Rollout()
     rows = append(rollout, {0: 6.0}, ended=(0,), terminated=False)
     rollout.follow(rows, torch.tensor([[200.0]]), (torch.tensor([[[2000.0]]]),))
-    state = json.loads(json.dumps(rollout.state_dict(last_of)))
+    state = form(rollout.state_dict(last_of))
     saved_last_of = other.load_state_dict(state, "cpu")
     assert saved_last_of(np.array([1]))[0].tolist() == [[101.0]]
     for each, after in ((rollout, last_of), (other, saved_last_of)):

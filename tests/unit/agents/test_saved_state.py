@@ -107,6 +107,8 @@ def test_the_state_of_another_explorer_is_left_out_with_a_warning(caplog: Any, t
     other.explorer, other.logger = Greedy(), logging.getLogger("other")
     by_directory(agent, other, tmp_path)
     assert "the saved explorer is of class AdditiveOU, this one Greedy: its state is left out" in caplog.text
+    assert other.unsaved() == ("the saved explorer is of class AdditiveOU, this one Greedy: its state is left out",)
+    assert agent.unsaved() == ()
 
 
 class PlainExplorer:
@@ -122,6 +124,7 @@ class PlainExplorer:
 def test_an_explorer_of_another_kind_does_not_keep_from_saving(tmp_path: Any) -> None:
     agent = make_agent(explorer=PlainExplorer())
     by_directory(agent, agent, tmp_path)
+    assert agent.unsaved() == ["explorer: a PlainExplorer is no pfrl_like Explorer, so that its state is not saved"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from resume_parts import noisy_env, small_dqn
 
+from pfrl_like.agents import DQN
 from pfrl_like.experiments import train_agent, train_agent_batch
 
 
@@ -114,6 +115,27 @@ def test_what_cannot_be_saved_or_taken_up_is_told_and_ends_no_run(kind: Any, rea
     run(tmp_path, [kind()], resume=True)
     assert resumed(tmp_path)["resume"] == "approximate"
     assert any(each.startswith(reason) for each in resumed(tmp_path)["reasons"])
+
+
+def test_what_an_agent_leaves_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unsaved(self: Any) -> list[str]:
+        return [] if self.t == 0 else ["its dreams are not saved"]
+
+    monkeypatch.setattr(DQN, "unsaved", unsaved)
+    stopped(tmp_path, Module())
+    [path] = tmp_path.glob("25_checkpoint/run/state-*.json")
+    assert json.loads(path.read_text())["reasons"] == ["its dreams are not saved"]
+    run(tmp_path, [Module()], resume=True)
+    assert (resumed(tmp_path)["resume"], resumed(tmp_path)["reasons"]) == ("approximate", ["its dreams are not saved"])
+
+
+def test_what_an_agent_did_not_take_up_is_told(tmp_path: Path) -> None:
+    env = noisy_env(0)
+    stopped(tmp_path, Module())
+    agent = small_dqn(env)
+    agent.unsaved = lambda: ["its dreams are another's"]
+    train_agent(agent, env, 40, tmp_path, checkpoint_freq=25, hooks=[Module()], resume=True)
+    assert resumed(tmp_path)["reasons"] == ["its dreams are another's"]
 
 
 class Unknown(gymnasium.Wrapper):  # type: ignore[type-arg]

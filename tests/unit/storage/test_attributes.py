@@ -11,6 +11,7 @@ import torch
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import attributes
+from pfrl_like.testing.requirement import difference
 
 
 class Learner(AttributeSavingMixin):
@@ -53,6 +54,55 @@ def test_what_loading_would_refuse_as_too_large_is_not_saved(tmp_path: Path) -> 
     with pytest.raises(CheckpointError, match=r"\(optimizer\): cannot be written: to load it would take .* and may"):
         learner.save(tmp_path)
     assert sorted(tmp_path.iterdir()) == before
+
+
+class Seeing(AttributeSavingMixin):
+    """Its state has arrays."""
+
+    saved_attributes = ()
+
+    def __init__(self, state: Any = None) -> None:
+        self.state = state
+
+    def saved_state(self) -> dict[str, Any]:
+        return {"t": 1, "seen": self.state}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        self.state = state["seen"]
+
+
+def test_tensors_in_a_state_come_back_where_they_were(tmp_path: Path) -> None:
+    seen = {"a": [torch.arange(3), None, {"b": torch.tensor([[True]])}], "c": torch.tensor(2.5, dtype=torch.float16)}
+    other = Seeing()
+    Seeing(seen).save(tmp_path)
+    other.load(tmp_path)
+    assert difference(seen, other.state) is None
+    other.load_state_dict(Seeing([torch.ones(2)]).state_dict())
+    assert other.state[0].tolist() == [1, 1]
+
+
+def test_the_tensors_of_older_saves_go(tmp_path: Path) -> None:
+    for state in (torch.ones(2), None, None):
+        Seeing(state).save(tmp_path)
+    assert not [*tmp_path.glob("state-tensors*")]
+
+
+def test_tensors_that_do_not_fit_the_state_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Seeing("as it was")
+    for path in (["", "t"], ["", "seen", 0], [], ["", "other"], 5):
+        with monkeypatch.context() as patch:
+            patch.setattr(attributes, "split_state", lambda state: (state, [[path, torch.ones(1)]]))  # noqa: B023
+            Seeing("text").save(tmp_path)
+        with pytest.raises(CheckpointError, match=r"state-tensors-\w+\.pt: does not fit the state beside it"):
+            other.load(tmp_path)
+    assert other.state == "as it was"
+
+
+def test_a_state_that_holds_itself_is_refused(tmp_path: Path) -> None:
+    state: list[Any] = []
+    state.append(state)
+    with pytest.raises(CheckpointError, match="or holds itself"):
+        Seeing(state).save(tmp_path)
 
 
 def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word(tmp_path: Path) -> None:

@@ -19,6 +19,13 @@ def test_nested_tensors_come_back_bit_for_bit(dtype: torch.dtype) -> None:
     assert back[1] is None and back[3] == ()
 
 
+def test_many_numbers_stay_a_tensor_and_come_back_as_a_copy() -> None:
+    many = torch.arange(10_001.0)
+    [plain] = to_plain((many,))
+    [back] = from_plain([plain], "cpu")
+    assert plain is many and torch.equal(back, many) and back.data_ptr() != many.data_ptr()
+
+
 def test_numbers_that_are_not_finite_come_back_as_nan() -> None:
     back = from_plain(to_plain(torch.tensor([1.0, math.nan, math.inf])), "cpu")
     assert difference(back, torch.tensor([1.0, math.nan, math.nan])) is None

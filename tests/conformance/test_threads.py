@@ -1,0 +1,238 @@
+"""Threads that act with one agent in evaluation: none gets the answer of another, and none changes another's mode."""
+
+import contextlib
+import copy
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from network_parts import OBS
+from on_policy_parts import make_on_policy
+from pair_parts import FAMILY
+from torch import nn
+
+from pfrl_like.agents import DQN, PPO
+from pfrl_like.explorers import Greedy
+from pfrl_like.nn import Branched, EmpiricalNormalization
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.testing.requirement import difference
+from pfrl_like.utils import set_random_seed
+
+N_THREADS = 4
+#: Whose actions in evaluation are drawn, so that only the mode is looked at.
+DRAWING = {"BCQ", "BEAR"}
+EVERY = pytest.mark.parametrize("kind", FAMILY)
+
+
+@pytest.fixture(autouse=True)
+def often_switched() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def in_threads(work: Callable[[int], None], n: int = N_THREADS) -> None:
+    """Call `work(i)` in n threads at once; raises what the first of them has raised."""
+    errors: list[BaseException] = []
+    start = threading.Barrier(n)
+
+    def run(i: int) -> None:
+        try:
+            start.wait()
+            work(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        raise error
+
+
+def make(kind: str, folder: Path, recurrent: bool = False) -> Any:
+    """An agent of a kind, without recurrent networks if it has such a choice."""
+    cases = [case for case in FAMILY[kind].fitting(kind) if case["recurrent"] == recurrent]
+    set_random_seed(0)
+    return FAMILY[kind].make(cases[0], folder)
+
+
+def mixed_answers(agent: Any, n_acts: int, size: int = OBS, draws: bool = False) -> int:
+    """How many of the actions in several threads, each for observations of its own, are others than in one."""
+    obs = np.random.RandomState(0).randn(N_THREADS, 20, size).astype(np.float32)
+    wrong = [0] * N_THREADS
+
+    def answer(i: int, n: int) -> Any:
+        return agent.batch_act(obs[i, [n, n - 1]]) if n % 2 else [agent.act(obs[i, n])]
+
+    with agent.eval_mode():
+        expected = [[answer(i, n) for n in range(20)] for i in range(N_THREADS)]
+
+    def act(i: int) -> None:
+        for n in range(n_acts):
+            with agent.eval_mode() if n % 3 else contextlib.nullcontext(), agent.eval_mode():
+                actions = answer(i, n % 20)
+                wrong[i] += agent.training
+            wrong[i] += difference([*actions], [*expected[i][n % 20]]) is not None and not draws
+
+    in_threads(act)
+    return sum(wrong)
+
+
+def check_no_mixed_answers(kind: str, folder: Path, n_acts: int) -> None:
+    agent = make(kind, folder)
+    if agent.acts_from_memory:
+        pytest.skip("acts from memory")
+    agent.act_deterministically = True
+    assert mixed_answers(agent, n_acts, draws=kind in DRAWING) == 0
+    assert agent.training
+
+
+@pytest.mark.parametrize("kind", ["PPO", "DQN", "SoftActorCritic"])
+def test_threads_get_their_own_answers(kind: str, tmp_path: Path) -> None:
+    check_no_mixed_answers(kind, tmp_path, 50)
+
+
+@pytest.mark.slow
+@EVERY
+def test_threads_of_every_agent_get_their_own_answers(kind: str, tmp_path: Path) -> None:
+    check_no_mixed_answers(kind, tmp_path, 10_000)
+
+
+# Modes
+
+
+def test_each_thread_has_a_mode_of_its_own() -> None:
+    agent = make_on_policy()
+    seen: list[bool] = []
+    with agent.eval_mode(), agent.eval_mode():
+        in_threads(lambda i: seen.append(agent.training), 1)
+        seen.append(agent.training)
+    assert seen == [True, False] and agent.training
+
+
+def test_the_mode_that_was_set_comes_back_whoever_leaves_last() -> None:
+    for training in (True, False):
+        agent = make_on_policy()
+        agent.training = training
+        first, second = agent.eval_mode(), agent.eval_mode()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert not agent.training
+        second.__exit__(None, None, None)
+        assert agent.training is training
+        assert vars(agent)["training"] is training  # a plain attribute, which costs no call
+
+
+def test_reading_the_mode_calls_nothing_in_training() -> None:
+    agent = make_on_policy()
+    calls: list[Any] = []
+    assert agent.training
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
+    agent.training  # noqa: B018
+    sys.setprofile(None)
+    assert [*filter({"call"}.__contains__, calls)] == []
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda agent: pickle.loads(cloudpickle.dumps(agent))])
+def test_a_copy_has_the_mode_in_which_it_is_made(copied: Callable[[Any], Any]) -> None:
+    agent = make_on_policy()
+    with agent.eval_mode():
+        other = copied(agent)
+    seen: list[bool] = []
+    in_threads(lambda i: seen.append(other.training), 1)
+    assert (seen, other.training, agent.training, copied(agent).training) == ([False], False, True, True)
+    with other.eval_mode():
+        assert agent.training
+    other.training = True
+    assert other.training
+
+
+def test_a_class_may_set_its_mode() -> None:
+    own = type("Own", (PPO,), {"training": False})
+    agent = make_on_policy()
+    agent.__class__ = own
+    with agent.eval_mode():
+        assert not agent.training
+    assert not agent.training and not own.training and PPO.training
+
+
+def test_a_thread_that_learns_goes_on_while_another_evaluates() -> None:
+    agent = make_on_policy("PPO", update_interval=5)
+    is_over = threading.Event()
+
+    def work(i: int) -> None:
+        obs = np.eye(5, dtype=np.float32)
+        if i:
+            while not is_over.is_set():
+                with agent.eval_mode():
+                    agent.act(obs[1])
+            return
+        try:
+            for step in range(50):
+                agent.act(obs[step % 5])
+                agent.observe(obs[(step + 1) % 5], 1.0, False, step % 5 == 4)
+        finally:
+            is_over.set()
+
+    in_threads(work)
+    assert (agent.t, agent.n_updates > 9, agent.training) == (50, True, True)
+
+
+def test_a_recurrent_agent_wants_a_copy_for_each_thread() -> None:
+    agent = make_on_policy("PPO", True)
+    with agent.eval_mode(), agent.eval_mode(), pytest.raises(RuntimeError, match="its own copy: copy.deepcopy"):
+        in_threads(lambda i: agent.eval_mode().__enter__(), 1)
+    copies = [copy.deepcopy(agent) for _ in range(N_THREADS)]
+    for each in copies:
+        each.act_deterministically = True
+    alone = copy.deepcopy(copies[0])
+    obs = np.random.RandomState(0).randn(30, 5).astype(np.float32)
+
+    def answers(agent: Any) -> list[Any]:
+        with agent.eval_mode():
+            return [agent.act(each) for each in obs]
+
+    found: dict[int, list[Any]] = {}
+    in_threads(lambda i: found.update({i: answers(copies[i])}))
+    assert [found[i] for i in range(N_THREADS)] == [answers(alone)] * N_THREADS
+
+
+# Layers that know of modes
+
+
+def with_modes(*last: nn.Module) -> nn.Sequential:
+    normal = EmpiricalNormalization(5)
+    normal.experience(torch.randn(20, 5))
+    return nn.Sequential(normal, nn.Linear(5, 16), nn.Dropout(0.5), nn.BatchNorm1d(16), nn.Linear(16, 3), *last)
+
+
+@pytest.mark.parametrize("kind", ["DQN", "PPO"])
+def test_threads_find_layers_in_evaluation_and_leave_them_as_they_were(kind: str) -> None:
+    set_random_seed(0)
+    if kind == "DQN":
+        model: nn.Module = with_modes(DiscreteActionValueHead())
+        adam = torch.optim.Adam(model.parameters())
+        agent: Any = DQN(model, adam, ReplayBuffer(10), 0.9, Greedy(), replay_start_size=1, minibatch_size=1)
+    else:
+        model = Branched(with_modes(SoftmaxCategoricalHead()), with_modes(nn.Linear(3, 1)))
+        agent = PPO(model, torch.optim.Adam(model.parameters()))
+        agent.act_deterministically = True
+    state = copy.deepcopy(model.state_dict())
+    assert mixed_answers(agent, 50, 5) == 0
+    assert difference(state, model.state_dict()) is None
+    assert all(part.training for part in model.modules())
