@@ -24,7 +24,7 @@ from pfrl_like.agents.shared_model import SharedModelMixin
 from pfrl_like.agents.steps import Steps
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.hooks import HookType
+from pfrl_like.learning.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overridden_async import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts
@@ -92,6 +92,7 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         logger: logging.Logger | None,
         decays: dict[str, float],
     ) -> None:
+        resolve_hooks(type(self))
         self.device = torch.device("cpu")
         self.t_max = t_max
         self.gamma = gamma

@@ -27,7 +27,7 @@ from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
-from pfrl_like.learning.hooks import HookType
+from pfrl_like.learning.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overridden import check_not_compiled, takes_experiences, update_by_experiences, within_hook
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -124,6 +124,7 @@ class OffPolicyAgent(
         burn_in: int,
         compile: bool,
     ) -> None:
+        resolve_hooks(type(self))
         self.device = resolve_device(gpu, device)
         self.gpu = gpu
         self.replay_buffer = replay_buffer

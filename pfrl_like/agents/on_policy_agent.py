@@ -27,7 +27,7 @@ from pfrl_like.agents.rollout import Episodes, Rollout, Rows
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.rollout_returns import gae
-from pfrl_like.learning.hooks import HookType
+from pfrl_like.learning.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overridden_on_policy import episodes_of_rollout
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
@@ -94,6 +94,7 @@ class OnPolicyAgent(
         recurrent: bool = False,
         obs_normalizer: torch.nn.Module | None = None,
     ) -> None:
+        resolve_hooks(type(self))
         self.device = resolve_device(gpu, device)
         self.gpu = gpu
         self.gamma = gamma

@@ -83,11 +83,7 @@ class HookType(ABCMeta):
                     is_inherited = method not in namespace and hook.outcome != "refused"
                     own = getattr(super(cls, cls), method) if is_inherited else namespace.get(method)
                     type.__setattr__(cls, method, HookMethod(hook, own))
-        _resolve(cls)
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        _resolve(cls)  # a mix-in may have been given a method since
-        return super().__call__(*args, **kwargs)
+        resolve_hooks(cls)
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
@@ -113,13 +109,19 @@ class HookType(ABCMeta):
 
 
 def _resolve_all(cls: HookType) -> None:
-    _resolve(cls)
+    resolve_hooks(cls)
     for each in cast(list[HookType], cls.__subclasses__()):
         _resolve_all(each)
 
 
-def _resolve(cls: HookType) -> None:
-    """Find which hooks a class overrides, and give its `update` what it takes."""
+def resolve_hooks(cls: HookType) -> None:
+    """Find which hooks a class overrides, and give its `update` what it takes.
+
+    Constructors call it again, for a mix-in may have been given a method since the class was made.
+
+    Raises:
+        TypeError: If it overrides a method that is not called here.
+    """
     found = set()
     for hook in _hooks_of(cls):
         definer = next((base for base in cls.__mro__ if hook.name in vars(base)), None)

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -448,3 +449,9 @@ def test_an_offline_run_calls_the_overrides(tmp_path: Path) -> None:
     buffer = agent.replay_buffer
     experiments.train_agent_offline(agent, pfrl_like.dataset.MDPDataset.from_buffer(buffer), 3, str(tmp_path))
     assert len(calls) == 3
+
+
+def test_agents_have_the_signatures_of_their_constructors() -> None:
+    for owner in OWNERS:
+        names = [*inspect.signature(getattr(agents, owner)).parameters]
+        assert names == [*inspect.signature(getattr(agents, owner).__init__).parameters][1:]
