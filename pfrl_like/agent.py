@@ -91,7 +91,7 @@ class Agent(ABC):
         Raises:
             RuntimeError: If the agent acts from memory and another thread is in it.
         """
-        with evaluating_here(self, alone=self.acts_from_memory):
+        with evaluating_here(self, alone=getattr(self, "acts_from_memory", False)):
             yield
 
     @property

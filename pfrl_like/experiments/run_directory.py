@@ -80,8 +80,9 @@ class RunRecord:
             how: What `Checkpoint.restore` gave.
         """
         before = self.content["earlier_parts"][-1:] or [{}]
-        is_same = all(before[0].get(name) == self.content.get(name) for name in ("command", "command_digest"))
-        self.content["resumed"] = {**how, "same_command": is_same}
+        names = ("command", "command_digest")
+        self.content["resumed"] = dict(how)
+        self.content["same_command"] = all(before[0].get(name) == self.content.get(name) for name in names)
         self._renew()
 
     def finish(self, outcome: str, clock: Clock) -> None:

@@ -131,7 +131,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path
             run(broken, hooks=[stop_at(t)], resume=True)
     torch.rand(3)
     assert left(broken, run(broken, resume=True)) == wanted
-    exactly = {"resume": "exact", "reasons": [], "same_command": True}
+    exactly = {"resume": "exact", "reasons": []}
     assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, **exactly}
 
 
@@ -143,7 +143,7 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
         serial(tmp_path, 10, resume=True)
         record = json.loads((tmp_path / "run.json").read_text())
         assert record["command"] == ["train.py", f"--token={MASK}"]
-        assert (record["resumed"] or {}).get("same_command") is is_same
+        assert record.get("same_command") is is_same
 
 
 @pytest.mark.parametrize(
