@@ -4,9 +4,11 @@
     python benchmarks/missing_scores.py --run --commit   # until nothing is; resumes what was stopped
 
 SIGTERM and Ctrl-C end it; a file `stop` in its folder does so after the training under way.
+
 One training at a time runs at the lowest priority (`score_case.py`), with the library of commit 9ab6f06, in a work tree
 of its own with an environment of its own: changes under way cannot break it. Tasks and settings are those of this tree.
-A training checkpoints after about a minute of a free core, and after SIGTERM, outside the repository; d3rlpy's do not. A finished seed is a line of the results, and so is one that failed, which is not tried again.
+A training checkpoints after about a minute of a free core, and after SIGTERM, outside the repository; d3rlpy's do not.
+A finished seed is a line of the results, and so is one that failed, which is not tried again.
 
 While a measurement holds the lock of `measurement_lock.py`, the training is stopped.
 """
