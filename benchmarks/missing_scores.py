@@ -4,10 +4,11 @@
     python benchmarks/missing_scores.py --run --commit   # until nothing is; resumes what was stopped
 
 SIGTERM and Ctrl-C end it; a file `stop` in its folder does so after the training under way.
+
 One training at a time runs at the lowest priority (`score_case.py`), with the library of commit 9ab6f06, in a work tree
 of its own with an environment of its own: changes under way cannot break it. Tasks and settings are those of this tree.
-A training checkpoints about every five minutes on a free core, and after SIGTERM, outside the repository; d3rlpy's do
-not. A finished seed is a line of the results, and so is one that failed, which is not tried again.
+A training checkpoints after about a minute of a free core, and after SIGTERM, outside the repository; d3rlpy's do not.
+A finished seed is a line of the results, and so is one that failed, which is not tried again.
 
 While a measurement holds the lock of `measurement_lock.py`, the training is stopped.
 """
@@ -43,7 +44,8 @@ except ImportError:
 COMMIT = "9ab6f06d6b9ed3c14a2d41f2390214679954a9ba"
 FOLDER = Path("~/.cache/pfrl_like/scores").expanduser()
 INSTALL = ("-c", "constraints.txt", "torch==2.13.0", "-e", ".[dev]", "minatar")
-SECONDS_BETWEEN_CHECKPOINTS = 300.0
+#: Of a free core: on one that other programs use for nine tenths of the time it is ten minutes.
+SECONDS_BETWEEN_CHECKPOINTS = 60.0
 #: Seconds that a training gets to save after SIGTERM, and after which what it has taken is written down.
 PATIENCE, HEARTBEAT = 120.0, 30.0
 #: Of a process that somebody has ended.
