@@ -156,7 +156,7 @@ def _masked_arguments(argv: Sequence[str]) -> Iterator[str]:
         if sign and re.fullmatch(r"[+~]*-{0,2}[A-Za-z_][\w.@/-]*", option):
             yield f"{option}={masked(value, option)}"
             waiting = False
-        elif re.match(r"--?[A-Za-z]", argument):
+        elif re.fullmatch(r"--[A-Za-z].*|-[A-Za-z]{1,8}", argument, re.DOTALL):
             yield _without_random(masked_text(argument), "")
             name, waiting = argument, True
         else:
@@ -208,7 +208,7 @@ def _is_random(text: str) -> bool:
 
 
 def _kinds(text: str) -> int:
-    """How many there are of digits, small letters and capitals."""
+    """The number of kinds of characters among digits, small letters and capitals."""
     return sum(any(map(kind, text)) for kind in (str.isdigit, str.islower, str.isupper))
 
 

@@ -90,6 +90,7 @@ def test_an_option_and_its_value_are_two_arguments() -> None:
     argv = ["a.py", "--token", "x", "b", "--passwords", "y", "z", "--no-auth", "c", "-k", "--seed", "0"]
     expected = ["a.py", "--token", MASK, "b", "--passwords", MASK, MASK, "--no-auth", "c", "-k", "--seed", "0"]
     assert masked_command(argv) == expected == masked_command(expected)
+    assert masked_command(["--token", "-Ab3_9xQz"]) == ["--token", MASK]
 
 
 def test_long_random_strings_of_arguments_are_secret() -> None:
