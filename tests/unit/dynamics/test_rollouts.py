@@ -241,7 +241,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(make: Any, tmp_path: Path) 
     torch.manual_seed(9)
     np.random.seed(9)
     resumed, told = run(tmp_path / "stopped", 12, make())
-    assert told == {"checkpoint": "5_finish", "t": 5, "resume": "exact", "reasons": [], "same_command": True}
+    assert told == {"checkpoint": "5_finish", "t": 5, "resume": "exact", "reasons": []}
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
 
 
