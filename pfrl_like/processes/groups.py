@@ -20,24 +20,15 @@ def lead_group(lifeline: Connection) -> None:
     if hasattr(os, "setsid"):
         with contextlib.suppress(OSError):  # it leads one already
             os.setsid()
-    kill_at_hang_up(lifeline.fileno(), -os.getpid())
-    if wait([lifeline], 0):  # the parent has gone before
-        end_own_group()
-
-
-def kill_at_hang_up(descriptor: int, owner: int) -> None:
-    """Have Linux kill processes when the other end of a pipe is closed, though C code lets no thread run.
-
-    Args:
-        descriptor: This end.
-        owner: A process, or the negative number of a group.
-    """
-    if sys.platform == "linux":
+    if sys.platform == "linux":  # where the kernel kills the session, though C code lets no thread run
         import fcntl
 
-        fcntl.fcntl(descriptor, fcntl.F_SETOWN, owner)
+        descriptor = lifeline.fileno()
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, -os.getpid())
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
+    if wait([lifeline], 0):  # the parent has gone before
+        end_own_group()
 
 
 def end_own_group() -> None:

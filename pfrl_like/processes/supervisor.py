@@ -6,7 +6,6 @@ Nor do the programs that they start: each worker leads a session of its own, whi
 import contextlib
 import os
 import signal
-import threading
 import time
 import weakref
 from collections import deque
@@ -227,7 +226,7 @@ class Workers:
         _put(self._channels, index, pipe_end(parent_end))  # now, so that a forked worker closes its copy
         _put(self._words, index, words)
         _put(self._lifelines, index, to_lifeline)
-        shared = (self._parent_pid(), _close_inherited, to_words, lifeline)
+        shared = (_close_inherited, to_words, lifeline)
         try:
             process = self._context.Process(
                 target=run_worker,
@@ -293,12 +292,6 @@ class Workers:
                 elif isinstance(message, Failure) or other == index:
                     raise _worker_error(other, message)
         return inbox.popleft()
-
-    def _parent_pid(self) -> int | None:
-        # Linux can kill a child when the thread that made it ends: of use only if that is the main thread, and if the
-        # child's parent is this process and not the fork server.
-        is_main = threading.current_thread() is threading.main_thread()
-        return os.getpid() if is_main and self.start_method != "forkserver" else None
 
     def _watch(self, index: int, process: BaseProcess) -> None:
         if index < len(self._deaths):

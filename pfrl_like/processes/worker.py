@@ -1,6 +1,5 @@
 """What runs inside a worker process: its life ends with its parent's, and its errors travel home as text."""
 
-import ctypes
 import faulthandler
 import multiprocessing
 import os
@@ -17,7 +16,7 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from pfrl_like.processes.groups import end_own_group, kill_at_hang_up, lead_group
+from pfrl_like.processes.groups import end_own_group, lead_group
 from pfrl_like.processes.pipe_end import WaitingEnd
 
 #: Asks a worker that hangs where it is, and ends it.
@@ -85,7 +84,6 @@ def run_worker(
     connection: Connection,
     index: int,
     arguments: tuple[Any, ...],
-    parent_pid: int | None,
     close_inherited: Callable[[], None],
     words: Connection,
     lifeline: Connection,
@@ -97,7 +95,6 @@ def run_worker(
         connection: The worker's end of a pipe to its parent; the channel is a `WaitingEnd` of it.
         index: Which worker this is.
         arguments: Further arguments.
-        parent_pid: Process whose thread started this one and will live as long as it, None if there is no such.
         close_inherited: Closes what a fork has copied and this worker must not keep open.
         words: Where the stack goes when it is asked for, by a handler that needs no interpreter.
         lifeline: See `lead_group`.
@@ -112,7 +109,8 @@ def run_worker(
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     close_inherited()
-    _die_with_parent(parent_pid)
+    alone = partial(_end_when_alone, lifeline, os.getppid())
+    threading.Thread(target=alone, daemon=True, name="parent-watch").start()
     channel = WaitingEnd(connection)
     news: Failure | Finished
     try:
@@ -157,19 +155,10 @@ def _describe(error: BaseException) -> str:
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")
 
 
-def _die_with_parent(parent_pid: int | None) -> None:
-    if sys.platform == "linux" and parent_pid is not None:
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, signal.SIGKILL)
-        if os.getppid() == parent_pid:
-            return
-        os._exit(1)  # it died before the call
+def _end_when_alone(lifeline: Connection, parent_pid: int) -> None:
+    """Wait for the parent's end: its pipes close, or, where other forks of it hold them open, the system adopts us."""
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        kill_at_hang_up(parent.sentinel, os.getpid())
-        threading.Thread(target=_exit_after, args=(parent.sentinel,), daemon=True, name="parent-watch").start()
-
-
-def _exit_after(sentinel: int) -> None:
-    wait([sentinel])
+    ends: list[Any] = [lifeline] if parent is None else [lifeline, parent.sentinel]
+    while not wait(ends, 1.0) and os.getppid() == parent_pid:
+        pass
     end_own_group()

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -525,6 +526,10 @@ def test_script_without_a_main_guard_is_told_what_to_do(tmp_path, method):
     assert "__main__" in last_line
 
 
+#: The system call that ends one thread.
+EXIT_OF_A_THREAD = {"x86_64": 60, "aarch64": 93}
+
+
 def start_programs(channel, index):
     """Start a program that outlives an error and SIGTERM, another one that does not, and tell their numbers."""
     commands = (["sh", "-c", "trap '' TERM; echo; while :; do sleep 1; done"], ["sh", "-c", "echo; exec sleep 6000"])
@@ -569,6 +574,26 @@ def test_programs_of_workers_end_with_a_killed_parent(tmp_path, method):
     script.communicate()
     assert len(pids) == 4
     assert wait_until(lambda: not any(is_running(pid) for pid in pids))
+
+
+@linux_only
+@pytest.mark.skipif(platform.machine() not in EXIT_OF_A_THREAD, reason="the number of the system call is not known")
+def test_workers_and_their_programs_outlive_the_thread_that_started_them_and_not_the_process(tmp_path):
+    tell = 'channel.send(f\'{os.getpid()} {subprocess.Popen(["sleep", "6000"]).pid}\')'
+    before = f"import subprocess, threading\ndef send(channel):\n    {tell}"
+    after = f"""
+threading.Thread(target=time.sleep, args=(6000,)).start()
+import ctypes
+ctypes.CDLL(None).syscall({EXIT_OF_A_THREAD[platform.machine()]}, 0)
+"""
+    script = start_script(tmp_path, after, before=before, first="send(channel)")
+    pids = worker_pids(script)
+    assert wait_until(lambda: "Z" in Path(f"/proc/{script.pid}/task/{script.pid}/stat").read_text().split()[2])
+    time.sleep(0.1)
+    assert all(is_running(pid) for pid in pids)
+    script.kill()
+    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
+    script.communicate()
 
 
 @linux_only
