@@ -81,11 +81,12 @@ class Agent(ABC):
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Within it the agent neither learns nor explores, in this thread.
+        """Within it the agent neither learns nor explores, in this thread and in those that are started within it.
 
-        Threads may enter and leave it in any order, and act with one agent in it; a thread outside still has the
-        `training` that it had. But one that remembers the episode it acts in (`acts_from_memory`) takes one thread at
-        a time, and while another thread updates, networks with dropout or batch normalisation want a copy for each
+        Threads may enter and leave it in any order, and act with one agent in it; a thread that was there before, and
+        does not enter it, still has the `training` that it had: so one may learn while others evaluate. Two threads
+        must not learn at once. An agent that remembers the episode it acts in (`acts_from_memory`) takes one
+        thread at a time, and while another thread updates, networks with dropout or batch normalisation want a copy for each
         (`copy.deepcopy(agent)`): the mode of a layer is the same in all threads.
 
         Raises:

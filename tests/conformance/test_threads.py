@@ -6,6 +6,7 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -117,11 +118,37 @@ def test_threads_of_every_agent_get_their_own_answers(kind: str, tmp_path: Path)
 
 def test_each_thread_has_a_mode_of_its_own() -> None:
     agent = make_on_policy()
+    evaluates, is_over = threading.Event(), threading.Event()
     seen: list[bool] = []
-    with agent.eval_mode(), agent.eval_mode():
-        in_threads(lambda i: seen.append(agent.training), 1)
-        seen.append(agent.training)
+
+    def work(i: int) -> None:
+        if i:
+            with agent.eval_mode(), agent.eval_mode():
+                evaluates.set()
+                is_over.wait()
+                seen.append(agent.training)
+        else:
+            evaluates.wait()
+            seen.append(agent.training)
+            is_over.set()
+
+    in_threads(work, 2)
     assert seen == [True, False] and agent.training
+
+
+def test_threads_that_are_started_in_evaluation_are_in_it() -> None:
+    agent = make_on_policy()
+    with agent.eval_mode():
+        with agent.eval_mode(), ThreadPoolExecutor(N_THREADS) as pool:
+            assert not any(pool.map(lambda _: agent.training, range(20)))
+            within = [pool.submit(agent.act, np.eye(5, dtype=np.float32)[i]) for i in range(5)]
+        assert len([each.result() for each in within]) == 5
+        with ThreadPoolExecutor(1) as pool:  # whose thread may have the number of one that has ended
+            assert not pool.submit(lambda: agent.training).result()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: agent.training).result()
+        with agent.eval_mode():
+            assert pool.submit(lambda: agent.training).result()  # it was there before, and may learn meanwhile
 
 
 def test_the_mode_that_was_set_comes_back_whoever_leaves_last() -> None:
