@@ -86,8 +86,8 @@ class Agent(ABC):
         Threads may enter and leave it in any order, and act with one agent in it; a thread that was there before, and
         does not enter it, still has the `training` that it had: so one may learn while others evaluate. Two threads
         must not learn at once. An agent that remembers the episode it acts in (`acts_from_memory`) takes one
-        thread at a time, and while another thread updates, networks with dropout or batch normalisation want a copy for each
-        (`copy.deepcopy(agent)`): the mode of a layer is the same in all threads.
+        thread at a time, and while another thread updates, networks with dropout or batch normalisation want a copy
+        for each (`copy.deepcopy(agent)`): the mode of a layer is the same in all threads.
 
         Raises:
             RuntimeError: If the agent acts from memory and another thread is in it.
