@@ -7,7 +7,9 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
-_LOCK = threading.Lock()
+from pfrl_like.utils.contexts import kept_over_forks
+
+_LOCK = kept_over_forks(threading.Lock())
 _EVALUATING = "_evaluating_threads"
 
 
