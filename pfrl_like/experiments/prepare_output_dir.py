@@ -12,7 +12,14 @@ from typing import Any
 
 from pfrl_like.experiments.circumstances import git
 from pfrl_like.utils.rerun_order import ordered
-from pfrl_like.utils.secrets import harmless_environment, masked, masked_command, masked_forms
+from pfrl_like.utils.secrets import (
+    harmless_environment,
+    masked,
+    masked_arguments,
+    masked_command,
+    masked_forms,
+    without_known,
+)
 
 
 def is_under_git_control() -> bool:
@@ -91,11 +98,12 @@ def prepare_output_dir(
     write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
     if isinstance(args, argparse.Namespace):
         args = vars(args)
-    given = None if args is None else masked(dict(args))
+    given = None if args is None else masked_arguments(args)
     write("args.txt", json.dumps(given, default=lambda value: masked(str(value))))
     write("command.txt", " ".join(masked_command(argv)))
     write("environ.txt", json.dumps(harmless_environment()))
     if under_git:
         for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
-            write(f"git-{name}.txt", masked_forms((git(*command.split()) or b"").decode(errors="replace")))
+            text = masked_forms((git(*command.split()) or b"").decode(errors="replace"))
+            write(f"git-{name}.txt", without_known(text) if name == "diff" else text)
     return outdir
