@@ -100,7 +100,8 @@ def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
 def described(found: Any) -> dict[str, Any]:
     """A `Diagnosis` as JSON takes it, of the gradients their norms."""
     gradients = {name: _size(grad) for name, grad in found.gradients.items()}
-    return {"error_again": found.error, "layer": found.layer, "parameters": found.parameters, "gradients": gradients}
+    again = None if found.error is None else masked_text(found.error)
+    return {"error_again": again, "layer": found.layer, "parameters": found.parameters, "gradients": gradients}
 
 
 def in_words(record: Mapping[str, Any]) -> str:

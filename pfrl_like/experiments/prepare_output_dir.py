@@ -62,7 +62,8 @@ def prepare_output_dir(
     It gets `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (the variables that are known to be
     harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`, `git-status.txt`,
     `git-log.txt` and `git-diff.txt`. Secrets in them are masked: values of names such as "api_key" and "password",
-    passwords in URLs, keys of known services, and long random strings in arguments and command line.
+    passwords in URLs, keys of known services, long random strings in arguments and command line, and values that are
+    known from elsewhere (see "What a run leaves" in the README).
 
     Args:
         args: Arguments to record; what JSON does not know is recorded as text, and None as null.

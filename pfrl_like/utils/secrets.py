@@ -22,7 +22,7 @@ MASK = "********"
 # - no secret: the name ends with one of `_ENDS`, or begins with one of `_WITHOUT`;
 # - secret: a word is one of `_ALWAYS`, unless the value is a number that a word of `_COUNTS` makes a count;
 # - secret: a word is one of `_OFTEN`, unless a word of `_COMPANIONS` stands beside it, or it is "key" by itself, or
-#   numbers have a name in the plural ("tokens");
+#   numbers are called "tokens";
 # - secret: the name is an option `-u` or `--user`, and the value is "user:password".
 _ALWAYS = re.compile(
     r"(?:\w*(?:secret|passwd|password|passphrase|passcode|pwd|credential|cookie|webhook)|auth|oauth"
@@ -338,7 +338,7 @@ def _is_no_secret(value: Any, name: str) -> bool:
     if value is None or isinstance(value, bool) or (isinstance(value, str) and _HARMLESS.fullmatch(value)):
         return True
     is_number = isinstance(value, int | float) or (isinstance(value, str) and _NUMBERS.fullmatch(value) is not None)
-    return is_number and not (_COUNTS | {"tokens", "keys"}).isdisjoint(_words_of(name))
+    return is_number and not (_COUNTS | {"tokens"}).isdisjoint(_words_of(name))
 
 
 def _words_of(name: str) -> list[str]:

@@ -222,6 +222,19 @@ def test_a_program_whose_secrets_are_masked_is_not_started(tmp_path: Path) -> No
         start_again(record, str(tmp_path), crash=str(tmp_path))
 
 
+def test_of_a_program_that_cannot_be_started_nobody_says_that_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {
+        "t": 3, "error": "", "parameters": ["w"], "layer": None, "gradients": {}, "settings": {},
+        "directory": str(tmp_path), "started_as": ["python", "train.py", f"--token={MASK}"],
+    }  # fmt: skip
+    (tmp_path / "crash.json").write_text(json.dumps(record))
+    assert main(["replay-crash", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "cannot be started: the secrets" in err and "starting" not in err
+
+
 def test_a_directory_that_holds_no_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay-crash", str(tmp_path)]) == 2
     assert "crash.json" in capsys.readouterr().err
