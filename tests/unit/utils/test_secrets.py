@@ -179,10 +179,10 @@ def test_secrets_of_the_command_line_are_masked_wherever_they_stand(monkeypatch:
 
 
 def test_variables_of_secret_names_are_masked_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"WANDB_API_KEY": "0123-abc", "PWD": "/home/me", "EOS_TOKEN": "</sentence>", "TOKEN": "true"}
+    given = {"WANDB_API_KEY": "0123-abc", "PWD": "/data/me", "EOS_TOKEN": "</sentence>", "TOKEN": "true"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    assert masked_text("no run 0123-abc in /home/me </sentence> true") == f"no run {MASK} in /home/me </sentence> true"
+    assert masked_text("no run 0123-abc in /data/me </sentence> true") == f"no run {MASK} in /data/me </sentence> true"
     monkeypatch.delenv("WANDB_API_KEY")  # as programs do once they have read it
     assert masked_text("0123-abc") == MASK
 
