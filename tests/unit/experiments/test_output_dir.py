@@ -111,6 +111,16 @@ def test_a_password_in_a_changed_file_is_masked(repository):
     assert f"https://{MASK}@host" in (outdir / "git-diff.txt").read_text()
 
 
+def test_a_value_of_the_environment_in_a_changed_file_is_masked_and_commits_stay(repository, monkeypatch):
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=True, text=True).stdout.strip()
+    monkeypatch.setenv("WANDB_API_KEY", "0123-abc")
+    monkeypatch.setenv("DEPLOY_TOKEN", head)
+    (repository / "file").write_text("login('0123-abc')")
+    outdir = repository / prepare_output_dir({}, basedir="runs", argv=["a"])
+    assert f"login('{MASK}')" in (outdir / "git-diff.txt").read_text()
+    assert (outdir / "git-head.txt").read_text().strip() == head in (outdir / "git-log.txt").read_text()
+
+
 def test_linear_interpolation_reaches_and_keeps_its_end():
     seen = []
     hook = LinearInterpolationHook(5, 1.0, 0.0, lambda env, agent, value: seen.append(value))
