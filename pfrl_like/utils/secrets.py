@@ -25,7 +25,7 @@ MASK = "********"
 #   numbers are called "tokens";
 # - secret: the name is an option `-u` or `--user`, and the value is "user:password".
 _ALWAYS = re.compile(
-    r"(?:\w*(?:secret|passwd|password|passphrase|passcode|pwd|credential|cookie|webhook)|auth|oauth"
+    r"(?:\w*(?:secret|passwd|password|passphrase|passcode|pwd|credential|cookie|webhook)|auth|oauth|creds?"
     r"|authenti[sc]ation|authori[sz]ation|pw|dsn|jwt|bearer|sig|signature|t?otp|mnemonic"
     r"|(?:access|account|api|auth|encryption|license|master|private|secret|shared|signing|ssh|storage)key)s?\d*"
 )
@@ -43,8 +43,8 @@ _COUNTS = {
 _COMPANIONS = _COUNTS | {
     # of language models and networks
     "accuracy", "backward", "bos", "cls", "completion", "embedding", "embeddings", "end", "entropy", "eos", "forward",
-    "heads", "id", "ids", "input", "logits", "loss", "mask", "output", "pad", "padding", "prompt", "sep", "special",
-    "start", "stop", "type", "types", "unk", "vocab",
+    "heads", "id", "ids", "input", "logits", "loss", "mask", "mixer", "output", "pad", "padding", "prompt", "sep",
+    "special", "start", "stop", "type", "types", "unk", "vocab",
     # of tables, dicts, and random numbers
     "action", "actions", "cache", "cnn", "column", "dict", "foreign", "frame", "frames", "goal", "group", "image",
     "images", "index", "info", "log", "metric", "mlp", "obs", "observation", "partition", "pixel", "pixels", "primary",
@@ -58,9 +58,9 @@ _WITHOUT_SPACE = re.compile(r"[\"']?[^\s\"'\[\](){},;&]*")
 
 #: Texts that are secret by their form alone.
 _FORMS = re.compile(
-    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)[^\s/\"'<>]{,500}@"  # in URLs
+    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # in URLs
     r"|(?<=[?&]key=)[^\s\"'<>&#]+"
-    r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
+    r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:(?![\d.]+@)[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
     r"|(?<=hooks\.slack\.com/)[^\s\"'<>]+|(?<=/api/webhooks/)[^\s\"'<>]+"
     r"|(?<![A-Za-z0-9])(?:"
     r"sk-(?=[\w-]{0,99}\d)[\w-]{16,}|(?:sk|pk|rk)_(?:live|test)_\w+|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
@@ -251,6 +251,12 @@ def _masked(value: Any, name: str, *, is_secret: bool) -> Any:
             masked_text(key) if isinstance(key, str) else key: _masked(item, str(key), is_secret=is_secret)
             for key, item in value.items()
         }
+    if isinstance(value, set | frozenset):
+        return type(value)(_masked(item, name, is_secret=is_secret) for item in value)
+    if isinstance(value, bytes):
+        return (
+            value if masked_text(value.decode(errors="replace")).encode() == value and not is_secret else _hide(value)
+        )
     if isinstance(value, list | tuple):
         names = getattr(value, "_fields", [name] * len(value))
         items = [_masked(item, each, is_secret=is_secret) for each, item in zip(names, value, strict=True)]
@@ -267,7 +273,7 @@ def _masked_command(argv: Sequence[str]) -> Iterator[str]:
         if is_next and not argument.startswith("--") and sign and _is_secret(argument, name):  # --cookie name=secret
             yield _hide(argument)
         elif sign and re.fullmatch(r"[+~]*-{0,2}[A-Za-z_][\w.@/-]*", option):
-            yield f"{option}={masked(value, option)}"
+            yield f"{_without_random(option, '')}={masked(value, option)}"
             name = ""
         elif re.fullmatch(r"--[A-Za-z].*|-[A-Za-z]{1,8}", argument, re.DOTALL):
             yield _without_random(masked_text(argument), "")
@@ -349,7 +355,9 @@ def _without_random(text: str, name: str) -> str:
     """A text without long random strings; digests, identifiers and paths are none, if they are called so."""
 
     def substitute(found: re.Match[str]) -> str:
-        is_digest = _DIGESTS.search(text[: found.start()]) or (not found.start() and _DIGESTS.search(name))
+        is_digest = _DIGESTS.search(text, max(0, found.start() - 40), found.start()) or (
+            not found.start() and _DIGESTS.search(name)
+        )
         return found[0] if is_digest or not _is_random(found[0]) else _hide(found[0])
 
     return _LONG.sub(substitute, text)

@@ -249,3 +249,23 @@ def test_variables_that_nobody_knows_are_left_out(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MY_VARIABLE", "x")
     monkeypatch.setenv("PWD", "/tmp")
     assert "MY_VARIABLE" not in harmless_environment() and harmless_environment()["PWD"] == "/tmp"
+
+
+def test_sets_and_bytes_are_masked_as_lists_and_texts_are() -> None:
+    assert masked({"x": {"https://u:planted1@h"}, "y": b"password=planted2", "token": b"planted3", "z": b"plain"}) == {
+        "x": {f"https://{MASK}@h"}, "y": MASK, "token": MASK, "z": b"plain",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ["ssh://git@github.com/a/b", "lr:0.1,eps:0.2@step=100", "--token-mixer=mlp"])
+def test_users_of_git_and_settings_at_a_step_are_no_secrets(argument: str) -> None:
+    assert masked_command([argument]) == [argument]
+
+
+def test_padding_hides_no_random_string() -> None:
+    assert masked_command(["--x", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODk="]) == ["--x", f"{MASK}="]
+
+
+def test_only_what_stands_before_a_random_string_is_asked_for_its_name() -> None:
+    hashes = [f"{i:064x}" for i in range(0xABCDEF0, 0xABCDEF0 + 2_000)]
+    assert masked(f"sha256 {hashes[0]} " + "x" * 50 + f" {hashes[1]}") == f"sha256 {hashes[0]} " + "x" * 50 + f" {MASK}"
