@@ -146,9 +146,10 @@ def check_reward(reward: Any) -> None:
         TypeError: If it is no single number.
         NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
     """
-    if not isinstance(reward, int | float | np.floating | np.integer):
-        if np.shape(reward) != () or not isinstance(_item(reward), numbers.Real):
-            raise _no_reward(reward)
+    if not isinstance(reward, int | float | np.floating | np.integer) and (
+        np.shape(reward) != () or not isinstance(_item(reward), numbers.Real)
+    ):
+        raise _no_reward(reward)
     as_reward(reward)
 
 
