@@ -28,7 +28,6 @@ from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.run_files import METRICS, SCORES, column_of, readable, record_of
 from pfrl_like.loggers import CSVLogger
 
-
 LOGGED = ["step", "elapsed", "episode", "return", "length"]
 
 
