@@ -235,7 +235,7 @@ def load_directory(
     for name in (MANIFEST, PREVIOUS):
         path = os.path.join(directory, name)
         if not os.path.lexists(path):
-            problems.append(f"{name} is missing")
+            problems.append(f"{name} is missing" + " (it names the save before, if any)" * (name == PREVIOUS))
             continue
         try:
             snapshot = _verified(directory, path, limits)
