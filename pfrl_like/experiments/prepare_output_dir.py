@@ -66,9 +66,10 @@ def prepare_output_dir(
     known from elsewhere (see "What a run leaves" in the README).
 
     Args:
-        args: Arguments to record; what JSON does not know is recorded as text, and None as null.
+        args: Arguments to record; what JSON does not know is recorded as text, and None as null. NaN and infinity are
+            written as PFRL writes them, NaN and Infinity, which `json.load` reads, and strict readers do not.
         basedir: Where to make it; None is the current directory.
-        exp_id: Its name; None takes `generate_exp_id()` under git and the time elsewhere.
+        exp_id: Its name, below `basedir`; None takes `generate_exp_id()` under git and the time elsewhere.
         argv: Command line; None is that of this process.
         time_format: Format of times in names.
         make_backup: Whether to copy an older run of the same id to `<directory>.<time>.backup` first, without the still
@@ -76,9 +77,17 @@ def prepare_output_dir(
 
     Returns:
         Path of the directory.
+
+    Raises:
+        TypeError: If `args` is no dict, Namespace or None.
+        ValueError: If `exp_id` leads out of `basedir`.
     """
     if (order := ordered()) is not None:
         return order.outdir  # the run that the program is started for again, which nothing is written into
+    if not isinstance(args, Mapping | argparse.Namespace | None):
+        raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
+    if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):
+        raise ValueError(f"exp_id is {exp_id!r}, expected a name below basedir: where to make it is basedir's business")
     argv = list(sys.argv if argv is None else argv)
     under_git = git("rev-parse", "--verify", "HEAD") is not None  # with a commit to speak of
     if exp_id is None:

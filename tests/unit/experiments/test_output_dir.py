@@ -1,6 +1,7 @@
 import argparse
 import contextlib
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -57,6 +58,26 @@ def test_files_of_a_run_under_git(repository):
 def test_no_arguments_are_recorded_as_null(tmp_path):
     outdir = prepare_output_dir(None, basedir=tmp_path, exp_id="x")
     assert pathlib.Path(outdir, "args.txt").read_text() == "null"  # as PFRL 0.4.0
+
+
+@pytest.mark.parametrize("args", ["x", [1, 2], 3.0])
+def test_arguments_that_are_none_are_refused(args, tmp_path):
+    with pytest.raises(TypeError, match="args is .*, expected a dict, an argparse.Namespace or None"):
+        prepare_output_dir(args, tmp_path, "run")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_numbers_that_are_not_finite_are_written_as_pfrl_writes_them(tmp_path):
+    path = prepare_output_dir({"lr": math.nan, "clip": math.inf}, tmp_path, "run", argv=["x"])
+    assert (tmp_path / "run" / "args.txt").read_text() == '{"lr": NaN, "clip": Infinity}' and path
+
+
+@pytest.mark.parametrize("exp_id", ["../up", "..", "a/../../up", "/up"])
+def test_an_id_that_leads_out_of_the_directory_is_refused(exp_id, tmp_path):
+    with pytest.raises(ValueError, match=f"exp_id is '{exp_id}', expected a name below basedir"):
+        prepare_output_dir({}, tmp_path / "base", exp_id)
+    assert not [*tmp_path.iterdir()]
+    assert prepare_output_dir({}, tmp_path, "group/..run", argv=["x"]) == str(tmp_path / "group/..run")
 
 
 def test_a_repository_without_a_commit_is_one_but_names_no_run(tmp_path, monkeypatch):
