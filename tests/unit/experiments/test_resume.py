@@ -146,6 +146,19 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
         assert record.get("same_command") is is_same
 
 
+def test_commands_of_a_record_that_was_not_masked_are_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--token=planted"])
+    serial(tmp_path, 10, resume=True)
+    for command, is_same in ((sys.argv, True), (["train.py", "--token=other"], False), (None, False)):
+        record = json.loads((tmp_path / "run.json").read_text())
+        del record["command_digest"]
+        (tmp_path / "run.json").write_text(json.dumps(record | {"command": command, "earlier_parts": []}))
+        serial(tmp_path, 10, resume=True)
+        assert json.loads((tmp_path / "run.json").read_text())["same_command"] is is_same
+
+
 @pytest.mark.parametrize(
     "before, after, told",
     [
