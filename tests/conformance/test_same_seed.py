@@ -49,7 +49,7 @@ def test_another_process_gives_the_same_numbers(tmp_path: Path) -> None:
         torch.set_num_threads(1)
         print(digest(course(*{arguments}, Path({str(tmp_path / "there")!r}))))
     """
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "support"), *sys.path])
     environ = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "7"}
     there = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
     assert there.stdout.split()[-1] == digest(course(*arguments, tmp_path / "here"))

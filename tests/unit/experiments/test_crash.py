@@ -185,7 +185,7 @@ def test_the_command_starts_the_program_again_and_leaves_the_run_alone_wherever_
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     program = tmp_path / "program.py"
-    tests = Path(__file__).parents[2]
+    tests = Path(__file__).parents[2] / "support"
     program.write_text(PROGRAM.format(path=[str(tests), str(Path(__file__).parent)]))
     subprocess.run([sys.executable, "program.py", "0", "runs"], cwd=tmp_path, check=True)
 

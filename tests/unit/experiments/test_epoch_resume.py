@@ -67,7 +67,7 @@ def left(outdir: Path) -> dict[str, Any]:
 def go_on_elsewhere(outdir: str, n_epochs: int, batch_size: int | None) -> None:
     """`go_on` in a process of its own."""
     command = f"from epoch_parts import go_on; go_on({outdir!r}, {n_epochs}, {batch_size})"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
     subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
 
 

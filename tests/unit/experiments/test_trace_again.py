@@ -154,7 +154,7 @@ def two_runs(tmp_path: Path) -> Two:
     """Makes two runs of a program, one of them with a mishap; gives their directories."""
 
     def two_runs(mishap: str, at: int) -> tuple[str, str]:
-        (tmp_path / "program.py").write_text(PROGRAM.format(path=str(Path(__file__).parents[2])))
+        (tmp_path / "program.py").write_text(PROGRAM.format(path=str(Path(__file__).parents[2] / "support")))
         for name, when in (("a", 0), ("b", at)):
             run(tmp_path / name, **{mishap: when})
             started_as = [sys.executable, "program.py", name, mishap, str(when)]

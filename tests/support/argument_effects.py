@@ -19,7 +19,7 @@ from pfrl_like.testing.requirement import difference
 from pfrl_like.utils import set_random_seed
 
 Arguments = dict[str, Any]
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 @dataclasses.dataclass(frozen=True)
