@@ -1,6 +1,7 @@
 """The interface of agents, and the saving of what they have learnt."""
 
 import contextlib
+import copy
 import os
 import types
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from typing import Any
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
 from pfrl_like.utils.agent_mode import Mode, evaluating_here, with_plain_mode
+from pfrl_like.utils.contexts import MODES
 
 
 class Agent(ABC):
@@ -81,12 +83,13 @@ class Agent(ABC):
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Within it the agent neither learns nor explores, in this thread.
+        """Within it the agent neither learns nor explores, in this thread and in those that are started within it.
 
-        Threads may enter and leave it in any order, and act with one agent in it; a thread outside still has the
-        `training` that it had. But one that remembers the episode it acts in (`acts_from_memory`) takes one thread at
-        a time, and while another thread updates, networks with dropout or batch normalisation want a copy for each
-        (`copy.deepcopy(agent)`): the mode of a layer is the same in all threads.
+        Threads may enter and leave it in any order, and act with one agent in it; a thread that was there before, and
+        does not enter it, still has the `training` that it had: so one may learn while others evaluate. Two threads
+        must not learn at once. Where networks have dropout or batch normalisation, whose mode is the same in all
+        threads, acting and updates wait for each other. An agent that remembers the episode it acts in
+        (`acts_from_memory`) takes one thread at a time; `copy.deepcopy(agent)` makes one for another.
 
         Raises:
             RuntimeError: If the agent acts from memory and another thread is in it.
@@ -96,8 +99,18 @@ class Agent(ABC):
 
     @property
     def acts_from_memory(self) -> bool:
-        """Whether an action depends on the steps before, so that each thread needs its own copy of the agent."""
-        return getattr(self, "memory", None) is not None
+        """True if an action depends on the steps before, so that each thread needs its own copy of the agent."""
+        return False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        reduced: Any = self.__reduce_ex__(4)
+        make, arguments, state, *_ = reduced
+        with MODES:  # no layer is copied in a mode that another thread has put it into for a moment
+            memo[id(self)] = copied = make(*arguments)
+            state = copy.deepcopy(state, memo)
+        restore = getattr(copied, "__setstate__", vars(copied).update)
+        restore(state)
+        return copied
 
 
 class BatchAgent(Agent):

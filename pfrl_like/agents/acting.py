@@ -82,6 +82,11 @@ class ActingMixin(ExportingMixin):
         """Whether updates are compiled, but for the first one of a process."""
         return self._compiled is not None
 
+    @property
+    def acts_from_memory(self) -> bool:
+        """True if it is recurrent."""
+        return self.memory is not None
+
     def batch_act(self, batch_obs: Any, *, action_mask: Any = None, active: Any = None) -> Any:
         """Choose an action for each environment.
 

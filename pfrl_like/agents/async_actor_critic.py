@@ -28,7 +28,7 @@ from pfrl_like.learning.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overridden_async import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
@@ -275,7 +275,8 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
             ready = batch.replace(obs=obs, next_obs=next_obs)
         try:
-            error, stats = self.learn(ready)
+            with learning(self.model):
+                error, stats = self.learn(ready)
         except NonFiniteError as refusal:
             refusal.batch = batch
             raise

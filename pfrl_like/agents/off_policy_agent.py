@@ -6,6 +6,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.burn_in import burn_in
+from pfrl_like.utils.contexts import FREE, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
@@ -73,6 +75,7 @@ class OffPolicyAgent(
     bootstraps: bool = True
     #: Whether present and next states pass through a network in one batch, which may normalise over both.
     joins_next_states: bool = False
+    _ignores_modes: bool = False  # known to have no part that reads its mode, such as dropout
     #: Whether it has a form that learns from sequences, for recurrent networks.
     may_be_recurrent: bool = True
     #: Whether it learns from sequences; so do agents that are `recurrent`.
@@ -337,16 +340,17 @@ class OffPolicyAgent(
         if self.draws:
             self.stream = self.read_stream()
         try:
-            if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
-                td_error, stats = self.learn(ready)
-            elif self._compiled is not None:
-                if self.overridden_hooks:
-                    check_not_compiled(self, True)  # they came to the class later
-                td_error, stats = self._compiled(ready)
-            else:  # `learn` of this class, without the calls on the way
-                loss, td_error, stats = self.loss(ready)
-                self.gradient_steps["optimizer"](loss)
-                self.put_back_moments()
+            with FREE if self._ignores_modes else self._learning_alone():
+                if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
+                    td_error, stats = self.learn(ready)
+                elif self._compiled is not None:
+                    if self.overridden_hooks:
+                        check_not_compiled(self, True)  # they came to the class later
+                    td_error, stats = self._compiled(ready)
+                else:  # `learn` of this class, without the calls on the way
+                    loss, td_error, stats = self.loss(ready)
+                    self.gradient_steps["optimizer"](loss)
+                    self.put_back_moments()
         except NonFiniteError as error:
             if self._moments is not None:
                 self._moments.put_back()
@@ -369,6 +373,11 @@ class OffPolicyAgent(
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
+
+    def _learning_alone(self) -> AbstractContextManager[Any]:
+        turn = learning(*(getattr(self, name) for name in self.saved_attributes))
+        self._ignores_modes = turn is FREE  # then this is not asked again
+        return turn
 
     def count_update(self) -> None:
         """Count an update that an overridden method of PFRL's has made and not counted."""

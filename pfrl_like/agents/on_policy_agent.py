@@ -32,7 +32,7 @@ from pfrl_like.learning.overridden_on_policy import episodes_of_rollout
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.fixed import Fixed
@@ -319,7 +319,8 @@ class OnPolicyAgent(
     def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
         self.stream = self.read_stream()
         try:
-            error, stats = self.learn(episodes)
+            with learning(*(getattr(self, name) for name in self.saved_attributes)):
+                error, stats = self.learn(episodes)
         except NonFiniteError as failure:
             self.refused(failure, batch_of_episodes(episodes) if batch is None else batch, "n_updates")
             raise

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.utils.contexts import ignores_training
+from pfrl_like.utils.contexts import ignores_training, kept_over_forks
 
 
 @ignores_training
@@ -160,5 +160,5 @@ def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
     return found
 
 
-_LOCK = threading.Lock()
+_LOCK = kept_over_forks(threading.Lock())
 _NORMALIZATIONS = "_pfrl_like_normalizations"

@@ -3,19 +3,43 @@
 import contextlib
 import inspect
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
-_LOCK = threading.Lock()
+from pfrl_like.utils.contexts import kept_over_forks
+
+_LOCK = kept_over_forks(threading.Lock())
 _EVALUATING = "_evaluating_threads"
 
 
 class _Threads:
-    """The threads that are in evaluation, how often each has entered it, and the mode of all others."""
+    """The threads that are in evaluation, how often each has entered it, and the mode of all others.
+
+    Threads that are started within it, such as those of a pool, are in it, too: each that enters notes who was there.
+    """
 
     def __init__(self, training: bool) -> None:
         self.training = training
         self.entered: dict[int, int] = {}
+        self._there: dict[int, weakref.WeakSet[threading.Thread]] = {}
+
+    def enter(self, thread: int) -> None:
+        if thread not in self.entered:
+            self._there[thread] = weakref.WeakSet(threading.enumerate())
+        self.entered[thread] = self.entered.get(thread, 0) + 1
+
+    def leave(self, thread: int) -> None:
+        self.entered[thread] -= 1
+        if not self.entered[thread]:
+            del self.entered[thread], self._there[thread]
+
+    def is_evaluating(self) -> bool:
+        """True if the current thread is in evaluation, or was started by one that is."""
+        if threading.get_ident() in self.entered:
+            return True
+        current = threading.current_thread()
+        return any(current not in there for there in [*self._there.values()])
 
 
 class Mode:
@@ -36,7 +60,7 @@ class Mode:
             return self.training
         threads: _Threads | None = agent.__dict__.get(_EVALUATING)
         if threads is not None:
-            return threads.training and threading.get_ident() not in threads.entered
+            return threads.training and not threads.is_evaluating()
         with _LOCK:
             training: bool = agent.__dict__.get("training", self.training)
             if _EVALUATING not in agent.__dict__:
@@ -78,16 +102,14 @@ def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
                 f"two threads are in eval_mode of a {type(agent).__name__} that remembers the episode it acts in; each "
                 "thread needs its own copy: copy.deepcopy(agent)"
             )
-        threads.entered[here] = threads.entered.get(here, 0) + 1
+        threads.enter(here)
         own[_EVALUATING] = threads
         own.pop("training", None)
     try:
         yield
     finally:
         with _LOCK:
-            threads.entered[here] -= 1
-            if not threads.entered[here]:
-                del threads.entered[here]
+            threads.leave(here)
             if not threads.entered:
                 own["training"] = threads.training
                 own.pop(_EVALUATING, None)

@@ -1,6 +1,7 @@
 """A module in evaluation mode for the length of a block: `evaluating`, and `evaluating_readers` for hot paths."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,62 +14,55 @@ from torch.nn.modules import activation, container, conv, flatten, linear, paddi
 Class = TypeVar("Class", bound=type[nn.Module])
 
 
-_LOCK = threading.Lock()
-#: Parts of modules that are kept in evaluation mode, by their numbers: how often, the mode otherwise, the part itself.
-_held: dict[int, list[Any]] = {}
+def kept_over_forks(lock: Any) -> Any:
+    """The lock, which forks wait for, so that no child finds it locked, nor what it guards half done."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
+#: Held by the one thread that has put a module into evaluation mode, or learns with a module that reads its mode: modes
+#: belong to modules, and not to threads.
+MODES = kept_over_forks(threading.RLock())
+FREE: AbstractContextManager[None] = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[nn.Module]:
-    """Put a module into evaluation mode and back.
+    """Put a module into evaluation mode and back; threads do so in turn.
 
-    Afterwards every part is in the mode it was in before, a part that its owner keeps in evaluation mode included;
-    where threads do this at once, or blocks lie within each other, once the last one has left.
+    Afterwards every part is in the mode it was in before, a part that its owner keeps in evaluation mode included.
     """
-    if torch.compiler.is_compiling():  # which knows of no other threads
+    is_compiling = torch.compiler.is_compiling()  # where there are no other threads
+    with contextlib.nullcontext() if is_compiling else MODES:
         before = [(part, part.training) for part in module.modules()]
-        module.eval()
+        plain = not is_compiling and all(_is_plain(part) for part, _ in before)
+        if plain:
+            for part, _ in before:
+                vars(part)["training"] = False  # past `nn.Module.__setattr__`, which takes ten times as long
+        else:
+            module.eval()
         try:
             yield module
         finally:
-            _restore(module, before)
-        return
-    parts = list(module.modules())
-    plain = all(map(_is_plain, parts))
-    with _LOCK:
-        for part in parts:
-            held = _held.get(id(part))
-            if held is None:
-                _held[id(part)] = [1, part.training, part]
-            else:
-                held[0] += 1
             if plain:
-                vars(part)["training"] = False  # past `nn.Module.__setattr__`, which takes ten times as long
-        if not plain:
-            module.eval()
-    try:
-        yield module
-    finally:
-        with _LOCK:
-            free = []
-            for part in parts:
-                held = _held[id(part)]
-                held[0] -= 1
-                if not held[0]:
-                    del _held[id(part)]
-                    free.append((part, held[1]))
-                    if plain:
-                        vars(part)["training"] = held[1]
-            if not plain:
-                _restore(module, [*((part, False) for part in parts), *free])
+                for part, training in before:
+                    vars(part)["training"] = training
+            else:  # whose own `train` may do more than set an attribute
+                if before[0][1]:
+                    module.train()
+                for part, training in before:
+                    part.training = training
 
 
-def _restore(module: nn.Module, modes: Sequence[tuple[nn.Module, bool]]) -> None:
-    """Bring a module whose own `train` may do more than set an attribute back to the modes of its parts."""
-    if dict(modes)[module]:
-        module.train()
-    for part, training in modes:
-        part.training = training
+def learning(*modules: Any) -> AbstractContextManager[Any]:
+    """A block in which no other thread puts these modules into evaluation mode; `FREE` if none of them reads its mode.
+
+    Args:
+        modules: What is no module is passed over.
+    """
+    reads = any(isinstance(module, nn.Module) and _reads_training(module) for module in modules)
+    return MODES if reads else FREE
 
 
 def _is_plain(part: nn.Module) -> bool:

@@ -2,10 +2,13 @@
 
 import contextlib
 import copy
+import os
 import pickle
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from on_policy_parts import make_on_policy
 from pair_parts import FAMILY
 from torch import nn
 
+from pfrl_like.agent import Agent
 from pfrl_like.agents import DQN, PPO
 from pfrl_like.explorers import Greedy
 from pfrl_like.nn import Branched, EmpiricalNormalization
@@ -117,11 +121,37 @@ def test_threads_of_every_agent_get_their_own_answers(kind: str, tmp_path: Path)
 
 def test_each_thread_has_a_mode_of_its_own() -> None:
     agent = make_on_policy()
+    evaluates, is_over = threading.Event(), threading.Event()
     seen: list[bool] = []
-    with agent.eval_mode(), agent.eval_mode():
-        in_threads(lambda i: seen.append(agent.training), 1)
-        seen.append(agent.training)
+
+    def work(i: int) -> None:
+        if i:
+            with agent.eval_mode(), agent.eval_mode():
+                evaluates.set()
+                is_over.wait()
+                seen.append(agent.training)
+        else:
+            evaluates.wait()
+            seen.append(agent.training)
+            is_over.set()
+
+    in_threads(work, 2)
     assert seen == [True, False] and agent.training
+
+
+def test_threads_that_are_started_in_evaluation_are_in_it() -> None:
+    agent = make_on_policy()
+    with agent.eval_mode():
+        with agent.eval_mode(), ThreadPoolExecutor(N_THREADS) as pool:
+            assert not any(pool.map(lambda _: agent.training, range(20)))
+            within = [pool.submit(agent.act, np.eye(5, dtype=np.float32)[i]) for i in range(5)]
+        assert len([each.result() for each in within]) == 5
+        with ThreadPoolExecutor(1) as pool:  # whose thread may have the number of one that has ended
+            assert not pool.submit(lambda: agent.training).result()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: agent.training).result()
+        with agent.eval_mode():
+            assert pool.submit(lambda: agent.training).result()  # it was there before, and may learn meanwhile
 
 
 def test_the_mode_that_was_set_comes_back_whoever_leaves_last() -> None:
@@ -236,3 +266,90 @@ def test_threads_find_layers_in_evaluation_and_leave_them_as_they_were(kind: str
     assert mixed_answers(agent, 50, 5) == 0
     assert difference(state, model.state_dict()) is None
     assert all(part.training for part in model.modules())
+
+
+class Telling(nn.Module):
+    """Tells each pass through it in which mode it is."""
+
+    def __init__(self, modes: list[tuple[str, bool]]) -> None:
+        super().__init__()
+        self.modes = modes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = self.training
+        time.sleep(1e-4)  # another thread's turn
+        self.modes.append((threading.current_thread().name, self.training))
+        assert self.training == before
+        return x
+
+    def __deepcopy__(self, memo: Any) -> "Telling":
+        copied = Telling([])
+        copied.training = self.training
+        return copied
+
+
+def telling_dqn() -> tuple[Any, list[tuple[str, bool]]]:
+    modes: list[tuple[str, bool]] = []
+    model = nn.Sequential(nn.Linear(5, 2), Telling(modes), DiscreteActionValueHead())
+    adam = torch.optim.Adam(model.parameters())
+    return DQN(model, adam, ReplayBuffer(10), 0.9, Greedy(), replay_start_size=1, minibatch_size=1), modes
+
+
+@contextlib.contextmanager
+def another_thread_evaluates(agent: Any) -> Iterator[None]:
+    """Until the block is over."""
+    is_over, has_begun = threading.Event(), threading.Event()
+
+    def evaluate() -> None:
+        with agent.eval_mode():
+            while not is_over.is_set():
+                agent.act(np.ones(5, np.float32))
+                has_begun.set()
+
+    thread = threading.Thread(target=evaluate, name="evaluates")
+    thread.start()
+    has_begun.wait()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_thread_that_learns_finds_layers_in_training_while_another_evaluates() -> None:
+    agent, modes = telling_dqn()
+    batch = {"obs": np.ones((1, 5), np.float32), "action": np.zeros(1, np.int64), "reward": np.ones(1)}
+    batch |= {"next_obs": batch["obs"], "terminated": np.zeros(1, bool), "truncated": np.zeros(1, bool)}
+    agent.replay_buffer.append_batch(**batch)
+    with another_thread_evaluates(agent):
+        for _ in range(30):
+            agent.update_from_replay()
+    learning = [training for thread, training in modes if thread == "MainThread"]
+    assert len(learning) >= 30 and sum(learning) == 30  # and passes of the target network, in evaluation
+    assert not any(training for thread, training in modes if thread == "evaluates")
+
+
+def test_a_copy_made_while_another_thread_evaluates_is_in_training() -> None:
+    agent, _ = telling_dqn()
+    with another_thread_evaluates(agent):
+        copies = [copy.deepcopy(agent) for _ in range(20)]
+    assert all(each.model[1].training and each.training for each in copies)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12, in a process of several threads
+def test_a_fork_made_while_another_thread_evaluates_is_in_training() -> None:
+    agent, _ = telling_dqn()
+    with another_thread_evaluates(agent):
+        for _ in range(10):
+            pid = os.fork()
+            if not pid:
+                os._exit(0 if all(part.training for part in agent.model.modules()) else 1)
+            assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_an_agent_that_calls_its_replay_memory_does_not_act_from_it() -> None:
+    agent, _ = telling_dqn()
+    own = type("Own", (Agent,), {name: getattr(DQN, name) for name in Agent.__abstractmethods__})()
+    own.memory = []
+    assert not own.acts_from_memory and not agent.acts_from_memory
