@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Never, Self
 
 import torch
 from numpy.typing import NDArray
@@ -109,6 +109,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
     state_names: ClassVar[tuple[str, ...]] = ()
     spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
     later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
+    #: `pfrl_like.ope.evaluate_offline`, which `pfrl_like.ope` puts here: it lies above the estimators.
+    evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
     made_by: ClassVar[Mapping[str, Any]] = {
         **{name: functools.partial(make_scaler, column=column) for name, column in SCALERS.items()},
         "augmentation": pipeline_of,
@@ -295,24 +297,16 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         mean = values.mean(0).cpu().numpy()
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
 
-    def evaluate_offline(self, dataset: Any, **options: Any) -> Mapping[str, Any]:
-        """What this estimator would bring, from recorded episodes alone, by every way of telling.
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "evaluate": self.evaluate}  # so that another process can score it
 
-        Args:
-            dataset: A dataset or a list of episodes.
-            options: As of `pfrl_like.ope.evaluate_offline`; `gamma` is that of the estimator.
-
-        Returns:
-            Estimates with intervals, by name.
-
-        Raises:
-            NotFittedError: Before the agent is built.
-            ValueError: As `pfrl_like.ope.evaluate_offline`.
-            TypeError: Likewise.
-        """
-        from pfrl_like.ope import evaluate_offline  # which fits estimators itself
-
-        return evaluate_offline(self, dataset, **{"gamma": getattr(self, "gamma", 0.99), **options})
+    @property
+    def evaluate_offline(self) -> Never:
+        """Not here: it is a function of `pfrl_like.ope`, which lies above the estimators."""
+        raise AttributeError(
+            "estimators have no evaluate_offline; call pfrl_like.ope.evaluate_offline(estimator, dataset, "
+            "gamma=estimator.gamma)"
+        )
 
     def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
         """The discounted return that fitted Q evaluation expects, by which scikit-learn chooses unless told otherwise.
@@ -320,10 +314,18 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         Args:
             episodes: A dataset or a list of episodes.
             y: Not looked at.
-            options: As of `evaluate_offline`.
+            options: As of `pfrl_like.ope.evaluate_offline`; `gamma` is that of the estimator.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            RuntimeError: If `pfrl_like.ope` has not been imported.
         """
-        options = {"show_progress": False, **options, "estimators": ["fqe"]}
-        return float(self.evaluate_offline(episodes, **options)["fqe"].value)
+        if self.evaluate is None:
+            raise RuntimeError(
+                "score is an estimate of pfrl_like.ope, which has not been imported: import pfrl_like.ope"
+            )
+        options = {"gamma": getattr(self, "gamma", 0.99), "show_progress": False, **options, "estimators": ["fqe"]}
+        return float(self.evaluate(self, episodes, **options)["fqe"].value)
 
     @property
     def observation_scaler(self) -> Any:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.distributions import Distribution
 
+from pfrl_like.algos.base import Estimator
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.ope.behavior import fitted_behavior, told_log_probs
@@ -137,6 +138,9 @@ def evaluate_offline(
             UnreliableEstimateWarning(f"{', '.join(weights)}: {said}", left), stacklevel=levels_to_the_caller()
         )
     return found
+
+
+Estimator.evaluate = staticmethod(evaluate_offline)  # by which estimators are scored
 
 
 def _known(estimators: Sequence[str] | None) -> Sequence[str]:
