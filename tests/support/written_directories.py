@@ -129,9 +129,10 @@ def learnt(agent: Any) -> Numbers:
 
 
 def checksums(agent: Any) -> Numbers:
-    """Checksums of all that `save` saves of an agent, and its statistics."""
+    """Checksums of an agent's modules and of the memories of its optimisers, and its statistics."""
     parts = {name: getattr(agent, name) for name in agent.saved_attributes}
-    sums = {name: checksum(part.state_dict()) for name, part in parts.items() if hasattr(part, "state_dict")}
+    states = {name: part.state_dict() for name, part in parts.items() if hasattr(part, "state_dict")}
+    sums = {name: checksum(state.get("state", state)) for name, state in states.items()}
     return {**sums, "statistics": [value for _, value in agent.get_statistics()]}
 
 
@@ -484,6 +485,11 @@ def write(folder: Path, name: str) -> None:
     shutil.rmtree(written, ignore_errors=True)
     written.mkdir(parents=True)
     CASES[name].write(written)
+    pin(written, name)
+
+
+def pin(written: Path, name: str) -> None:
+    """Write the numbers beside a directory."""
     with tempfile.TemporaryDirectory() as elsewhere:
         np.savez_compressed(numbers_beside(written), **resumed(name, written, Path(elsewhere) / "copy"))
 
