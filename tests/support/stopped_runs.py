@@ -235,7 +235,15 @@ def fits(agent: str, runner: str) -> bool:
 def go(
     plan: Plan, folder: Path, hooks: Sequence[Callable[[Any], None]] = (), on_checkpoint_failure: str = "raise"
 ) -> dict[str, str]:
-    """Run, or go on if a checkpoint is there; returns what is left in the end."""
+    """Run, or go on if a checkpoint is there; returns digests of what is left in the end."""
+    return digests(run(plan, folder, hooks, on_checkpoint_failure))
+
+
+def run(
+    plan: Plan, folder: Path, hooks: Sequence[Callable[[Any], None]] = (), on_checkpoint_failure: str = "raise",
+    view: Callable[[Any, Any, Path], dict[str, Any]] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Run, or go on if a checkpoint is there; returns a view of agent, result and directory in the end: `left`."""
     outdir = folder / "run"
     goes_on = any(saved.is_checkpoint for saved in saved_in(str(outdir)))
     set_random_seed(plan.number)
@@ -255,7 +263,7 @@ def go(
             stack.callback(getattr(buffer, "close", lambda: None))  # so that another object may open its files
         stack.enter_context(steps.as_time())
         agent, told = RUNNERS[plan.runner](plan, agent, hooks=[steps, *hooks], **options)
-        return digests(left(agent, told, outdir))
+        return (view or left)(agent, told, outdir)
 
 
 class Steps:
