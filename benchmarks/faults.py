@@ -84,13 +84,13 @@ FAULTS = (
     ),
     Fault(
         "truncation taken for termination",
-        "agents/off_policy_agent.py",
+        "learning/off_policy.py",
         "batch_reward, batch_obs, batch_done, batch_reset)",
         "batch_reward, batch_obs, ended, batch_reset)",
     ),
     Fault(
         "a target network that never moves",
-        "agents/off_policy_agent.py",
+        "learning/off_policy.py",
         "online, target, self.target_update_method,",
         "target, target, self.target_update_method,",
     ),

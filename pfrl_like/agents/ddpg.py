@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critics import distribution_of, least_next_value, mean_value, value_of
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
-from pfrl_like.learning.experiences import ColumnsOfBatch, to_batch
-from pfrl_like.learning.overridden import given_loss, own_step
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.critics import distribution_of, least_next_value, mean_value, value_of
+from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
+from pfrl_like.learning.overrides.off_policy import given_loss, own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.ensemble import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pfrl_like.agents.model_outputs import allowed
+from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.contexts import evaluating_readers
 

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from pfrl_like import agents
-from pfrl_like.agents.recorded_data import OneObservation
 from pfrl_like.algos.scaling import check_single_rewards
 from pfrl_like.algos.shapes import (
     check_action_kind,
@@ -18,6 +17,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
+from pfrl_like.learning.compatibility.recorded_data import OneObservation
 from pfrl_like.ope.fqe_config import FQEConfig, make_critics
 from pfrl_like.ope.fqe_fitting import is_buffer
 from pfrl_like.ope.fqe_kind import KnowingFQE

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.distributions import Categorical, Distribution
 
-from pfrl_like.agents.acting import MISFITS, misfit
-from pfrl_like.agents.recorded_data import OneObservation
 from pfrl_like.algos.shapes import check_built_for
+from pfrl_like.learning.acting import MISFITS, misfit
+from pfrl_like.learning.compatibility.recorded_data import OneObservation
 from pfrl_like.ope.fqe_kind import kind_told_by
 from pfrl_like.ope.policies import agent_of, features_of, policy_of, reader_of
 from pfrl_like.utils.contexts import evaluating_readers

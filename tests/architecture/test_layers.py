@@ -16,7 +16,7 @@ LAYERS = (
     {"replay_buffers", "dataset", "datasets", "preprocessing", "augmentation", "envs", "wrappers"},
     {"nn", "distributions", "initializers", "optimizers", "action_value", "implicit_action_value"},
     {"q_functions", "policies", "explorers", "encoders", "export"},
-    {"learning"},
+    {"learning", "distributed"},
     {"agents"},
     {"experiments", "loggers", "metrics", "testing"},
     {"algos", "online", "ope", "dynamics"},
@@ -28,6 +28,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 #: Imports between folders of one layer that are meant; everything else in a layer stays in its own folder.
 SIDEWAYS = {
     ("nn", "initializers"),
+    ("learning", "distributed"),  # an agent's method starts its actors
     ("experiments", "loggers"),
     ("testing", "experiments"),  # whose runs are stopped to see whether agents go on
     ("__main__", "cli"),

@@ -35,7 +35,7 @@ def parameters(agent: Any) -> list[torch.Tensor]:
     return [param for module in modules for param in module.state_dict().values()]
 
 
-REPLAYING = [name for name in FAMILY if issubclass(getattr(agents, name), agents.off_policy_agent.OffPolicyAgent)]
+REPLAYING = [name for name in FAMILY if issubclass(getattr(agents, name), agents.OffPolicyAgent)]
 
 
 @pytest.mark.parametrize("agent", [name for name in REPLAYING if hooks_of(getattr(agents, name)) - {"update"}])

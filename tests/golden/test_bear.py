@@ -13,7 +13,7 @@ from agent_parts import MAKE_BUFFER
 from torch import Tensor, nn
 
 from pfrl_like.agents import BEAR
-from pfrl_like.agents.bear import bear_next_value
+from pfrl_like.agents.offline.bear import bear_next_value
 from pfrl_like.agents.soft_actor_critic import sac_policy_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian

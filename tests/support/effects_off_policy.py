@@ -16,12 +16,12 @@ from pfrl_like.utils.batch_states import batch_states
 
 DQN = "unit/agents/test_dqn_arguments.py::test_"
 ACTOR_CRITIC = "unit/agents/test_actor_critics.py::test_"
-ON_POLICY = "unit/agents/test_on_policy_arguments.py::test_"
-ASYNC = "unit/agents/test_async_actor_critic.py::test_"
+ON_POLICY = "unit/learning/compatibility/test_on_policy_arguments.py::test_"
+ASYNC = "unit/learning/test_async_actor_critic.py::test_"
 ACER = "unit/agents/test_acer.py::test_"
 KIN = "unit/agents/test_sac_kin.py::test_"
 QUANTILES = "unit/agents/test_quantile_agents.py::test_"
-ACTORS = "unit/agents/test_actor_learner.py::test_"
+ACTORS = "unit/learning/test_actor_learner.py::test_"
 LEARNING = "golden/test_advantage_learning.py::test_"
 COMPILED = "unit/optimizers/test_compiled_step.py::test_"
 

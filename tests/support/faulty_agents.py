@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from gymnasium.vector import AutoresetMode
 
-from pfrl_like.agents.rollout import Episodes
+from pfrl_like.learning.rollout import Episodes
 
 
 class CutsOffAsTerminal:

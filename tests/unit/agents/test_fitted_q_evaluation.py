@@ -13,7 +13,7 @@ from pair_parts import EVALUATING
 from torch import Tensor, nn
 
 from pfrl_like import agents
-from pfrl_like.agents.fqe import expected_next_value
+from pfrl_like.agents.offline.fitted_q_evaluation import expected_next_value
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.distributions import Categorical

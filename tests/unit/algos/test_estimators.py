@@ -11,7 +11,7 @@ import torch
 from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
-from pfrl_like.agents.awr import td_lambda_returns
+from pfrl_like.agents.offline.awr import td_lambda_returns
 from pfrl_like.algos.saving import write_model
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.batch import Future, concatenate_batches
