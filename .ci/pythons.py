@@ -1,11 +1,12 @@
 """The default tests on every CPython from 3.11 on that is at hand: pyenv's, and each `python3.X` on the PATH.
 
 Each gets an environment of its own in `.pythons`; those that cannot make one (Debian's without `python3-venv`) are
-passed over. The skips are printed; a test that the oldest runs and a newer one skips or lacks is an error.
+passed over. The skips are printed; a test that one version runs and the next newer one skips or lacks is an error.
 Arguments go to pytest: `python3 .ci/pythons.py -n 1 tests/unit/processes`.
 """
 
 import glob
+import itertools
 import os
 import subprocess
 import sys
@@ -105,11 +106,10 @@ def main(arguments: list[str]) -> int:
         passed, outcomes[name] = run_tests(own, ROOT / ".pythons" / f"{name}.xml", arguments)
         failed |= not passed
         lines += summary(name, passed, outcomes[name])
-    for name in list(outcomes)[1:]:
-        oldest = next(iter(outcomes))
-        missing = lost(outcomes[oldest], outcomes[name])
+    for older, newer in itertools.pairwise(outcomes):
+        missing = lost(outcomes[older], outcomes[newer])
         failed |= bool(missing)
-        lines += [f"ERROR: {test} runs on {oldest} and not on {name}" for test in missing]
+        lines += [f"ERROR: {test} runs on {older} and not on {newer}" for test in missing]
     print("\n".join(lines))
     if not outcomes:
         print("no Python from 3.11 on was run; looked in ~/.pyenv/versions and on the PATH")

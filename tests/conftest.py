@@ -35,6 +35,11 @@ def _no_warning_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pfrl_like.utils.callers._WARNED", set())
 
 
+@pytest.fixture(autouse=True)
+def _no_secret_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfrl_like.utils.secrets._KNOWN", set())
+
+
 @pytest.fixture
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what files say, not of what is left of them after a power cut."""

@@ -4,7 +4,6 @@ A step is a row of the step columns; it names the rows of its two observations a
 step of the same episode. Who uses the store decides which steps can be sampled and when a step goes.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,11 +17,11 @@ from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import following
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.gather import to_tensors
-from pfrl_like.columns.leaves import Job, as_array, describe, no_number
+from pfrl_like.columns.leaves import Job, as_array, describe
 from pfrl_like.columns.preceding import Stacks
 from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
-from pfrl_like.utils.checks import LARGEST_REWARD, reward_out_of_range
+from pfrl_like.utils.checks import LARGEST_REWARD, as_reward, reward_out_of_range
 
 _CPU = torch.device("cpu")
 _RECURRENT = ("recurrent_state", "next_recurrent_state")
@@ -47,13 +46,9 @@ class Columns(Steps):
 
         Raises:
             ValueError: If something has another structure, shape or dtype than in the first step; nothing is stored.
+            TypeError: If the reward is no number.
         """
-        try:
-            reward = float(reward)
-        except OverflowError:
-            reward = math.inf
-        except (TypeError, ValueError):
-            raise no_number("reward", reward) from None
+        reward = float(reward) if isinstance(reward, float) else as_reward(reward)
         plain = self.plain
         if not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
             raise reward_out_of_range(reward)

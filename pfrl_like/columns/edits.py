@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns.leaves import as_array, describe, expect, no_number
+from pfrl_like.columns.leaves import as_array, describe, expect
 from pfrl_like.columns.steps import ENDED, OPTIONAL, RUNNING, Indices, Steps
+from pfrl_like.utils.checks import as_reward
 
 #: Which column of `Steps.edited` a key counts in; all others in the last one.
 _STATE, _NEXT_STATE, _VALUES = range(3)
@@ -54,6 +55,7 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
 
     Raises:
         ValueError: If it does not fit.
+        TypeError: If it is a reward that is no number.
     """
     assert store.obs is not None and store.action is not None
     if name in _OBSERVATIONS:
@@ -61,10 +63,7 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
     if name == "action":
         return store.action.check(value, name)
     if name == "reward":
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            raise no_number(name, value) from None
+        return as_reward(value)
     if name == "is_state_terminal":
         array = as_array(value)
         if array is None or array.shape != () or array not in (0, 1):

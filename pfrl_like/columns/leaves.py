@@ -39,11 +39,6 @@ def describe(value: Any) -> str:
     return f"{kind} of shape {array.shape}, {array.dtype}"
 
 
-def no_number(name: str, value: Any) -> ValueError:
-    """The error of a value that is no number."""
-    return ValueError(f"{name}: got {describe(value)}, expected a number")
-
-
 class ArrayLeaf:
     """Values of one shape and dtype, one row each.
 

@@ -84,7 +84,8 @@ class MultiprocessVectorEnv(VectorEnv):
         if start_method != "fork":
             _pack(factories)
         ensure_tracker()
-        restarts = max_restarts if on_worker_failure == "restart" else 0
+        self._replaces = on_worker_failure == "restart"
+        restarts = max_restarts if self._replaces else 0
         self._workers = EnvWorkers(factories, _entropy(), start_method, step_timeout, restarts)
         try:
             self.observation_space, self.action_space = cloudpickle.loads(self._workers.spaces)
@@ -259,7 +260,12 @@ class MultiprocessVectorEnv(VectorEnv):
 
     def _ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
         """The same of workers that may be replaced."""
-        return self._closing_on_error(self._workers.ask_who_can, command, arguments)
+        try:
+            return self._closing_on_error(self._workers.ask_who_can, command, arguments)
+        except WorkerError as error:
+            if not self._replaces:
+                error.add_note('MultiprocessVectorEnv(..., on_worker_failure="restart") replaces workers that fail')
+            raise
 
     def _closing_on_error(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
         """Whatever goes wrong ends all workers: answers may be under way that the next call would take for its own."""

@@ -18,6 +18,7 @@ from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
 from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_directory, read_json, tensor_writer
 from pfrl_like.utils.random_streams import GlobalStreams
+from pfrl_like.utils.secrets import masked_text
 
 #: Names in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
@@ -50,16 +51,16 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
     try:
         agent.save(os.path.join(folder, AGENT))
     except PfrlLikeError as failure:  # such as a parameter that is not finite
-        not_saved = str(failure)
+        not_saved = masked_text(str(failure))
     found = agent.diagnose(batch, streams)
     for name, content in ((BATCH, tensors), (GRADIENTS, found.gradients)):
         path = os.path.join(folder, name)
         atomic_write(path, tensor_writer(content, path))
     path = os.path.join(folder, CRASH)
     record = {
-        "error": str(error), "t": t, "agent": type(agent).__name__, "device": str(agent.device), **described(found),
-        "agent_not_saved": not_saved, "streams": streams.to_plain(), "outdir": os.path.realpath(outdir),
-        **circumstances(),
+        "error": masked_text(str(error)), "t": t, "agent": type(agent).__name__, "device": str(agent.device),
+        **described(found), "agent_not_saved": not_saved, "streams": streams.to_plain(),
+        "outdir": os.path.realpath(outdir), **circumstances(),
     }  # fmt: skip
     atomic_write(path, dump_json(record, path, _LARGEST))
     again = f"without the agent, which could not be saved ({not_saved})," if not_saved else "and how to make it again,"
@@ -99,7 +100,8 @@ def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
 def described(found: Any) -> dict[str, Any]:
     """A `Diagnosis` as JSON takes it, of the gradients their norms."""
     gradients = {name: _size(grad) for name, grad in found.gradients.items()}
-    return {"error_again": found.error, "layer": found.layer, "parameters": found.parameters, "gradients": gradients}
+    again = None if found.error is None else masked_text(found.error)
+    return {"error_again": again, "layer": found.layer, "parameters": found.parameters, "gradients": gradients}
 
 
 def in_words(record: Mapping[str, Any]) -> str:

@@ -139,7 +139,7 @@ def set_aside(
         path, kept = (os.path.join(place, name) for place in (outdir, folder))
         if table.n_damaged:
             _link(path, kept)
-            told = "%s has damaged lines (%d), which are left out; the file as it was is %s"
+            told = "%s has damaged lines (%d), which are left out or mended; the file as it was is %s"
             logger.warning(told, path, table.n_damaged, kept)
         else:
             atomic_write(kept, encoded([table.header, *table.beyond]))
@@ -183,7 +183,9 @@ def _split(path: str, step_offset: int) -> _Parted:
     for line in whole[1:]:
         step = re.match(r"\d+", line)
         (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
-    n_damaged = len(lines) - len(whole) + sum(len(line) >= LONGEST_LINE for line in torn)
+    n_damaged = (
+        len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + sum(len(line) >= LONGEST_LINE for line in torn)
+    )
     return _Parted("".join(whole[:1]), kept, beyond + torn, n_damaged)
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from pfrl_like.errors import CheckpointError
+from pfrl_like.utils.secrets import masked_text
 
 
 class FailedWrites:
@@ -70,7 +71,7 @@ class FailedWrites:
                 self.ended_by = error
                 self._names.add(name)
                 raise
-            self.lacking[name] = str(error)
+            self.lacking[name] = masked_text(str(error))
             if name not in self._names:
                 self._names.add(name)  # first, since the log is a file, too
                 self.logger.error("%s could not be saved: %s", name, error)

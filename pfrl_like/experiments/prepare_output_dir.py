@@ -12,7 +12,14 @@ from typing import Any
 
 from pfrl_like.experiments.circumstances import git
 from pfrl_like.utils.rerun_order import ordered
-from pfrl_like.utils.secrets import harmless_environment, masked, masked_command, masked_forms
+from pfrl_like.utils.secrets import (
+    harmless_environment,
+    masked,
+    masked_arguments,
+    masked_command,
+    masked_forms,
+    without_known,
+)
 
 
 def is_under_git_control() -> bool:
@@ -55,12 +62,14 @@ def prepare_output_dir(
     It gets `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (the variables that are known to be
     harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`, `git-status.txt`,
     `git-log.txt` and `git-diff.txt`. Secrets in them are masked: values of names such as "api_key" and "password",
-    passwords in URLs, keys of known services, and long random strings in arguments and command line.
+    passwords in URLs, keys of known services, long random strings in arguments and command line, and values that are
+    known from elsewhere (see "What a run leaves" in the README).
 
     Args:
-        args: Arguments to record; what JSON does not know is recorded as text, and None as null.
+        args: Arguments to record; what JSON does not know is recorded as text, and None as null. NaN and infinity are
+            written as PFRL writes them, NaN and Infinity, which `json.load` reads, and strict readers do not.
         basedir: Where to make it; None is the current directory.
-        exp_id: Its name; None takes `generate_exp_id()` under git and the time elsewhere.
+        exp_id: Its name, below `basedir`; None takes `generate_exp_id()` under git and the time elsewhere.
         argv: Command line; None is that of this process.
         time_format: Format of times in names.
         make_backup: Whether to copy an older run of the same id to `<directory>.<time>.backup` first, without the still
@@ -68,9 +77,17 @@ def prepare_output_dir(
 
     Returns:
         Path of the directory.
+
+    Raises:
+        TypeError: If `args` is no dict, Namespace or None.
+        ValueError: If `exp_id` leads out of `basedir`.
     """
     if (order := ordered()) is not None:
         return order.outdir  # the run that the program is started for again, which nothing is written into
+    if not isinstance(args, Mapping | argparse.Namespace | None):
+        raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
+    if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):
+        raise ValueError(f"exp_id is {exp_id!r}, expected a name below basedir: where to make it is basedir's business")
     argv = list(sys.argv if argv is None else argv)
     under_git = git("rev-parse", "--verify", "HEAD") is not None  # with a commit to speak of
     if exp_id is None:
@@ -91,11 +108,12 @@ def prepare_output_dir(
     write("start.txt", datetime.datetime.now().strftime("%Y%m%dT%H%M%S.%f") + "\n", "a")
     if isinstance(args, argparse.Namespace):
         args = vars(args)
-    given = None if args is None else masked(dict(args))
+    given = None if args is None else masked_arguments(args)
     write("args.txt", json.dumps(given, default=lambda value: masked(str(value))))
     write("command.txt", " ".join(masked_command(argv)))
     write("environ.txt", json.dumps(harmless_environment()))
     if under_git:
         for name, command in (("head", "rev-parse HEAD"), ("status", "status"), ("log", "log"), ("diff", "diff HEAD")):
-            write(f"git-{name}.txt", masked_forms((git(*command.split()) or b"").decode(errors="replace")))
+            text = masked_forms((git(*command.split()) or b"").decode(errors="replace"))
+            write(f"git-{name}.txt", without_known(text) if name == "diff" else text)
     return outdir

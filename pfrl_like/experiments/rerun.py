@@ -112,21 +112,17 @@ def train_again(record: Mapping[str, Any], order: Order) -> None:
 
 def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
     """Run a program with an order; returns its exit code."""
-    if not command and any(MASK in argument for argument in record["started_as"]):
-        raise RerunError(
-            f"{' '.join(command_of(record))} cannot be started: the secrets of its command line are not recorded; let "
-            "the program take them from the environment, or give it, for replay-crash, after --"
-        )
+    started = command_of(record, command)
     set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # and no others
     now = {name: value for name, value in os.environ.items() if name not in set_then}
     then = {name: value for name, value in set_then.items() if isinstance(value, str)}
     try:
         return subprocess.run(
-            command_of(record, command), cwd=record["directory"], env={**now, **then, VARIABLE: order.to_text()},
+            started, cwd=record["directory"], env={**now, **then, VARIABLE: order.to_text()},
             check=False, **streams,
         ).returncode  # fmt: skip
     except OSError as error:
-        raise RerunError(f"{' '.join(command_of(record, command))} cannot be started: {error}") from error
+        raise RerunError(f"{' '.join(started)} cannot be started: {error}") from error
 
 
 def place_of(record: Mapping[str, Any], outdir: str) -> str:
@@ -135,5 +131,15 @@ def place_of(record: Mapping[str, Any], outdir: str) -> str:
 
 
 def command_of(record: Mapping[str, Any], command: Sequence[str] = ()) -> list[str]:
-    """What is started again for a record, if nothing else is asked for."""
-    return [*command] or [sys.executable, *record["started_as"][1:]]
+    """What is started again for a record, if nothing else is asked for.
+
+    Raises:
+        RerunError: If that has secrets, which are not recorded.
+    """
+    started = [*command] or [sys.executable, *record["started_as"][1:]]
+    if not command and any(MASK in argument for argument in started):
+        raise RerunError(
+            f"{' '.join(started)} cannot be started: the secrets of its command line are not recorded; let "
+            "the program take them from the environment, or give it, for replay-crash, after --"
+        )
+    return started

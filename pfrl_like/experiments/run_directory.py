@@ -19,7 +19,7 @@ from pfrl_like.experiments.rerun import diverted
 from pfrl_like.experiments.run_files import EVENTS_OF_A_RUN, RECORD
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.storage import AppendedFile, atomic_write
-from pfrl_like.utils.secrets import masked_command, masked_text
+from pfrl_like.utils.secrets import command_digest, masked_command, masked_text
 
 
 class RunRecord:
@@ -187,7 +187,11 @@ def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
 
 def _without_secrets(part: dict[str, Any]) -> dict[str, Any]:
     """The record of an earlier part, which a version that masked nothing may have written."""
-    return part | {name: masked_command(part[name]) for name in ("command", "started_as") if name in part}
+    commands = {name: part[name] for name in ("command", "started_as") if isinstance(part.get(name), list)}
+    masked: dict[str, Any] = {name: masked_command(command) for name, command in commands.items()}
+    if masked.get("command", []) != commands.get("command", []):
+        masked = {"command_digest": command_digest(tuple(commands["command"])), **masked}
+    return {**part, **masked}
 
 
 def _now() -> str:

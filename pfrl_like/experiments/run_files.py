@@ -1,9 +1,11 @@
 """What the tables and the record in a run directory are called, and how they are read."""
 
 import csv
+import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -77,18 +79,48 @@ def lines_of(path: str) -> tuple[list[str], list[str]]:
 
 
 def readable(lines: Sequence[str], table: Table) -> list[str]:
-    """The lines of a table, the header first, that are not damaged; none if the header is."""
-    header = _cells(lines[0], table) if lines else []
-    if header[:1] != [table.step] or any(_is_number(name) or not name.isprintable() for name in header):
+    """The lines of a table, the header first, that are not damaged; a damaged header is mended if there are rows."""
+    rows = [_cells(line, table) for line in lines]
+    header = _names(rows, table)
+    if not header:
         return []
     numbers = [header.index(name) for name in (table.step, *table.numbers) if name in header]
 
-    def is_whole(line: str) -> bool:
-        row = _cells(line, table)
+    def is_whole(line: str, row: list[str]) -> bool:
         fits = len(row) == len(header) and re.fullmatch(r"\d+", row[0]) is not None and not _NO_TEXT.search(line)
         return fits and all(row[i] == "" or _is_number(row[i]) for i in numbers)
 
-    return [lines[0], *filter(is_whole, lines[1:])]
+    first = lines[0] if header == rows[0] else _line(header, table, lines[-1])
+    return [first, *(line for line, row in zip(lines[1:], rows[1:], strict=True) if is_whole(line, row))]
+
+
+def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
+    """The names of a table's columns by its lines; none if the header is damaged and there are no rows to go by.
+
+    Names that cannot be read become those that such a table has at this place, or the number of the column.
+    """
+    names = rows[0] if rows else []
+    bad = {i for i, name in enumerate(names) if _is_number(name) or not name.isprintable()}
+    widths = Counter(len(row) for row in rows[1:])
+    width, count = widths.most_common(1)[0] if widths else (0, 0)
+    if names[:1] == [table.step] and not bad and (len(names) in widths or count < 2):
+        return names
+    if width < 2:
+        return []
+    known = dict(enumerate((table.step, *table.numbers)))
+    if len(names) == width:
+        bad.add(0)
+        return [known.get(i, f"column{i}") if i in bad else name for i, name in enumerate(names)]
+    return [known.get(i, f"column{i}") for i in range(width)]  # a delimiter, or the end, is what has changed
+
+
+def _line(header: Sequence[str], table: Table, like: str) -> str:
+    """A header as a line, with an end like that of another."""
+    text = io.StringIO()
+    csv.writer(text, delimiter=table.delimiter, lineterminator="\r\n" if like.endswith("\r\n") else "\n").writerow(
+        header
+    )
+    return text.getvalue()
 
 
 def _cells(line: str, table: Table) -> list[str]:

@@ -61,7 +61,10 @@ class SerialSource:
         agent = self.agent
         mask = self.mask
         action = agent.act(self.obs) if mask is None else agent.act(self.obs, action_mask=mask)
-        check_action(self.action_space, action, bounds=False)
+        try:
+            check_action(self.action_space, action, bounds=False)
+        except ValueError as error:
+            raise with_chooser(error, agent) from None
         values = self.env.step(action)
         if not (
             type(values) is tuple
@@ -182,7 +185,10 @@ class VectorSource:
         """
         now = self._begin()
         action = self.agent.batch_act(now.obs, **told_of(now, self.takes_mask))
-        check_actions(self.action_space, action, self.num_envs, bounds=False)
+        try:
+            check_actions(self.action_space, action, self.num_envs, bounds=False)
+        except ValueError as error:
+            raise with_chooser(error, self.agent) from None
         step = self.stream.step(action)
         clock.t += int(np.count_nonzero(step.active))
         self._check(step.obs)
@@ -254,6 +260,18 @@ def told_by_source() -> Iterator[None]:
         yield
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"it is no state of this source: {error!r:.200}") from error
+
+
+def with_chooser(error: ValueError, agent: Any) -> ValueError:
+    """The error of an agent's action, with who has chosen it; NaN keeps its own."""
+    if type(error) is not ValueError:
+        return error
+    giver = "act of the agent"
+    if getattr(agent, "burnin_action_func", None) is not None and getattr(agent, "burning_in", None) is True:
+        giver = "burnin_action_func"
+    elif getattr(agent, "explorer", None) is not None:
+        giver += f", whose explorer is a {type(agent.explorer).__name__}"
+    return ValueError(f"{error}; it comes from {giver}")
 
 
 def stop_episode(agent: Any) -> None:

@@ -88,7 +88,8 @@ def train_agent(
 
     Raises:
         NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
-        ValueError: On an observation or action outside its space, or a number of steps out of range.
+        ValueError: On an observation or action of another structure, shape or kind of numbers than its space, or a
+            discrete one out of range (bounds of a Box are not checked); on a number of steps out of range.
         TypeError: On a number of steps that is no integer, or an `outdir` that is no path.
         EnvError: If the environment breaks its contract.
         CheckpointError: If something cannot be written, see `on_checkpoint_failure`, or nothing can be gone on from.

@@ -27,7 +27,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.shared_model import SharedModelMixin
 from pfrl_like.learning.steps import Steps
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_rewards
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.direct_call import call
@@ -191,6 +191,8 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
     ) -> None:
         """Take in what the last actions led to; in training, learn from the steps of each environment by themselves.
 
+        Rewards are checked here, observations are not (runners do): NaN in one is refused by the model or the update.
+
         Args:
             batch_obs: The k observations after the actions; at an episode's end its true last one.
             batch_reward: k rewards.
@@ -202,9 +204,12 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         Raises:
             RuntimeError: In training, if no action was asked for before.
             ValueError: If the arguments have different lengths.
+            NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
+            TypeError: In training, if a reward is no number; likewise.
         """
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         if self.training:
+            check_rewards(batch_reward, active)
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
             self.store(step, action_mask, active)
             if action_mask is None and self._last_mask is not None and has_mask(batch_obs):

@@ -31,7 +31,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.utils.batch_states import FeatureExtractor, identity
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, check_rewards
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.direct_call import call
@@ -200,6 +200,8 @@ class OnPolicyAgent(
     ) -> None:
         """Take in what the last actions led to; in training, keep it, and learn when there is enough.
 
+        Rewards are checked here, observations are not (runners do): NaN in one is refused by the model or the update.
+
         Args:
             batch_obs: The k observations after the actions; at an episode's end its true last one.
             batch_reward: k rewards.
@@ -211,8 +213,12 @@ class OnPolicyAgent(
         Raises:
             RuntimeError: In training, if no action was asked for before.
             ValueError: If the arguments have different lengths.
+            NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
+            TypeError: In training, if a reward is no number; likewise.
         """
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
+        if self.training:
+            check_rewards(batch_reward, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
         if self.training:

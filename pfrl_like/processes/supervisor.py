@@ -332,7 +332,7 @@ class Workers:
             with contextlib.suppress(ValueError):
                 return Failure(f"was killed by signal {-code} ({signal.Signals(-code).name})")
             return Failure(f"was killed by signal {-code}")
-        reason = f"ended with exit code {code} before it could say why; see its own message above"
+        reason = f"ended with exit code {code} and told no error (os._exit does that); what it printed, if so, is above"
         if self.start_method != "fork" and index not in self._answered:  # it may not even have begun
             reason += f". If the script has no main guard, {GUARD_HINT}"
         return Failure(reason)

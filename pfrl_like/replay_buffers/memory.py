@@ -7,6 +7,7 @@ import numpy as np
 
 from pfrl_like.columns import rows_of
 from pfrl_like.replay_buffers.transitions import WEIGHT
+from pfrl_like.utils.checks import check_rewards
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 #: In place of an environment: where steps come from that are appended to a memory.
@@ -256,6 +257,7 @@ class OwnMemory:
                 "memory is None, which has freed what was stored: before something is stored again, make a new buffer, "
                 "load a saved one, or set memory to a container"
             )
+        check_rewards(reward)
         k = len(reward)
         columns = {"state": obs, "action": action, "reward": reward, "next_state": next_obs}
         columns |= {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **extra}

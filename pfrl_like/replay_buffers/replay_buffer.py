@@ -176,6 +176,7 @@ class ReplayBuffer(IncrementalBuffer):
         Raises:
             NonFiniteError: If a number is NaN or infinite, or the reward more than float32 can hold; nothing is stored.
             ValueError: If something does not fit the first transition; likewise.
+            TypeError: If the reward is no number; likewise.
         """
         check_transition(state, action, next_state)
         extra = {name: [value] for name, value in kwargs.items()}

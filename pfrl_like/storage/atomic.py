@@ -140,6 +140,9 @@ def sync_directory(directory: str) -> None:
 def remove_stale(directory: str, prefix: str) -> None:
     """Remove what killed writers of the same name left, once it is certain that none of them still writes.
 
+    Files go when they are an hour old. A directory, whose writer holds its lock, goes when nobody holds that, and it is
+    an hour old or its process is gone.
+
     Args:
         directory: Where it lies.
         prefix: How the names of their files and directories begin; a number of a process and eight digits follow.
@@ -148,9 +151,27 @@ def remove_stale(directory: str, prefix: str) -> None:
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
             if ours.fullmatch(entry.name) and not entry.is_symlink():
-                with contextlib.suppress(OSError):  # another process may clean at the same time
-                    if time.time() - entry.stat(follow_symlinks=False).st_mtime >= _STALE_SECONDS:
-                        (shutil.rmtree if entry.is_dir() else os.unlink)(entry.path)
+                with contextlib.suppress(OSError, CheckpointError):  # another process may clean at the same time
+                    is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime >= _STALE_SECONDS
+                    if not entry.is_dir():
+                        if is_old:
+                            os.unlink(entry.path)
+                    elif is_old or _is_gone(int(entry.name.rsplit("-", 2)[1])):
+                        with directory_lock(entry.path, timeout=0.0):  # that of another machine may have this number
+                            shutil.rmtree(entry.path)
+
+
+def _is_gone(pid: int) -> bool:
+    """True if no process of this machine has this number; where that cannot be asked, False."""
+    if os.name == "nt":  # where the question is a signal that ends it
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def open_regular(path: str) -> BinaryIO:

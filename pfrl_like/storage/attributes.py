@@ -143,8 +143,19 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
     states: dict[str, Any] | None = None
+    copies = {name: os.path.join(directory, *parts.instead.get(name, name).split(".")) + ".pt" for name in parts.leaves}
+    has_copies = all(map(os.path.lexists, copies.values()))
     if has_manifest(directory):
-        snapshot = load_directory(directory, kind=KIND, limits=_limits(parts))
+        try:
+            snapshot = load_directory(directory, kind=KIND, limits=_limits(parts))
+        except CheckpointError as error:
+            if error.path != directory or not copies or not has_copies:
+                raise
+            way_out = (
+                f"without {MANIFEST} and {PREVIOUS}, its files under PFRL's names are loaded, unverified and without "
+                "counters such as t: remove these two"
+            )
+            raise CheckpointError(directory, f"{error.reason}. {way_out}") from error
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]
         if extra:
             raise CheckpointError(directory, f"holds {', '.join(extra)}, which this agent does not have")
@@ -157,10 +168,8 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
             path = snapshot.open(STATE_TENSORS)
             join_state(states, load_tensors(path), path)
     else:
-        paths = {
-            name: os.path.join(directory, *parts.instead.get(name, name).split(".")) + ".pt" for name in parts.leaves
-        }
-        if not all(map(os.path.lexists, paths.values())):
+        paths = copies
+        if not has_copies:
             names = [os.path.relpath(path, directory) for path in paths.values()]
             raise CheckpointError(directory, _why_empty(directory, names))
         if left := without_manifest(directory):

@@ -15,6 +15,8 @@ _PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
 # Of them the sums and means of squares and magnitudes, and hyperparameters of which torch refuses negative ones.
 _SQUARES = {"exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "acc_delta", "sum", "step_size"}
 _NOT_NEGATIVE = {"lr", "initial_lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "rho", "betas"}
+# Others that torch bounds from above.
+_BELOW_ONE, _AT_MOST_ONE = {"betas"}, {"rho"}
 # How an optimiser runs, not what it has learnt: a state saved on a GPU has to go on where there is none.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
@@ -130,6 +132,9 @@ def _fitted_group(
             raise ValueError(f"{where}['maximize'] is {group[key]!r}; expected {value!r}: it would go the other way")
         elif key in _NOT_NEGATIVE and _is_negative(group.get(key)) and not _is_negative(value):
             raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected no negative number")
+        elif _is_too_large(key, group.get(key)) and not _is_too_large(key, value):
+            bound = "numbers below 1" if key in _BELOW_ONE else "a number up to 1"
+            raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected {bound}")
         elif key in group and key not in ("params", "param_names"):
             if not _same_kind(group[key], value):
                 raise ValueError(f"{where}[{key!r}] is {group[key]!r}; expected something like {value!r}")
@@ -172,6 +177,13 @@ def _is_negative(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return bool(((torch.view_as_real(value) if value.is_complex() else value) < 0).any())
     return type(value) in (int, float) and value < 0
+
+
+def _is_too_large(key: str, value: Any) -> bool:
+    """True if a hyperparameter, or one of its numbers, is one that torch's constructors refuse as too large."""
+    numbers = value if isinstance(value, list | tuple) else [value]
+    numbers = [float(number) for number in numbers if _is_number(number)]
+    return any(key in _BELOW_ONE and number >= 1 or key in _AT_MOST_ONE and number > 1 for number in numbers)
 
 
 def _same_kind(loaded: Any, live: Any) -> bool:

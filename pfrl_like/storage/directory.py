@@ -134,12 +134,13 @@ def _save_new(directory: str, *content: Any) -> bool:
     try:
         with named_errors(directory, "made"):
             os.mkdir(place)
-        try:
-            _save_into(place, *content)
-        finally:
-            if is_made := has_manifest(place):  # also if a copy could not be made
-                catch_up()
-                is_made = _renamed(place, target)
+        with directory_lock(place):  # as long as it has this name, by which others would remove it
+            try:
+                _save_locked(place, *content)
+            finally:
+                if is_made := has_manifest(place):  # also if a copy could not be made
+                    catch_up()
+                    is_made = _renamed(place, target)
         sync_directory(above)
     except CheckpointError as error:
         path, reason = (text.replace(place, directory) for text in (error.path, error.reason))
@@ -161,7 +162,14 @@ def _renamed(place: str, target: str) -> bool:
     return True
 
 
-def _save_into(
+def _save_into(directory: str, *content: Any) -> None:
+    """Save into a directory, whether there is one already or not."""
+    make_directory(directory)
+    with directory_lock(directory):
+        _save_locked(directory, *content)
+
+
+def _save_locked(
     directory: str,
     writers: Mapping[str, Writer],
     aliases: Mapping[str, str],
@@ -169,21 +177,20 @@ def _save_into(
     info: Mapping[str, Any],
     sometimes: Iterable[str],
 ) -> None:
-    """Save into a directory, whether there is one already or not."""
-    _make_directory(directory, aliases)
-    with directory_lock(directory):
-        names = _new_names(directory, writers)
-        try:
-            with synced_together():
-                entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
-                sync_directory(directory)
-            manifest = new_manifest(*kinds, entries, aliases, info)
-            _commit(directory, dump_json(manifest, directory, MAX_MANIFEST))
-        except BaseException:
-            _remove_unless_named(directory, names)
-            raise
-        _clean(directory, {*writers, *sometimes}, aliases)
-        _renew_aliases(directory, aliases, entries)
+    """Save into a directory of which the lock is held."""
+    _make_folders(directory, aliases)
+    names = _new_names(directory, writers)
+    try:
+        with synced_together():
+            entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
+            sync_directory(directory)
+        manifest = new_manifest(*kinds, entries, aliases, info)
+        _commit(directory, dump_json(manifest, directory, MAX_MANIFEST))
+    except BaseException:
+        _remove_unless_named(directory, names)
+        raise
+    _clean(directory, {*writers, *sometimes}, aliases)
+    _renew_aliases(directory, aliases, entries)
 
 
 def has_manifest(dirname: str | os.PathLike[str]) -> bool:
@@ -228,7 +235,7 @@ def load_directory(
     for name in (MANIFEST, PREVIOUS):
         path = os.path.join(directory, name)
         if not os.path.lexists(path):
-            problems.append(f"{name} is missing")
+            problems.append(f"{name} is missing" + " (it names the save before, if any)" * (name == PREVIOUS))
             continue
         try:
             snapshot = _verified(directory, path, limits)
@@ -245,14 +252,13 @@ def load_directory(
     raise CheckpointError(directory, f"holds no complete save: {'; '.join(problems)}")
 
 
-def _make_directory(directory: str, aliases: Mapping[str, str]) -> None:
+def _make_folders(directory: str, aliases: Mapping[str, str]) -> None:
     for alias in aliases:
         if not is_alias(alias):
             raise CheckpointError(directory, f"cannot hold a copy called {alias!r}")
     inner = {"/".join(parts[:n]) for alias in aliases for parts in [alias.split("/")] for n in range(1, len(parts))}
-    folders = [directory, *(os.path.join(directory, folder) for folder in sorted(inner))]
-    for folder in folders:
-        if folder != directory and os.path.islink(folder):
+    for folder in (os.path.join(directory, folder) for folder in sorted(inner)):
+        if os.path.islink(folder):
             raise CheckpointError(folder, "is a symbolic link, through which nothing is written")
         make_directory(folder)
 

@@ -15,6 +15,8 @@ from pfrl_like.utils.spaces import space_kind
 
 #: Rewards are learnt from as float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
+#: Of int64.
+LARGEST_INTEGER = 2**63 - 1
 
 
 def check_finite(name: str, value: Any) -> None:
@@ -64,7 +66,8 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         and type(reward) is float
         and obs.dtype == getattr(space, "dtype", None) == np.float32
         and obs.shape == getattr(space, "shape", None)
-        and math.isfinite(np.vdot(obs, obs) + reward)  # not finite if one number is not; may overflow, so ask again
+        and -LARGEST_REWARD <= reward <= LARGEST_REWARD
+        and math.isfinite(np.vdot(obs, obs))  # not finite if one number is not; may overflow, so ask again
     ):
         return
     check_observation(space, obs)
@@ -77,7 +80,10 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
 
     Raises:
         NonFiniteError: If a number is not finite, naming the argument.
+        ValueError: If the action is an integer that int64 cannot hold.
     """
+    if type(action) is int and not -LARGEST_INTEGER <= action <= LARGEST_INTEGER:
+        raise ValueError(f"action is an integer of {action.bit_length()} bits, expected one that int64 can hold")
     total = 0.0
     for value in (obs, action, next_obs):
         kind = value.dtype.char if type(value) is np.ndarray else ""
@@ -93,24 +99,58 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
 
 def reward_out_of_range(reward: Any) -> NonFiniteError:
     """The error of a reward that float32 cannot hold."""
-    came = float(reward) if isinstance(reward, float | np.floating) else f"a {type(reward).__name__} beyond float32"
+    came = float(reward) if isinstance(reward, float | np.floating) else "a number beyond float32"
     return NonFiniteError("reward", f"reward is {came}, expected a finite number of at most {LARGEST_REWARD:.2g}")
 
 
-def check_reward(reward: Any) -> None:
-    """Refuse a reward that is not one finite number.
+def as_reward(reward: Any) -> float:
+    """The reward as float.
 
     Raises:
         TypeError: If it is no single number.
         NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
     """
-    if isinstance(reward, int | float | np.floating | np.integer):
-        if not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
-            raise reward_out_of_range(reward)
-    elif np.shape(reward) != () or not isinstance(_item(reward), numbers.Real):
-        raise TypeError(f"reward is {_describe(reward)}, expected a single number")
-    else:
-        check_reward(_item(reward))
+    if isinstance(reward, str | bytes):  # of which float() makes numbers
+        raise _no_reward(reward)
+    try:
+        number = float(reward)
+    except OverflowError:
+        raise reward_out_of_range(reward) from None
+    except (TypeError, ValueError, RuntimeError):  # the last of torch
+        raise _no_reward(reward) from None
+    if not -LARGEST_REWARD <= number <= LARGEST_REWARD:
+        raise reward_out_of_range(number)
+    return number
+
+
+def check_rewards(rewards: Any, active: Any = None) -> None:
+    """Refuse rewards that `as_reward` refuses.
+
+    Args:
+        rewards: Rewards of k environments, a sequence or an array [k].
+        active: False for environments whose reward does not count, [k]; None for none.
+    """
+    if active is not None:
+        rewards = [reward for reward, counts in zip(rewards, active, strict=True) if counts]
+    elif type(rewards) is np.ndarray:
+        rewards = rewards.tolist()
+    for reward in rewards:
+        if type(reward) is not float or not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
+            as_reward(reward)
+
+
+def check_reward(reward: Any) -> None:
+    """Refuse a reward that is not one finite number, an array [1] among them.
+
+    Raises:
+        TypeError: If it is no single number.
+        NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
+    """
+    if not isinstance(reward, int | float | np.floating | np.integer) and (
+        np.shape(reward) != () or not isinstance(_item(reward), numbers.Real)
+    ):
+        raise _no_reward(reward)
+    as_reward(reward)
 
 
 def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
@@ -367,6 +407,10 @@ def _check_acted_array(space: Any, kind: str, value: Any, name: str) -> None:
 def _check_range(array: Any, low: Any, high: Any, name: str, space: Any) -> None:
     if not ((array >= low) & (array <= high)).all():
         raise ValueError(f"{name} is {array}, which lies outside the space {space}")
+
+
+def _no_reward(reward: Any) -> TypeError:
+    return TypeError(f"reward is {_describe(reward)}, expected a single number")
 
 
 def _item(value: Any) -> Any:

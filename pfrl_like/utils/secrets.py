@@ -4,43 +4,63 @@ Only what comes from outside is masked (arguments, command lines, the environmen
 what the library itself writes: checksums, commits and digests look as random as keys.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import re
+import sys
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from contextvars import ContextVar
+from functools import cache, lru_cache
 from typing import Any
 
 MASK = "********"
 
-#: Parts of names whose values are secret wherever they stand, and words that have to stand by themselves.
-_PARTS = re.compile(
-    r"secret|passw|passphrase|passcode|pwd|credential|token(?!i[sz])|oauth|authent|authori[sz]|cookie|webhook|apikey"
-    r"|(?:access|account|auth|encryption|license|master|private|shared|signing|ssh|storage)[._-]?keys?"
+# A value is secret by its name, of which whole words count ("apiKey" and "api-key" have two). In this order:
+# - no secret: the name ends with one of `_ENDS`, or begins with one of `_WITHOUT`;
+# - secret: a word is one of `_ALWAYS`, unless the value is a number that a word of `_COUNTS` makes a count;
+# - secret: a word is one of `_OFTEN`, unless a word of `_COMPANIONS` stands beside it, or it is "key" by itself, or
+#   numbers are called "tokens";
+# - secret: the name is an option `-u` or `--user`, and the value is "user:password".
+_ALWAYS = re.compile(
+    r"(?:\w*(?:secret|passwd|password|passphrase|passcode|pwd|credential|cookie|webhook)|auth|oauth|creds?"
+    r"|authenti[sc]ation|authori[sz]ation|pw|dsn|jwt|bearer|sig|signature|t?otp|mnemonic"
+    r"|(?:access|account|api|auth|encryption|license|master|private|secret|shared|signing|ssh|storage)key)s?\d*"
 )
-_WORDS = {"key", "auth", "pass", "pw", "dsn", "jwt", "bearer", "sig", "signature", "otp", "totp", "mnemonic"}
-#: A key of these is the name of a column, not a secret.
-_COLUMNS = {
-    "action", "column", "dict", "frame", "frames", "goal", "group", "image", "index", "info", "mask", "metric", "obs",
-    "observation", "pixel", "pixels", "query", "reward", "sort", "state",
+_OFTEN = re.compile(r"(?:\w*token|key)s?\d*|pass\d*")
+_USER = re.compile(r"(?:-u|--user)\b\W*")
+_ENDS = {
+    "backend", "dir", "directory", "error", "exception", "file", "interval", "length", "method", "mode", "name", "path",
+    "provider", "py", "scheme", "timeout", "ttl", "type", "warning",
 }  # fmt: skip
-#: Of names that end so the value tells where or how, of those with a count a number tells how many.
-_PLACES = {"file", "path", "dir", "directory", "method", "type", "mode", "name", "provider", "backend", "scheme"}
-_COUNTS = {
-    "n", "num", "number", "count", "total", "max", "min", "len", "length", "dim", "dims", "size", "per", "every",
-    "interval", "limit", "budget", "rate", "timeout", "ttl", "tokens",
-}  # fmt: skip
-_ERRORS = {"error", "exception", "warning"}
 _WITHOUT = {"no", "without", "disable", "skip"}
-_SEVERAL = ("s", "auth")  # ends of names with several values
-_HARMLESS = re.compile(r"|true|false|yes|no|on|off|none|null", re.IGNORECASE)
-_NUMBER = re.compile(r"[+-]?\d[\d_]*(?:\.\d*)?(?:[eE][+-]?\d+)?")
+_COUNTS = {
+    "budget", "count", "dim", "dims", "len", "length", "limit", "max", "min", "n", "num", "number", "per", "rate",
+    "size", "total",
+}  # fmt: skip
+_COMPANIONS = _COUNTS | {
+    # of language models and networks
+    "accuracy", "backward", "bos", "cls", "completion", "embedding", "embeddings", "end", "entropy", "eos", "forward",
+    "heads", "id", "ids", "input", "logits", "loss", "mask", "mixer", "output", "pad", "padding", "prompt", "sep",
+    "special", "start", "stop", "type", "types", "unk", "vocab",
+    # of tables, dicts, and random numbers
+    "action", "actions", "cache", "cnn", "column", "dict", "foreign", "frame", "frames", "goal", "group", "image",
+    "images", "index", "info", "log", "metric", "mlp", "obs", "observation", "partition", "pixel", "pixels", "primary",
+    "prng", "public", "query", "random", "reward", "rng", "sort", "state",
+}  # fmt: skip
+_ENDS_OF_SEVERAL = ("s", "auth")  # of names with several values
+_HARMLESS = re.compile(r"[\[\](){}]*|true|false|yes|no|on|off|none|null", re.IGNORECASE)
+_NUMBERS = re.compile(r"(?=.*\d)[\d\s.,_eE()\[\]+-]+")
+_USER_AND_PASSWORD = re.compile(r"(?!\d+:\d+$)[^\s:/]+:(?![/\\])\S+")
+_WITHOUT_SPACE = re.compile(r"[\"']?[^\s\"'\[\](){},;&]*")
 
 #: Texts that are secret by their form alone.
 _FORMS = re.compile(
-    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)[^\s/\"'<>]{,500}@"  # in URLs
-    r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
+    r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # in URLs
+    r"|(?<=[?&]key=)[^\s\"'<>&#]+"
+    r"|(?<![\w.:/+-])(?!mailto:)[\w.+-]+:(?![\d.]+@)[^\s/@:,\"']+@(?!sha\d)(?=[\w-]+[.:\w-])"  # without a scheme
     r"|(?<=hooks\.slack\.com/)[^\s\"'<>]+|(?<=/api/webhooks/)[^\s\"'<>]+"
     r"|(?<![A-Za-z0-9])(?:"
     r"sk-(?=[\w-]{0,99}\d)[\w-]{16,}|(?:sk|pk|rk)_(?:live|test)_\w+|gh[oprsu]_[A-Za-z0-9]{16,}|github_pat_\w{20,}"
@@ -52,8 +72,16 @@ _FORMS = re.compile(
     r")(?![A-Za-z0-9])"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
 )
-_NAMED = re.compile(r"(?<![\w.-])(?:[\w.-]+[\"']?\s*[=:](?!//)\s*|--[A-Za-z][\w.-]*\s+(?!-))")
-_VALUE = re.compile(r"\"[^\"]*\"|'[^']*'|(?:(?:Bearer|Basic|Token|Digest)\s+)?[^\s,;&\"')\]}]+")
+#: A name inside a text, up to its value: `name: `, `"name"=`, `--name `, `'--name', `.
+_NAMED = re.compile(
+    r"(?<![\w.-])(?:(?i:(?:access|api|private|secret)\s)?[\w.-]+(?:\\*[\"'])?\s*[=:]{1,2}>?(?!//)\s*"
+    r"|(?:--[A-Za-z][\w.-]*|-u)(?:\s+|[\"'],\s*)(?![\"']?-))"
+)
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest)\s+|[bBrRuUfF]{1,2}(?=[\"'])")
+#: Where a value may end or begin to be nested: a quote with the backslashes before it, a bracket, what comes between.
+_QUOTE = re.compile(r"\\*[\"']")
+_MARK = re.compile(r"(\\*)([\"'])|\\++|[\[({\])}\s,;&]")
+_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 #: Names of random texts that are none.
@@ -83,6 +111,13 @@ _KEPT_PREFIXES = (
 )  # fmt: skip
 
 
+#: Secrets that this process was given, and those being looked for just now, which are not replaced by themselves.
+_KNOWN: set[str] = set()
+_FOUND: ContextVar[set[str] | None] = ContextVar("_FOUND", default=None)
+_SHORTEST = 6  # of a secret that is replaced wherever it stands
+_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but no key of a dict
+
+
 def masked(value: Any, name: str = "") -> Any:
     """A value in which every secret text is replaced by `MASK`.
 
@@ -97,28 +132,54 @@ def masked(value: Any, name: str = "") -> Any:
     return _masked(value, name, is_secret=False)
 
 
+def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as `masked` returns them; their secrets are replaced in every later text, too."""
+    with _looking_for_secrets() as found:
+        _masked(arguments, "", is_secret=False)
+    _KNOWN.update(found)
+    return dict(masked(arguments))
+
+
 def masked_text(text: str) -> str:
-    """A text, such as the message of an error, without keys, passwords in URLs, and values of secret names."""
-    text, parts, end = masked_forms(text), [], 0
+    """A text, such as the message of an error, without secrets.
+
+    These are keys, passwords in URLs, values of secret names, and the secrets of the command line and the environment.
+    """
+    text, parts, end = masked_forms(without_known(text)), [], 0
     for found in _NAMED.finditer(text):
-        if found.start() < end or not _is_secret_name(found[0]):
+        if found.start() < end or not _may_be_secret(name := found[0]):
             continue
-        value = _VALUE.match(text, found.end())
-        bare = "" if value is None else value[0].strip("\"'")
-        if value is not None and bare and not _is_no_secret(bare, found[0]):
-            parts += [text[end : found.end()], value[0].replace(bare, MASK)]
-            end = value.end()
+        until = _end_of_value(text, found.end(), name)
+        value = text[found.end() : until]
+        opening = _QUOTE.match(value)
+        bare = value if opening is None else value[opening.end() :].removesuffix(opening[0])
+        if _is_secret(bare, name):
+            parts += [text[end : found.end()], value.replace(bare, _hide(bare), 1)]
+            end = until
     return "".join([*parts, text[end:]])
 
 
 def masked_forms(text: str) -> str:
     """A text, such as source code, without what is secret by its form: passwords in URLs, keys of known services."""
-    return _FORMS.sub(lambda found: MASK + "@" * found[0].endswith("@"), text)
+    return _FORMS.sub(lambda found: _hide(found[0].removesuffix("@")) + "@" * found[0].endswith("@"), text)
+
+
+def without_known(text: str) -> str:
+    """A text without the secrets of the command line, of `masked_arguments`, and of variables of secret names.
+
+    Those of fewer than 6 characters stay: "1" or "true" would take half of the text along.
+    """
+    if _FOUND.get() is not None:
+        return text
+    environ = tuple((name, os.environ.get(name, "")) for name in os.environ)  # other threads may change it
+    _KNOWN.update(_secrets_given(tuple(sys.argv), tuple(sys.orig_argv), environ))
+    pattern = _any_of(frozenset(_KNOWN))
+    return text if pattern is None else pattern.sub(MASK, text)
 
 
 def masked_command(argv: Sequence[str]) -> list[str]:
     """A command line without secrets: `--token=x` and `--token x` become `--token=********` and `--token ********`."""
-    return [*_masked_arguments(argv)]
+    return [*_masked_command(argv)]
 
 
 @cache
@@ -133,62 +194,171 @@ def harmless_environment() -> dict[str, str]:
     return {name: masked(value, "" if name in _KEPT else name) for name, value in kept.items()}
 
 
+@contextlib.contextmanager
+def _looking_for_secrets() -> Iterator[set[str]]:
+    """Collect what is masked within."""
+    found: set[str] = set()
+    before = _FOUND.set(found)
+    try:
+        yield found
+    finally:
+        _FOUND.reset(before)
+
+
+@lru_cache(maxsize=1)
+def _secrets_given(
+    argv: tuple[str, ...], started_as: tuple[str, ...], environ: tuple[tuple[str, str], ...]
+) -> set[str]:
+    """The secrets of command lines and of the environment."""
+    with _looking_for_secrets() as found:
+        masked_command(argv)
+        masked_command(started_as)
+        for name, value in environ:
+            if name not in _KEPT:
+                masked_forms(value)
+                if _is_secret(value, name):
+                    _hide(value)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _any_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
+    """A pattern of these, as they are and as they are written within quotes and URLs."""
+    written = {
+        form for secret in secrets
+        for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], urllib.parse.quote(secret, safe=""))
+    }  # fmt: skip
+    longest_first = sorted(written, key=lambda form: (-len(form), form))
+    ends = [rf"(?<!\d){form}(?!\d)" if form.isdigit() else re.escape(form) for form in longest_first]
+    return re.compile("|".join(ends)) if ends else None
+
+
+def _hide(secret: Any) -> str:
+    """`MASK`; if secrets are looked for, this is one, and so are its parts: of lists, dicts, and "name=secret"."""
+    if (found := _FOUND.get()) is not None:
+        whole = str(secret)
+        parts = {whole, *_QUOTED.findall(whole), *(part.strip("[](){}") for part in re.split(r"[,;]\s*", whole))}
+        parts |= {re.split("[=:]", part, maxsplit=1)[-1] for part in parts}
+        parts = {part[scheme.end() :] if (scheme := _SCHEME.match(part)) else part for part in parts}
+        found |= {part for part in map(str.strip, parts) if len(part) >= _SHORTEST and MASK not in part}
+    return MASK
+
+
 def _masked(value: Any, name: str, *, is_secret: bool) -> Any:
-    is_secret = is_secret or _is_secret_name(name)
+    is_secret = is_secret or (_may_be_secret(name) and not _USER.fullmatch(name))
     if isinstance(value, Mapping):
         return {
             masked_text(key) if isinstance(key, str) else key: _masked(item, str(key), is_secret=is_secret)
             for key, item in value.items()
         }
+    if isinstance(value, set | frozenset):
+        return type(value)(_masked(item, name, is_secret=is_secret) for item in value)
+    if isinstance(value, bytes):
+        return (
+            value if masked_text(value.decode(errors="replace")).encode() == value and not is_secret else _hide(value)
+        )
     if isinstance(value, list | tuple):
         names = getattr(value, "_fields", [name] * len(value))
         items = [_masked(item, each, is_secret=is_secret) for each, item in zip(names, value, strict=True)]
         return tuple(items) if isinstance(value, tuple) else items
-    if is_secret and not _is_no_secret(value, name):
-        return MASK
+    if _is_secret(value, name) or (is_secret and not _is_no_secret(value, name)):
+        return _hide(value)
     return _without_random(masked_text(value), name) if isinstance(value, str) else value
 
 
-def _masked_arguments(argv: Sequence[str]) -> Iterator[str]:
-    name, waiting = "", False  # of the option before, and whether a value of it may come
+def _masked_command(argv: Sequence[str]) -> Iterator[str]:
+    name, is_next, may_follow = "", False, False  # the option before; whether its value, or one more, may come
     for argument in argv:
         option, sign, value = argument.partition("=")
-        if sign and re.fullmatch(r"[+~]*-{0,2}[A-Za-z_][\w.@/-]*", option):
-            yield f"{option}={masked(value, option)}"
-            waiting = False
+        if is_next and not argument.startswith("--") and sign and _is_secret(argument, name):  # --cookie name=secret
+            yield _hide(argument)
+        elif sign and re.fullmatch(r"[+~]*-{0,2}[A-Za-z_][\w.@/-]*", option):
+            yield f"{_without_random(option, '')}={masked(value, option)}"
+            name = ""
         elif re.fullmatch(r"--[A-Za-z].*|-[A-Za-z]{1,8}", argument, re.DOTALL):
             yield _without_random(masked_text(argument), "")
-            name, waiting = argument, True
+            name, is_next, may_follow = argument, True, argument.lower().endswith(_ENDS_OF_SEVERAL)
+            continue
         else:
-            yield masked(argument, name if waiting else "")
-            waiting = waiting and name.lower().endswith(_SEVERAL)
+            yield masked(argument, name if is_next or may_follow else "")
+        is_next, may_follow = False, may_follow and name != ""
 
 
-def _is_secret_name(name: str) -> bool:
+def _end_of_value(text: str, start: int, name: str) -> int:
+    """Where the value ends that begins at `start`: behind its quotes or brackets, or before what separates values.
+
+    One that is cut off ends with the text, all of which is masked then, so that nothing is looked through twice. Commas
+    separate no values of names of several ones, as in "keys=a,b".
+    """
+    if _USER.fullmatch(name) and (found := _WITHOUT_SPACE.match(text, start)) is not None:
+        return found.end()
+    has_several = _words_of(name)[-1].endswith("s")
+    opening = start if (scheme := _SCHEME.match(text, start)) is None else scheme.end()
+    depth, quote, slashes = 0, "", 0
+    for mark in _MARK.finditer(text, opening):
+        if quote:  # which as many backslashes close, but for pairs of escaped ones
+            if mark[2] == quote and len(mark[1]) % (2 * slashes + 2) == slashes:
+                quote = ""
+                if not depth:
+                    return mark.end()
+        elif mark[2]:
+            if not depth and mark.start() != opening:
+                return mark.start()
+            quote, slashes = mark[2], len(mark[1])
+        elif mark[0] in "[({":
+            depth += 1
+        elif mark[0] in "])}":
+            depth -= 1
+            if depth <= 0:
+                return mark.start() if depth < 0 else mark.end()
+        elif depth or mark[0][0] == "\\":
+            continue
+        elif mark[0] != "," or not has_several or not text[mark.end() : mark.end() + 1].strip():
+            return mark.start()
+    return len(text)
+
+
+def _may_be_secret(name: str) -> bool:
     """True if what has this name is a secret, unless its value cannot be one."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    if not words or words[-1] in _PLACES | _ERRORS or words[0] in _WITHOUT:
+    words = _words_of(name)
+    if not words or words[-1] in _ENDS or words[0] in _WITHOUT:
         return False
-    found = _WORDS.intersection(words)
-    if found == {"key"} and _COLUMNS.intersection(words):
-        found = set()
-    return bool(found) or _PARTS.search(name.lower()) is not None
+    either = {*words, *re.split(r"[^a-z0-9]+", name.lower())}  # "APIKey", "APIkey"
+    if _USER.fullmatch(name) or any(map(_ALWAYS.fullmatch, either)):
+        return True
+    is_key = re.fullmatch(r"keys?\d*", "".join(words)) is not None
+    return any(map(_OFTEN.fullmatch, either)) and not is_key and _COMPANIONS.isdisjoint(words)
+
+
+def _is_secret(value: Any, name: str) -> bool:
+    """True if what has this name and value is a secret."""
+    if not _may_be_secret(name):
+        return False
+    if _USER.fullmatch(name):
+        return isinstance(value, str) and _USER_AND_PASSWORD.fullmatch(value) is not None
+    return not _is_no_secret(value, name)
 
 
 def _is_no_secret(value: Any, name: str) -> bool:
     """True of flags and of nothing, and of numbers where the name counts something."""
     if value is None or isinstance(value, bool) or (isinstance(value, str) and _HARMLESS.fullmatch(value)):
         return True
-    is_number = isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value) is not None)
-    return is_number and not _COUNTS.isdisjoint(word.lower() for word in _WORD.findall(name))
+    is_number = isinstance(value, int | float) or (isinstance(value, str) and _NUMBERS.fullmatch(value) is not None)
+    return is_number and not (_COUNTS | {"tokens"}).isdisjoint(_words_of(name))
+
+
+def _words_of(name: str) -> list[str]:
+    return [word.lower() for word in _BETWEEN_WORDS.split(name) if word]
 
 
 def _without_random(text: str, name: str) -> str:
     """A text without long random strings; digests, identifiers and paths are none, if they are called so."""
 
     def substitute(found: re.Match[str]) -> str:
-        is_digest = _DIGESTS.search(text[: found.start()]) or (not found.start() and _DIGESTS.search(name))
-        return found[0] if is_digest or not _is_random(found[0]) else MASK
+        is_digest = _DIGESTS.search(text, max(0, found.start() - 40), found.start()) or (
+            not found.start() and _DIGESTS.search(name)
+        )
+        return found[0] if is_digest or not _is_random(found[0]) else _hide(found[0])
 
     return _LONG.sub(substitute, text)
 

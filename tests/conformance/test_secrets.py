@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import os
 import shlex
 import sys
 from collections.abc import Mapping
@@ -32,6 +33,11 @@ COMMAND = {
     "--slack https://hooks.slack.com/services/{}": "T00000000/B00000000/XyZ123",
     "--discord https://discord.com/api/webhooks/{}": "1234/AbCd-ef",
     "--session-cookie {}": "chocolate",
+    "--cookie sid={}": "secret13",
+    "--api-keys first:A1,{}": "second:B2",
+    "-u me:{}": "curl-pass",
+    "--user=me:{}": "user-pass",
+    "--sentry={{\"token\": [\"{}\", \"other\"]}}": "Zsecret81",
     "--extra={{\"client_secret\": \"{}\"}}": "s3cr3t",
 }  # fmt: skip
 ARGUMENTS: dict[str, tuple[Any, str]] = {
@@ -47,6 +53,9 @@ ARGUMENTS: dict[str, tuple[Any, str]] = {
     "options": (argparse.Namespace(dataset_token="{}", seed=1), "inner-token"),
     "notebook": ("http://localhost:8888/notebooks/a.ipynb?token={}", "c8de56fa4dee4adb"),
     "credentials": ("{}", "me/mine"),
+    "login": ({"password": {"db": b"{}"}}, "Qs6"),
+    "trackers": ("Namespace(api_key=['{}'], n=3)", "Qs11"),
+    "quoted": ("{'token': 'it\\'s \"{}\"'}", "Qs16"),
 }
 ENVIRONMENT = {
     "WANDB_API_KEY": ("{}", "w4ndb"),
@@ -63,14 +72,25 @@ SETTINGS = {
     "tracking_uri": ("https://ml:{}@host", "mlpass"),
     "run_token": ("{}", "tb-token"),
 }
-LOGGED = "opening https://bot:{}@example.org"
-LOGGED_SECRET, RAISED_SECRET = "b0tpass", "raised-pass"
-SECRETS = [*filter(None, COMMAND.values()), LOGGED_SECRET, RAISED_SECRET]
+#: What is logged, by secrets that stand nowhere else.
+LOGGED: dict[str, Any] = {
+    "b0tpass": "https://bot:{}@example.org",
+    "Qs1": {"token": ["{}", "Qs2"]},
+    "Qs3": {"token": b"{}"},
+    "Qs4": {"password": {"db": ("{}", 1)}},
+    "Qs5": argparse.Namespace(api_key=["{}"]),
+    "Qs7": {"token": 'it\'s "{}"'},
+    "Qs8": ["--token", "{}"],
+    "Qs9": 'curl -u me:{} --data \'{"apiKey": "x"}\'',
+}
+RAISED_SECRET = "raised-pass"
+SECRETS = [*filter(None, COMMAND.values()), *LOGGED, "Qs2", RAISED_SECRET]
 SECRETS += [secret for table in (ARGUMENTS, ENVIRONMENT, SETTINGS) for _, secret in table.values()]
 
 HARMLESS_COMMAND = shlex.split("""
 train.py CartPole-v1 --lr=3e-4 --max-tokens 512 --tokenizer bpe --obs-key pixels --key-frames 3 --n-passes=2 --no-auth
---commit 3e44dcb0f2a1b5c6d7e8f9a0b1c2d3e4f5a6b7c8 --checksum=sha256:9f86d081884c7d659a2feaa0c55ad015
+--commit 3e44dcb0f2a1b5c6d7e8f9a0b1c2d3e4f5a6b7c8 --secretary Bob
+--checksum=sha256:9f86d081884c7d659a2feaa0c55ad015
 --load runs/3e44dcb0f2a1b5c6d7e8f9a0b1c2d3e4f5a6b7c8-1a2b3c4d-5e6f7a8b/best --token-file /run/token
 --profile HalfCheetahBulletEnv20240101v5 -f /tmp/jupyter/runtime/kernel-1b4e28ba-2fa1-11d2-883f-0016d3cca427.json
 https://example.org:8080/@user/data git@github.com:me/monkey.git --author me@example.org
@@ -79,6 +99,8 @@ HARMLESS_ARGUMENTS: dict[str, Any] = {
     "env": "SpaceInvadersNoFrameskip-v4", "gamma": 0.99, "keyboard": "qwertz", "hidden_sizes": [256, 255],
     "tokens_per_batch": 4096, "outdir": "results/dqn-lr3e-4-bs256-seed12/20240101T120000.123456", "sha": "0f1e2d3c",
     "dataset": "D4RL/hopper/medium-v2", "notes": "a: b, c = d", "monitor": "keep", "author": "Ada", "password": None,
+    "eos_token": "</s>", "pad_token_id": 0, "token_ids": [1, 2, 3], "key": "harmless-name", "sort_key": "length",
+    "num_tokens": "many",
 }  # fmt: skip
 HARMLESS_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -86,6 +108,7 @@ HARMLESS_ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "SLURM_JOB_ID": "4711",
 }
+HARMLESS_LOGGED = "eos_token: '</s>', token_ids: [1, 2, 3], key: 'harmless-name', num_tokens=4, --secretary Bob"
 HARMLESS_SETTINGS = {"batch_size": 257, "encoder": "pixel-encoder"}
 
 
@@ -97,6 +120,8 @@ def filled(value: Any, secret: str) -> Any:
         return argparse.Namespace(**filled(vars(value), secret))
     if isinstance(value, list | tuple):
         return type(value)(filled(item, secret) for item in value)
+    if isinstance(value, bytes):
+        return value.replace(b"{}", secret.encode())
     return value.replace("{}", secret) if isinstance(value, str) else value
 
 
@@ -107,7 +132,7 @@ def all_filled(table: Mapping[str, tuple[Any, str]]) -> dict[str, Any]:
 def planted_command() -> list[str]:
     """The command line, secrets and harmless ones in turn."""
     secret = [filled(text, secret).replace("{{", "{").replace("}}", "}") for text, secret in COMMAND.items()]
-    parts = [text if text.startswith(("Authorization", "--extra")) else text.split(" ") for text in secret]
+    parts = [text if text.startswith(("Authorization", "--extra", "--sentry")) else text.split(" ") for text in secret]
     return [*HARMLESS_COMMAND, *(word for part in parts for word in ([part] if isinstance(part, str) else part))]
 
 
@@ -116,6 +141,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of a run with everything planted: broken off by an error, and gone on with to its end."""
     for name, value in {**all_filled(ENVIRONMENT), **HARMLESS_ENVIRONMENT}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)  # away from this file, whose changes git-diff.txt would show
     argv = planted_command()
     monkeypatch.setattr(sys, "argv", argv)
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, *argv])
@@ -126,8 +152,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def tell(env: Any, agent: Any, t: int) -> None:
         if t == 20 and not broken:
             broken.append(t)
-            logging.getLogger("pfrl_like").warning(LOGGED.replace("{}", LOGGED_SECRET))
-            raise ConnectionError(f"ftp://me:{RAISED_SECRET}@host does not answer")
+            logger = logging.getLogger("pfrl_like")
+            for secret, value in LOGGED.items():
+                logger.warning("config %s", filled(value, secret))
+            logger.warning(HARMLESS_LOGGED)
+            logger.warning("the token is hunter2, the account's %s", os.environ["AWS_SECRET_ACCESS_KEY"])
+            raise ConnectionError(f"ftp://me:{RAISED_SECRET}@host does not answer hunter2, called by {sys.argv}")
 
     for _ in range(2):
         env = noisy_env(1)
@@ -150,6 +180,7 @@ def test_no_planted_secret_is_written_and_harmless_strings_are(run: Path) -> Non
     environ = json.loads((run / "environ.txt").read_text())
     assert command[: len(HARMLESS_COMMAND)] == HARMLESS_COMMAND == record["command"][: len(HARMLESS_COMMAND)]
     assert HARMLESS_ARGUMENTS.items() <= arguments.items() and HARMLESS_ENVIRONMENT.items() <= environ.items()
+    assert HARMLESS_LOGGED in (run / "run.log").read_text()
     assert HARMLESS_SETTINGS.items() <= settings.items()
     report = (run / "report.html").read_text()
     assert all(word in report for word in HARMLESS_COMMAND) and "db.example.org:5432/runs" in report

@@ -312,8 +312,9 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
         ({"return_scale": 0}, "return_scale is 0"),
         ({"target_return": "high"}, "target_return is 'high', expected a number"),
         ({"compile": True}, "compile is True"),
-        ({"gamma": 0.9}, "^DecisionTransformer got an unexpected keyword argument 'gamma'"),
-        ({"gamma": 0.9, "discrete": True}, "^DiscreteDecisionTransformer got an unexpected keyword argument 'gamma'"),
+        ({"gamma": 0.9}, "^DecisionTransformer has no argument gamma: its returns are not discounted"),
+        ({"gamma": 0.9, "discrete": True}, "^DiscreteDecisionTransformer has no argument gamma"),
+        ({"future": 3}, "^DecisionTransformer got an unexpected keyword argument 'future'"),
         ({"recurrent": True}, "recurrent is True, but DecisionTransformer has no recurrent form"),
     ],
 )

@@ -101,6 +101,8 @@ class DecisionTransformer(BC):
         context_size: int | None = None,
         **kwargs: Any,
     ) -> None:
+        if "gamma" in kwargs:
+            raise TypeError(f"{type(self).__name__} has no argument gamma: its returns are not discounted")
         check_keywords(self, BC, kwargs)
         self.target_return, self.return_scale = target_return, return_scale
         check_numbers_in(self, target_return=(-math.inf, None))

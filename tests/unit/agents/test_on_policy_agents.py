@@ -121,6 +121,33 @@ def test_steps_of_all_environments_count_towards_the_update(kind: str) -> None:
     assert agent.n_updates > 0 and len(agent.rollout) < 10
 
 
+REFUSED_REWARDS = [
+    (float("nan"), NonFiniteError), (1e39, NonFiniteError), (np.float64(-1e39), NonFiniteError),
+    pytest.param(10**400, NonFiniteError, id="too long to be printed"), ("1", TypeError), (None, TypeError),
+]  # fmt: skip
+
+
+@EVERY
+@pytest.mark.parametrize(("reward", "error"), REFUSED_REWARDS)
+def test_a_reward_that_is_no_finite_number_is_refused_where_it_is_stored(kind: str, reward: Any, error: Any) -> None:
+    agent = make_on_policy(kind)
+    agent.act(one_hot(0))
+    with pytest.raises(error, match="reward is"):
+        agent.observe(one_hot(1), reward, False, False)
+    agent.observe(one_hot(1), 1.0, False, False)
+    assert (agent.t, len(agent.rollout)) == (1, 1)
+
+
+def test_a_refused_reward_among_several_leaves_none_stored() -> None:
+    agent, everywhere = make_on_policy(), [one_hot(0), one_hot(1)]
+    agent.batch_act(everywhere, active=[False, True])
+    for rewards in ([0.0, 1e39], np.array([0.0, 1e39]), np.array([0.0, np.nan], np.float32)):
+        with pytest.raises(NonFiniteError, match="reward is"):
+            agent.batch_observe(everywhere, rewards, [False, False], [False, False], active=[False, True])
+    agent.batch_observe(everywhere, [math.nan, 1.0], [False, False], [False, False], active=[False, True])
+    assert (agent.t, len(agent.rollout)) == (1, 1)
+
+
 def test_columns_of_different_lengths_are_refused() -> None:
     agent = make_table_agent()
     agent.batch_act([one_hot(0), one_hot(1)])

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.cli import main
 from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
+from pfrl_like.experiments.crash import described
 from pfrl_like.experiments.rerun import RerunError, start_again
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.storage import load_tensors
@@ -220,6 +222,24 @@ def test_a_program_whose_secrets_are_masked_is_not_started(tmp_path: Path) -> No
     record = {"settings": {}, "directory": str(tmp_path), "started_as": ["python", "train.py", f"--token={MASK}"]}
     with pytest.raises(RerunError, match="the secrets of its command line are not recorded; let the program take them"):
         start_again(record, str(tmp_path), crash=str(tmp_path))
+
+
+def test_texts_of_a_crash_have_no_secrets() -> None:
+    found = SimpleNamespace(error="token=a is not finite", layer=None, parameters=[], gradients={})
+    assert described(found)["error_again"] == f"token={MASK} is not finite"
+
+
+def test_of_a_program_that_cannot_be_started_nobody_says_that_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = {
+        "t": 3, "error": "", "parameters": ["w"], "layer": None, "gradients": {}, "settings": {},
+        "directory": str(tmp_path), "started_as": ["python", "train.py", f"--token={MASK}"],
+    }  # fmt: skip
+    (tmp_path / "crash.json").write_text(json.dumps(record))
+    assert main(["replay-crash", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "cannot be started: the secrets" in err and "starting" not in err
 
 
 def test_a_directory_that_holds_no_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,8 +25,10 @@ from pfrl_like.experiments import (
 from pfrl_like.experiments.earlier_run import earlier_parts, progress_of, set_aside
 from pfrl_like.experiments.evaluator import BASIC_COLUMNS
 from pfrl_like.experiments.report import write_report
-from pfrl_like.experiments.run_files import METRICS, SCORES, column_of, record_of
+from pfrl_like.experiments.run_files import METRICS, SCORES, column_of, readable, record_of
 from pfrl_like.loggers import CSVLogger
+
+LOGGED = ["step", "elapsed", "episode", "return", "length"]
 
 
 class Saving(Recorder):
@@ -412,6 +414,29 @@ def test_a_byte_that_has_changed_anywhere_in_a_table_stops_no_run(name, delimite
     assert told > len(content) / 2
 
 
+@pytest.mark.parametrize("table, names, end", [(METRICS, LOGGED, "\r\n"), (SCORES, BASIC_COLUMNS, "\n")])
+def test_a_byte_that_has_changed_in_the_header_costs_no_row(table, names, end):
+    values = [table.delimiter.join([str(t), *["1.5"] * (len(names) - 1)]) + end for t in (10, 20, 30)]
+    header = (table.delimiter.join(names) + end).encode()
+    for position in range(len(header) - len(end)):
+        for bit in (0, 6, 7):
+            damaged = bytearray(header)
+            damaged[position] ^= 1 << bit
+            lines = [damaged.decode(errors="surrogateescape"), *values]
+            first, *rest = readable(lines, table)
+            assert rest == values and first.startswith(table.step + table.delimiter) and first.endswith(end)
+            assert first.count(table.delimiter) == len(names) - 1
+
+
+@pytest.mark.parametrize("header", [b"s4ep,elapsed,episode,return\n", b"step,elapsed,epi\xf3ode,return\n"])
+def test_names_of_a_damaged_header_come_back(header, tmp_path, caplog):
+    (tmp_path / "metrics.csv").write_bytes(header + b"4,0.5,0,1.0\n8,0.5,1,2.0\n")
+    assert progress_of(str(tmp_path), 8).episodes == 2
+    set_aside(str(tmp_path), 8, logging.getLogger())
+    assert (tmp_path / "metrics.csv").read_text().splitlines()[0] == "step,elapsed,episode,return"
+    assert "metrics.csv has damaged lines (1)" in caplog.text
+
+
 def test_lines_that_can_be_read_stay_in_a_damaged_table(tmp_path, caplog):
     run(tmp_path, 40)
     content = (tmp_path / "metrics.csv").read_bytes()
@@ -421,7 +446,7 @@ def test_lines_that_can_be_read_stay_in_a_damaged_table(tmp_path, caplog):
     assert steps(tmp_path / "metrics.csv") == [4, *range(12, 49, 4)]
     kept = folder(tmp_path, f"beyond-40-{AGE}") / "metrics.csv"
     assert kept.read_bytes() == content.replace(b"\n8,", b'\n8"')
-    told = f"{tmp_path}/metrics.csv has damaged lines (1), which are left out; the file as it was is {kept}"
+    told = f"{tmp_path}/metrics.csv has damaged lines (1), which are left out or mended; the file as it was is {kept}"
     assert [record.getMessage() for record in caplog.records].count(told) == 1
 
 

@@ -1,6 +1,7 @@
 import argparse
 import contextlib
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -59,6 +60,26 @@ def test_no_arguments_are_recorded_as_null(tmp_path):
     assert pathlib.Path(outdir, "args.txt").read_text() == "null"  # as PFRL 0.4.0
 
 
+@pytest.mark.parametrize("args", ["x", [1, 2], 3.0])
+def test_arguments_that_are_none_are_refused(args, tmp_path):
+    with pytest.raises(TypeError, match="args is .*, expected a dict, an argparse.Namespace or None"):
+        prepare_output_dir(args, tmp_path, "run")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_numbers_that_are_not_finite_are_written_as_pfrl_writes_them(tmp_path):
+    path = prepare_output_dir({"lr": math.nan, "clip": math.inf}, tmp_path, "run", argv=["x"])
+    assert (tmp_path / "run" / "args.txt").read_text() == '{"lr": NaN, "clip": Infinity}' and path
+
+
+@pytest.mark.parametrize("exp_id", ["../up", "..", "a/../../up", "/up"])
+def test_an_id_that_leads_out_of_the_directory_is_refused(exp_id, tmp_path):
+    with pytest.raises(ValueError, match=f"exp_id is '{exp_id}', expected a name below basedir"):
+        prepare_output_dir({}, tmp_path / "base", exp_id)
+    assert not [*tmp_path.iterdir()]
+    assert prepare_output_dir({}, tmp_path, "group/..run", argv=["x"]) == str(tmp_path / "group/..run")
+
+
 def test_a_repository_without_a_commit_is_one_but_names_no_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert not is_under_git_control()
@@ -109,6 +130,16 @@ def test_a_password_in_a_changed_file_is_masked(repository):
     (repository / "file").write_text("x = 'https://me:pw@host'")
     outdir = repository / prepare_output_dir({}, basedir="runs", argv=["a"])
     assert f"https://{MASK}@host" in (outdir / "git-diff.txt").read_text()
+
+
+def test_a_value_of_the_environment_in_a_changed_file_is_masked_and_commits_stay(repository, monkeypatch):
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, check=True, text=True).stdout.strip()
+    monkeypatch.setenv("WANDB_API_KEY", "0123-abc")
+    monkeypatch.setenv("DEPLOY_TOKEN", head)
+    (repository / "file").write_text("login('0123-abc')")
+    outdir = repository / prepare_output_dir({}, basedir="runs", argv=["a"])
+    assert f"login('{MASK}')" in (outdir / "git-diff.txt").read_text()
+    assert (outdir / "git-head.txt").read_text().strip() == head in (outdir / "git-log.txt").read_text()
 
 
 def test_linear_interpolation_reaches_and_keeps_its_end():

@@ -146,11 +146,25 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
         assert record.get("same_command") is is_same
 
 
+def test_commands_of_a_record_that_was_not_masked_are_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "--token=planted"])
+    serial(tmp_path, 10, resume=True)
+    for command, is_same in ((sys.argv, True), (["train.py", "--token=other"], False), (None, False)):
+        record = json.loads((tmp_path / "run.json").read_text())
+        del record["command_digest"]
+        (tmp_path / "run.json").write_text(json.dumps(record | {"command": command, "earlier_parts": []}))
+        serial(tmp_path, 10, resume=True)
+        assert json.loads((tmp_path / "run.json").read_text())["same_command"] is is_same
+
+
 @pytest.mark.parametrize(
     "before, after, told",
     [
         (b"return", b"retuzn", "its columns were episode, return, length"),
         (b"\r\n", b"\r\x0c", "metrics.csv has damaged lines ("),
+        (b"step", b"s4ep", "metrics.csv has damaged lines (1)"),
         (b"10,", b"1p,", "metrics.csv has damaged lines (1)"),
     ],
 )
@@ -161,8 +175,10 @@ def test_a_damaged_table_stops_no_run(
         serial(tmp_path, hooks=[stop_at(80)])
     table = tmp_path / "metrics.csv"
     content = table.read_bytes()
+    n_rows = sum(int(row["step"]) <= 75 for row in rows(table, ","))
     table.write_bytes(content.replace(before, after, 1))
     serial(tmp_path, resume=True)
+    assert sum(int(row["step"]) <= 75 for row in rows(table, ",")) >= n_rows - 1
     assert told in caplog.text and resumed(tmp_path)["resume"] == "exact"
     assert list(rows(table, ",")[0]) == next(csv.reader(content.decode().splitlines()))
 

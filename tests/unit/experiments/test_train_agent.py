@@ -201,6 +201,20 @@ def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_p
     assert error.__name__ in (tmp_path / "report.html").read_text()
 
 
+def test_an_action_out_of_range_names_who_has_chosen_it(agent, tmp_path):
+    agent.action = 5
+    with pytest.raises(
+        ValueError, match="action is 5, expected an integer from 0 to 1; it comes from act of the agent\n"
+    ):
+        train_agent(agent, Counting(3), 10, tmp_path)
+    agent.explorer = Greedy()
+    with pytest.raises(ValueError, match="it comes from act of the agent, whose explorer is a Greedy\n"):
+        train_agent(agent, Counting(3), 10, tmp_path)
+    agent.burnin_action_func, agent.burning_in = (lambda: 5), True
+    with pytest.raises(ValueError, match="it comes from burnin_action_func\n"):
+        train_agent(agent, Counting(3), 10, tmp_path)
+
+
 def test_interrupted_run_has_a_report_and_a_last_line(agent, tmp_path, capsys):
     def interrupt(env, agent, t):
         if t == 5:

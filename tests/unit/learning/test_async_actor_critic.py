@@ -63,6 +63,18 @@ def test_updates_come_after_t_max_steps_and_at_ends() -> None:
     assert agent.optim_t == 3
 
 
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
+@pytest.mark.parametrize("reward", [float("nan"), 1e39, pytest.param(10**400, id="too long to be printed")])
+def test_a_reward_that_is_not_finite_is_refused_where_it_is_stored(make: Any, reward: Any) -> None:
+    agent = make()
+    agent.act(EYE[0])
+    with pytest.raises(NonFiniteError, match="reward is"):
+        agent.observe(EYE[1], reward, False, False)
+    assert agent.t == 0
+    agent.observe(EYE[1], 1.0, False, False)
+    assert agent.t == 1
+
+
 def test_each_environment_has_steps_of_its_own() -> None:
     agent = make_a3c(t_max=3)
     batches: list[Batch] = []

@@ -252,7 +252,7 @@ def test_exit_of_a_worker_is_an_error():
 
 def test_hard_exit_tells_its_code():
     workers = Workers(Portable(lambda channel, index: os._exit(3)), [()], start_method="fork")
-    with pytest.raises(WorkerError, match="ended with exit code 3"):
+    with pytest.raises(WorkerError, match=r"exit code 3 and told no error \(os._exit does that\)"):
         workers.receive()
     workers.close()
 

@@ -453,3 +453,32 @@ def test_a_reward_beyond_float32_is_refused_where_it_is_stored(reward):
     assert len(buffer) == 0
     buffer.append(obs, 0, 3.4e38, obs)
     assert torch.isfinite(buffer.sample_batch(1).reward).all()
+    with pytest.raises(NonFiniteError, match="reward is"):
+        buffer.memory[0][0]["reward"] = reward
+    buffer.memory = []
+    with pytest.raises(NonFiniteError, match="reward is"):
+        buffer.append(obs, 0, reward, obs)
+    assert len(buffer) == 0
+
+
+@pytest.mark.parametrize("reward", ["1", b"1", None, [1.0]])
+def test_a_reward_that_is_no_number_is_refused_where_it_is_stored(reward):
+    buffer, obs = ReplayBuffer(), np.zeros(3, np.float32)
+    with pytest.raises(TypeError, match="reward is .*, expected a single number"):
+        buffer.append(obs, 0, reward, obs)
+    assert len(buffer) == 0
+
+
+def test_an_error_of_a_reward_too_large_for_float_is_a_sentence():
+    with pytest.raises(NonFiniteError, match="^reward is a number beyond float32, expected a finite number"):
+        ReplayBuffer().append(np.zeros(3), 0, 10**400, np.zeros(3))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_action_beyond_int64_is_refused_where_it_is_stored(first):
+    buffer, obs = ReplayBuffer(), np.zeros(3, np.float32)
+    if not first:
+        buffer.append(obs, 0, 0.0, obs)
+    with pytest.raises(ValueError, match="action is an integer of 1329 bits, expected one that int64 can hold"):
+        buffer.append(obs, 10**400, 0.0, obs)
+    assert len(buffer) == (0 if first else 1)

@@ -117,6 +117,26 @@ def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word
     assert len(other.history()) == 100
 
 
+def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_path: Path) -> None:
+    learner, other = Learner(), Learner()
+    learner.learn()
+    learner.save(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(
+        CheckpointError, match=r"previous.json is missing \(it names the save before, if any\)"
+    ) as raised:
+        other.load(tmp_path)
+    assert str(raised.value).endswith("unverified and without counters such as t: remove these two")
+    (tmp_path / "manifest.json").unlink()
+    with pytest.warns(UserWarning, match="under PFRL's names"):
+        other.load(tmp_path)
+    assert all(map(torch.equal, learner.history(), other.history()))
+    (tmp_path / "manifest.json").write_text("{")
+    (tmp_path / "optimizer.pt").unlink()
+    with pytest.raises(CheckpointError, match=r"if any\)$"):
+        other.load(tmp_path)
+
+
 def test_files_larger_than_those_of_the_live_parts_are_refused_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,22 @@ def test_negative_hyperparameters_are_refused(key: str, value: Any) -> None:
         fitted_optimizer_state(state, adam(), "file")
 
 
+@pytest.mark.parametrize("betas", [(1.5, 0.9), (0.9, 1.0), torch.tensor([0.9, 1.5])], ids=str)
+def test_betas_that_adam_refuses_are_refused(betas: Any) -> None:
+    betas = (betas[0], betas[1])
+    with pytest.raises(CheckpointError, match=r"param_groups\[0\]\['betas'\] is .*; expected numbers below 1"):
+        fitted_optimizer_state(change(("param_groups", 0, "betas"), betas), adam(), "file")
+
+
+def test_a_rho_that_adadelta_refuses_is_refused() -> None:
+    live = torch.optim.Adadelta(nn.Linear(2, 3).parameters(), rho=1.0)
+    state = copy.deepcopy(live.state_dict())
+    fitted_optimizer_state(state, live, "file")
+    state["param_groups"][0]["rho"] = 1.1
+    with pytest.raises(CheckpointError, match=r"\['rho'\] is 1.1; expected a number up to 1"):
+        fitted_optimizer_state(state, live, "file")
+
+
 @pytest.mark.parametrize("maximize", [True, False])
 def test_a_state_that_would_go_the_other_way_is_refused(maximize: bool) -> None:
     state = adam(maximize=maximize).state_dict()

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,10 @@ import pytest
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import directory
+from pfrl_like.storage.atomic import directory_lock
 from pfrl_like.storage.directory import Snapshot, has_manifest, load_directory, save_directory
+
+posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
 
 
 def save(folder: Path, number: int, **options: Any) -> None:
@@ -170,14 +174,44 @@ def test_a_new_directory_may_be_named_in_any_way(name: str, tmp_path: Path, monk
     assert has_manifest(tmp_path / ("far/agent" if "link" in name else "agent"))
 
 
-def test_what_killed_first_saves_left_is_removed_once_it_is_old(tmp_path: Path) -> None:
-    names = {".tmp-new-12-0011aabb": False, ".tmp-new-13-0011aabb": True, ".tmp-new-folder": True}
-    for name in names:
+def gone() -> int:
+    """The number of a process that has ended."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    return process.pid
+
+
+@posix
+def test_what_killed_first_saves_left_is_removed_and_nothing_that_is_being_built(tmp_path: Path) -> None:
+    ended, living = gone(), os.getpid()
+    stays = {
+        f".tmp-new-{ended}-0011aabb": False, f".tmp-new-{ended}-locked00": True, f".tmp-new-{ended}-0011aabc": True,
+        f".tmp-new-{living}-0011aabb": True, f".tmp-new-{living}-0011aabc": False, ".tmp-new-folder": True,
+    }  # fmt: skip
+    for name in stays:
         (tmp_path / name / "inner").mkdir(parents=True)
-    for name in (".tmp-new-12-0011aabb", ".tmp-new-folder"):
+    for name in (f".tmp-new-{living}-0011aabc", ".tmp-new-folder"):  # older than an hour, and nobody holds its lock
         os.utime(tmp_path / name, (0, 0))
+    with directory_lock(str(tmp_path / f".tmp-new-{ended}-0011aabc")):  # of a process of another machine
+        save(tmp_path / "agent", 1)
+    assert {name: (tmp_path / name).exists() for name in stays} == stays
+
+
+@posix
+def test_the_lock_of_a_new_directory_is_held_until_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, rename = [], os.rename
+
+    def look(place: Any, target: Any) -> None:
+        with pytest.raises(CheckpointError, match="locked"), directory_lock(place, timeout=0.0):
+            pass
+        named.append(target)
+        rename(place, target)
+
+    monkeypatch.setattr(os, "rename", look)
     save(tmp_path / "agent", 1)
-    assert {name: (tmp_path / name).exists() for name in names} == names
+    assert named == [str(tmp_path / "agent")]
 
 
 def test_copies_have_the_old_names_and_are_files_of_their_own(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pfrl_like.utils.checks import (
     check_observation,
     check_observations,
     check_reward,
+    check_step,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -81,6 +82,16 @@ def test_a_number_is_a_reward(reward):
 def test_what_is_no_finite_number_is_no_reward(reward, error):
     with pytest.raises(error, match="reward is"):
         check_reward(reward)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("reward", [1e39, np.float64(1e39), 3.4e38, np.float16(1)])
+def test_no_warning_of_numpy_comes_before_the_error_of_a_reward(reward):
+    if float(reward) > 3.41e38:
+        with pytest.raises(NonFiniteError, match="reward is 1e"):
+            check_step(BOX, np.ones(2, np.float32), reward)
+    else:
+        check_step(BOX, np.ones(2, np.float32), reward)
 
 
 NESTED = spaces.Dict(a=BOX, b=spaces.Tuple([spaces.Discrete(3), spaces.MultiBinary(2)]), c=spaces.MultiDiscrete([2, 5]))
