@@ -10,10 +10,10 @@ from pfrl_like.algos.data import DrawnData
 from pfrl_like.algos.hooks import update_step
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
-from pfrl_like.experiments.loop import Callback, Clock, Episode, run
 from pfrl_like.experiments.progress import Progress
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.utils.callers import warn_once
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 class Data(Protocol):

@@ -17,8 +17,8 @@ from pfrl_like.algos.scaling import check_scalers_taken
 from pfrl_like.algos.shapes import check_action_kind
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.dataset.conventions import logged_convention
-from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
+from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.utils.checks import check_counts, check_function
 
 _LOGGER = logging.getLogger(__name__)

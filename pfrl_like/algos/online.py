@@ -23,10 +23,10 @@ from pfrl_like.algos.shapes import shapes_of_env
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
-from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_counts, check_function
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.utils.fixed import Fixed
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 class Setting(NamedTuple):

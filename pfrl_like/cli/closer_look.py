@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from pfrl_like.cli.explanations import record_of
 from pfrl_like.cli.owners import check_owner
-from pfrl_like.cli.parting import Lines, Parting, differing, first_of_lines, first_record, lines_of, repetition
-from pfrl_like.experiments.checksums import STREAM
-from pfrl_like.experiments.rerun import RerunError, command_of, place_of, train_again
-from pfrl_like.experiments.run_files import RECORD
-from pfrl_like.experiments.trace import read_records
+from pfrl_like.debug.rerun import RerunError, command_of, place_of, train_again
+from pfrl_like.debug.trace import read_records
+from pfrl_like.debug.trace_diff import Lines, Parting, differing, first_of_lines, first_record, lines_of, repetition
+from pfrl_like.runs.checksums import STREAM
+from pfrl_like.runs.run_files import RECORD
 from pfrl_like.utils.rerun_order import Order
 
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")

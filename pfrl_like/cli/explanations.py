@@ -5,9 +5,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pfrl_like.cli.parting import a_few
+from pfrl_like.debug.trace_diff import a_few
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments.run_files import LARGEST_RECORD, RECORD
+from pfrl_like.runs.run_files import LARGEST_RECORD, RECORD
 from pfrl_like.storage import read_json
 
 #: What differs in the records of any two runs.

@@ -6,7 +6,7 @@ import numpy as np
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.flat import Flat, table_of
-from pfrl_like.dataset.hdf5 import read_hdf5
+from pfrl_like.dataset.io.hdf5 import read_hdf5
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import CheckpointError
 

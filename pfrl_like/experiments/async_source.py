@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments.async_worker import Counters, Job, work
-from pfrl_like.experiments.loop import Clock, Episode
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.processes import Countdown, Failure, Finished, Workers
+from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
 #: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after

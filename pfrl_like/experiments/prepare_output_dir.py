@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pfrl_like.experiments.circumstances import git
+from pfrl_like.runs.environment_record import git
 from pfrl_like.utils.rerun_order import ordered
 from pfrl_like.utils.secrets import (
     harmless_environment,

@@ -19,7 +19,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
-from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION

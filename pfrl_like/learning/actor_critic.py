@@ -38,10 +38,10 @@ from pfrl_like.learning.policy_acting import PolicyActingMixin, check_one_for_ea
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 from pfrl_like.q_functions.ensemble import members_by_name, members_of
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.spaces import space_kind
 
 

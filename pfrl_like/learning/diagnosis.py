@@ -12,9 +12,9 @@ from torch.optim import Optimizer
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.storage.plain_tensors import tensors_in
-from pfrl_like.utils.isolated_rng import isolated_rng
-from pfrl_like.utils.random_streams import GlobalStreams
 
 
 class Diagnosis(NamedTuple):

@@ -10,7 +10,7 @@ from torch import nn
 from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
-from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.copy_param import frozen_copy
 
 #: At most so many observations are taken from a replay buffer.

@@ -14,7 +14,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.diagnosis import Diagnosis, diagnose
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.optimizers.gradient_step import GradientStep
-from pfrl_like.utils.random_streams import GlobalStreams
+from pfrl_like.random_streams.streams import GlobalStreams
 
 _STATE = torch.default_generator.get_state
 

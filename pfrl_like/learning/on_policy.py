@@ -30,7 +30,7 @@ from pfrl_like.learning.records import add_values, make_records
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.optimizers.gradient_step import GradientStep
-from pfrl_like.utils.batch_states import FeatureExtractor, identity
+from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, check_rewards
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.device import resolve_device

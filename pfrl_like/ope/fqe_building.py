@@ -25,8 +25,9 @@ from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_m
 from pfrl_like.ope.policy_actions import check_fits, tried
 from pfrl_like.ope.rows import first_of
 from pfrl_like.preprocessing import Scaler
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
+from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.spaces import space_kind
 

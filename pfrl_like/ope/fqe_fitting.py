@@ -10,12 +10,12 @@ from pfrl_like.algos.run_log import RunLog
 from pfrl_like.algos.together import is_first, together
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.dataset.selection import Selection
-from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.loggers.adapters import (
     FileAdapterFactory,
     LoggerAdapterFactory,
     LoggingStrategy,
 )
+from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.utils.checks import check_counts, check_function
 
 #: Called with what is fitted and the data.

@@ -13,8 +13,8 @@ from pfrl_like.learning.acting import MISFITS, misfit
 from pfrl_like.learning.compatibility.recorded_data import OneObservation
 from pfrl_like.ope.fqe_kind import kind_told_by
 from pfrl_like.ope.policies import agent_of, features_of, policy_of, reader_of
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "algo") -> Distribution:

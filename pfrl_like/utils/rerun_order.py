@@ -1,6 +1,6 @@
 """What a program was started for again: to do something of a run once more, while nothing is written into that run.
 
-`experiments.rerun` starts it, and tells why; whatever writes looks here where to.
+`debug.rerun` starts it, and tells why; whatever writes looks here where to.
 """
 
 import json

@@ -11,14 +11,15 @@ PACKAGE = ROOT / "pfrl_like"
 LAYERS = (
     {"errors"},
     {"batch", "context", "env", "explorer", "gpu", "policy", "q_function", "replay_buffer", "utils"},
-    {"functions", "collections", "columns", "storage", "processes"},
+    {"functions", "collections", "columns", "storage", "processes", "random_streams"},
     {"agent"},  # an interface, but with the mixin that saves agents: above storage
     {"replay_buffers", "dataset", "datasets", "preprocessing", "augmentation", "envs", "wrappers"},
     {"nn", "distributions", "initializers", "optimizers", "action_value", "implicit_action_value"},
     {"q_functions", "policies", "explorers", "encoders", "export"},
     {"learning", "distributed"},
     {"agents"},
-    {"experiments", "loggers", "metrics", "testing"},
+    {"runs"},
+    {"experiments", "debug", "loggers", "metrics", "testing"},
     {"algos", "online", "ope", "dynamics"},
     {"__main__", "cli"},
     {"__init__"},
@@ -30,6 +31,7 @@ SIDEWAYS = {
     ("nn", "initializers"),
     ("learning", "distributed"),  # an agent's method starts its actors
     ("experiments", "loggers"),
+    ("experiments", "debug"),
     ("testing", "experiments"),  # whose runs are stopped to see whether agents go on
     ("__main__", "cli"),
     ("implicit_action_value", "action_value"),

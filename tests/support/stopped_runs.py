@@ -25,9 +25,9 @@ from pfrl_like.experiments import evaluator
 from pfrl_like.experiments.checkpoints import saved_in
 from pfrl_like.experiments.run_buffers import buffers_of
 from pfrl_like.loggers import csv
+from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.utils import set_random_seed
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.random_streams import GlobalStreams
 
 #: Kinds of parts that take long.
 HEAVY = ("dueling", "distributional dueling")

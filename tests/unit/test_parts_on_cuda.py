@@ -30,6 +30,7 @@ from pfrl_like.nn import (
 )
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 from pfrl_like.preprocessing import make_scaler
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
     DistributionalDuelingDQN,
@@ -39,7 +40,6 @@ from pfrl_like.q_functions import (
     FCLSTMSAQFunction,
     FCSAQFunction,
 )
-from pfrl_like.utils.batch_states import FeatureExtractor
 from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import forward, max_over_sequences

@@ -12,9 +12,9 @@ from pfrl_like.batch import map_nested
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.learning.critics import mean_value
 from pfrl_like.learning.policy_acting import at_rows
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.few_calls import in_few_calls
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 class ChosenAction(DeltaVector):

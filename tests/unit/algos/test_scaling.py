@@ -23,8 +23,8 @@ from pfrl_like.preprocessing import (
     StandardActionScaler,
     StandardRewardScaler,
 )
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 CONTINUOUS = [name for name in ALL if not ESTIMATORS[name].discrete_action]
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)

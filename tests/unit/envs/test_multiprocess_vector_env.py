@@ -20,7 +20,7 @@ from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, as_vector_str
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes import supervisor
-from pfrl_like.utils.random_streams import Streams
+from pfrl_like.random_streams.streams import Streams
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 pytestmark = pytest.mark.usefixtures("no_haste")

@@ -16,10 +16,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from tape_parts import ENVS, Images, Listener, Noisy, Unsteady, seeded
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.sources import SerialSource, VectorSource
+from pfrl_like.random_streams.streams import Streams
+from pfrl_like.runs.loop import Clock
 from pfrl_like.utils import set_random_seed
-from pfrl_like.utils.random_streams import Streams
 from pfrl_like.wrappers import VectorFrameStack
 
 ROOT = Path(__file__).parents[3]

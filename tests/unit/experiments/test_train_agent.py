@@ -27,13 +27,13 @@ from pfrl_like.experiments import (
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.evaluator import run_evaluation_episodes
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.progress import Progress
-from pfrl_like.experiments.run_files import METRICS, SCORES, column_of
 from pfrl_like.explorers import Greedy
 from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.run_files import METRICS, SCORES, column_of
 
 
 def names(agent):

@@ -21,10 +21,10 @@ from pfrl_like.agents import StateQFunctionActor
 from pfrl_like.distributed import actor
 from pfrl_like.distributed.learner import SLACK, Pace
 from pfrl_like.errors import NonFiniteError, WorkerError
-from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.explorers import ConstantEpsilonGreedy, LinearDecayEpsilonGreedy
 from pfrl_like.processes import SharedArrays
+from pfrl_like.runs.loop import Clock, run
 from pfrl_like.testing import Chain
 from pfrl_like.utils.batch_states import batch_states
 

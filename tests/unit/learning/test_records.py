@@ -20,9 +20,9 @@ from pair_parts import FAMILY
 from seed_parts import exemplar
 
 from pfrl_like.learning.records import Record
+from pfrl_like.random_streams.reachable import Reachable
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_one
-from pfrl_like.utils.reachable_streams import Reachable
 
 CHAIN = Chain(time_limit=7)
 

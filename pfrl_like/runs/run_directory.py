@@ -11,14 +11,13 @@ from types import MappingProxyType
 from typing import Any
 
 from pfrl_like.dataset.conventions import logged_convention
-from pfrl_like.experiments.circumstances import circumstances
-from pfrl_like.experiments.earlier_run import earlier_parts
-from pfrl_like.experiments.failed_writes import FailedWrites
-from pfrl_like.experiments.loop import Clock
-from pfrl_like.experiments.rerun import diverted
-from pfrl_like.experiments.run_files import EVENTS_OF_A_RUN, RECORD
-from pfrl_like.loggers.tensorboard import TensorBoardLogger
+from pfrl_like.runs.earlier_run import earlier_parts
+from pfrl_like.runs.environment_record import circumstances
+from pfrl_like.runs.failed_writes import FailedWrites
+from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.run_files import RECORD
 from pfrl_like.storage import AppendedFile, atomic_write
+from pfrl_like.utils.rerun_order import ordered
 from pfrl_like.utils.secrets import command_digest, masked_command, masked_text
 
 
@@ -122,16 +121,9 @@ def check_directory(outdir: Any) -> str:
         raise ValueError(f"outdir is {outdir!r}, expected the path of a directory")
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is no directory")
-    return diverted(os.path.abspath(os.fsdecode(outdir)))  # whatever directory an environment changes to
-
-
-def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
-    """What writes into a run directory for TensorBoard; what an earlier run left there has been set aside.
-
-    Raises:
-        MissingDependencyError: If TensorBoard is not installed.
-    """
-    return TensorBoardLogger(outdir, step_offset=step_offset, suffix=EVENTS_OF_A_RUN)
+    path = os.path.abspath(os.fsdecode(outdir))  # whatever directory an environment changes to
+    order = ordered()
+    return path if order is None else order.diverted
 
 
 class _LogFile(logging.Handler):

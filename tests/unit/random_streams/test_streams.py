@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.utils.random_streams import GlobalStreams, Streams
+from pfrl_like.random_streams.streams import GlobalStreams, Streams
 from pfrl_like.wrappers import RandomizeAction
 
 MODULE_RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfrl_like.debug.trace import CHANNELS, RECORDS, read_records, read_tensors
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments.trace import CHANNELS, RECORDS, read_records, read_tensors
 
 #: Names that are printed.
 _FEW = 10

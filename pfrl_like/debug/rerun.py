@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pfrl_like.debug.crash_replay import described, in_words, replay_crash
 from pfrl_like.errors import PfrlLikeError
-from pfrl_like.experiments.circumstances import VARIABLES
-from pfrl_like.experiments.crash import described, in_words, replay_crash
+from pfrl_like.runs.environment_record import VARIABLES
 from pfrl_like.storage import atomic_write, dump_json, read_json
 from pfrl_like.utils.rerun_order import VARIABLE, Order, ordered
 from pfrl_like.utils.secrets import MASK
@@ -25,12 +25,6 @@ _LAST_WORDS = 2000  # bytes of what a program that failed has printed
 
 class RerunError(PfrlLikeError, RuntimeError):
     """A program that was started again and did not do what it was started for."""
-
-
-def diverted(outdir: str) -> str:
-    """Where what is meant for a run directory goes: elsewhere in a program that was started again."""
-    order = ordered()
-    return outdir if order is None else order.diverted
 
 
 def checkpoint() -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfrl_like.experiments.program_files import program_files
+from pfrl_like.runs.program_files import program_files
 from pfrl_like.utils.secrets import command_digest, masked_command
 
 #: Packages whose version decides what an environment does.

@@ -5,7 +5,25 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from pfrl_like.experiments.interruption import error_of
+
+class Terminated(SystemExit):
+    """SIGTERM has ended training: all is tidied up, and the process ends with the status of one that died of it.
+
+    Args:
+        signum: The signal.
+    """
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(128 + signum)
+        self.signum = signum
+
+    def __str__(self) -> str:
+        return signal.Signals(self.signum).name
+
+
+def error_of(signum: int) -> BaseException:
+    """What a signal means where it is raised."""
+    return KeyboardInterrupt() if signum == signal.SIGINT else Terminated(signum)
 
 
 class Episode(NamedTuple):

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments.checksums import checksums_of, checksums_of_streams
-from pfrl_like.experiments.loop import Clock
+from pfrl_like.runs.checksums import checksums_of, checksums_of_streams
+from pfrl_like.runs.loop import Clock
 from pfrl_like.storage import AppendedFile, sync_file
 from pfrl_like.utils.checksums import checksum
 from pfrl_like.utils.close_all import close_all

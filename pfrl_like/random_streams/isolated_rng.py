@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pfrl_like.utils.random_streams import GlobalStreams, bits_of, spaces_with_streams
+from pfrl_like.random_streams.streams import GlobalStreams, bits_of, spaces_with_streams
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.utils.reachable_streams import Reachable
-from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
+from pfrl_like.random_streams.reachable import Reachable
+from pfrl_like.random_streams.rng_state import get_rng_state, set_rng_state
 
 _GLOBAL = "global"
 _MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)

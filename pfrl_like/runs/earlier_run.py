@@ -9,7 +9,7 @@ import re
 import time
 from typing import Any, NamedTuple
 
-from pfrl_like.experiments.run_files import (
+from pfrl_like.runs.run_files import (
     EPOCHS,
     EVENTS_OF_A_RUN,
     LARGEST_RECORD,

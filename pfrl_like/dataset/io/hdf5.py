@@ -19,8 +19,8 @@ from pfrl_like.dataset.flat import (
     flat_from,
     one_number_each,
 )
-from pfrl_like.dataset.hdf5_members import INDEX, Members, h5py_module
-from pfrl_like.dataset.hdf5_output import new_hdf5
+from pfrl_like.dataset.io.hdf5_members import INDEX, Members, h5py_module
+from pfrl_like.dataset.io.hdf5_output import new_hdf5
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.storage import open_regular

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import GlobalStreams, Streams, plain_state
 from pfrl_like.utils.checksums import checksum
-from pfrl_like.utils.isolated_rng import isolated_rng
-from pfrl_like.utils.random_streams import GlobalStreams, Streams, plain_state
 
 #: How names of random streams begin.
 STREAM = "random stream "

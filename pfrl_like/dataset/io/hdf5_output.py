@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from pfrl_like.dataset.hdf5_members import h5py_module
+from pfrl_like.dataset.io.hdf5_members import h5py_module
 from pfrl_like.storage import atomic_path
 
 

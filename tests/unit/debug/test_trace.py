@@ -14,11 +14,11 @@ from agent_parts import make_agent
 from traced_run import run
 
 from pfrl_like.cli import main
+from pfrl_like.debug.trace import CHANNELS, RECORD, RECORDS, TENSORS, Trace, read_records, read_tensors
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent_batch, train_agent_offline
-from pfrl_like.experiments.loop import Clock
-from pfrl_like.experiments.trace import CHANNELS, RECORD, RECORDS, TENSORS, Trace, read_records, read_tensors
+from pfrl_like.runs.loop import Clock
 from pfrl_like.testing import Chain
 from pfrl_like.utils import set_random_seed
 from pfrl_like.utils.checksums import checksum

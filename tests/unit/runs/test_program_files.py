@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from pfrl_like.cli.explanations import explanations
-from pfrl_like.experiments import program_files
+from pfrl_like.runs import program_files
 
 SCRIPT = """
 import json, sys
 sys.path += ["lib", ".", "venv/lib/python3/site-packages"]
 import installed, large, shared
 from parts import net
-from pfrl_like.experiments.program_files import program_files
+from pfrl_like.runs.program_files import program_files
 print(json.dumps(program_files()))
 """
 

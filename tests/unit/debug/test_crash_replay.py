@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from pfrl_like import agents
 from pfrl_like.batch import Batch
 from pfrl_like.cli import main
+from pfrl_like.debug.crash_replay import described
+from pfrl_like.debug.rerun import RerunError, start_again
 from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
-from pfrl_like.experiments.crash import described
-from pfrl_like.experiments.rerun import RerunError, start_again
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
@@ -173,7 +173,7 @@ PROGRAM = """
 import sys, warnings
 sys.path[:0] = {path!r}
 from pathlib import Path
-from test_crash import make, refused
+from test_crash_replay import make, refused
 from pfrl_like.experiments import prepare_output_dir, train_agent
 from pfrl_like.testing import Chain
 noise, outdir = float(sys.argv[1]), Path(sys.argv[2])
