@@ -139,13 +139,13 @@ class Life:
         heard = Ear()
         logging.getLogger().addHandler(heard)
         try:
-            stores = hasattr(self.agent, "replay_buffer")  # which refuses a reward of NaN itself
-            for obs, _, following, _, _ in steps(self.obs_size, 40):
+            stores = hasattr(self.agent, "replay_buffer")
+            for i, (obs, _, following, _, _) in enumerate(steps(self.obs_size, 40), 1):
                 self.agent.act(obs)
                 if stores:
                     self.agent.observe(following * float("nan"), 1.0, False, False)
-                else:
-                    self.agent.observe(following, float("nan"), True, False)
+                else:  # the return of eight such rewards is infinite
+                    self.agent.observe(following, 3e38, i % 8 == 0, False)
         except NonFiniteError:
             return heard.names
         finally:

@@ -416,8 +416,10 @@ def test_devices(kind: str) -> None:
 @EVERY
 def test_refused_updates_are_logged(kind: str, caplog: Any) -> None:
     agent = make_on_policy(kind, logger=logging.getLogger("own"))
+    drive(agent, [(0, 1.0, 1, False, False)])
+    agent.rollout._columns["reward"][0] = math.nan
     with pytest.raises(ValueError, match="holds NaN or infinity"):
-        drive(agent, [(0, math.nan, 1, True, False)] * 20)
+        drive(agent, [(0, 1.0, 1, True, False)] * 20)
     assert [(record.name, record.levelname) for record in caplog.records] == [("own", "ERROR")]
 
 
