@@ -59,7 +59,7 @@ def test_a_tensor_of_many_dimensions_is_refused() -> None:
         torch.empty(0, 3), torch.tensor([1 + 2j]).conj(), torch.zeros(3, requires_grad=True),
         torch.nn.Linear(1, 2).weight,
     ],
-    ids=repr,
+    ids=["transposed", "bfloat16", "bool", "empty", "conjugate", "with a gradient", "parameter"],
 )  # fmt: skip
 def test_a_tensor_comes_back(tensor: torch.Tensor) -> None:
     came = from_json(there_and_back(to_json(tensor)))
