@@ -7,8 +7,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from pfrl_like import agents
-from pfrl_like.algos.epochs import shown
-from pfrl_like.algos.networks import adam, categorical_policy
+from pfrl_like.algos.fitting.epochs import shown
+from pfrl_like.algos.fitting.networks import adam, categorical_policy
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import make_encoder

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.distributions import Distribution
 
-from pfrl_like.algos.base import Estimator
+from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.ope.behavior import fitted_behavior, told_log_probs

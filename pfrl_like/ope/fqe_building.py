@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from pfrl_like import agents
-from pfrl_like.algos.scaling import check_single_rewards
-from pfrl_like.algos.shapes import (
+from pfrl_like.algos.fitting.scaling import check_single_rewards
+from pfrl_like.algos.fitting.shapes import (
     check_action_kind,
     check_built_for,
     shape_of_one,

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pfrl_like.algos.base import ESTIMATORS, Estimator
-from pfrl_like.algos.saving import export_greedy, made_of, params_from_json, read_model, told_by, write_model
+from pfrl_like.algos.fitting.base import ESTIMATORS, Estimator
+from pfrl_like.algos.fitting.saving import export_greedy, made_of, params_from_json, read_model, told_by, write_model
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.errors import NotFittedError
 from pfrl_like.ope.fqe_config import FQEConfig

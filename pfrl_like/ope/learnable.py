@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from pfrl_like.algos.saving import loaded_estimator, read_model
+from pfrl_like.algos.fitting.saving import loaded_estimator, read_model
 from pfrl_like.ope.fqe_saving import loaded_fqe
 from pfrl_like.utils.device import resolve_device
 

@@ -42,7 +42,7 @@ def images(discrete: bool, n: int = 40, length: int = 10, side: int = 16) -> MDP
 
 
 #: All estimators that act, by name.
-ALL = sorted(name for name in algos.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+ALL = sorted(name for name in algos.fitting.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
 
 #: Filters for such images.
 SMALL_FILTERS: dict[str, Any] = {"filters": [(4, 4, 2), (4, 3, 1)], "feature_size": 8}
@@ -50,7 +50,7 @@ SMALL_FILTERS: dict[str, Any] = {"filters": [(4, 4, 2), (4, 3, 1)], "feature_siz
 
 def make(name: str, **options: Any) -> Any:
     """A small estimator."""
-    kind = algos.base.ESTIMATORS[name]
+    kind = algos.fitting.base.ESTIMATORS[name]
     few = {parameter: value for parameter, value in FEW.items() if parameter in kind.defaults()}
     return kind(**SMALL | few | options)
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from pfrl_like.algos.data import DrawnData
-from pfrl_like.algos.hooks import update_step
+from pfrl_like.algos.fitting.data import DrawnData
+from pfrl_like.algos.fitting.hooks import update_step
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.experiments.progress import Progress

@@ -6,20 +6,20 @@ from typing import Any, Self
 import numpy as np
 from gymnasium.spaces import Box
 
-from pfrl_like.algos.collecting import Collector
-from pfrl_like.algos.data import drawn_data
-from pfrl_like.algos.epochs import OnlineUpdates, shown
-from pfrl_like.algos.hooks import is_overridden, warn_of_hooks
-from pfrl_like.algos.ranges import check_folder
-from pfrl_like.algos.run_log import RunLog
-from pfrl_like.algos.scaling import (
+from pfrl_like.algos.fitting.collecting import Collector
+from pfrl_like.algos.fitting.data import drawn_data
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, shown
+from pfrl_like.algos.fitting.hooks import is_overridden, warn_of_hooks
+from pfrl_like.algos.fitting.ranges import check_folder
+from pfrl_like.algos.fitting.run_log import RunLog
+from pfrl_like.algos.fitting.scaling import (
     check_scalers_taken,
     check_single_rewards,
     fit_to_space,
     made_scalers,
     take_scalers,
 )
-from pfrl_like.algos.shapes import shapes_of_env
+from pfrl_like.algos.fitting.shapes import shapes_of_env
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart

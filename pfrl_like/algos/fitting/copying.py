@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from pfrl_like.algos.scaling import SCALERS
+from pfrl_like.algos.fitting.scaling import SCALERS
 from pfrl_like.optimizers.states_of_others import take_states
 from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param

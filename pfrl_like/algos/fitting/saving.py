@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 
-from pfrl_like.algos.scaling import SCALERS, take_scalers
+from pfrl_like.algos.fitting.scaling import SCALERS, take_scalers
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.errors import CheckpointError
 from pfrl_like.export import FORMATS, export_policy

@@ -10,8 +10,8 @@ import torch
 from estimator_parts import ALL, QUIET, make, predicted, vectors
 
 from pfrl_like import algos
-from pfrl_like.algos.base import ESTIMATORS
-from pfrl_like.algos.retuning import parameters_of
+from pfrl_like.algos.fitting.base import ESTIMATORS
+from pfrl_like.algos.fitting.retuning import parameters_of
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
@@ -130,7 +130,7 @@ def test_params_json_makes_the_same_scalers(tmp_path: Path) -> None:
 
 
 def test_a_model_of_before_there_were_such_scalers_is_loaded() -> None:
-    folder = Path(__file__).parents[2] / "data" / "estimator_sac"
+    folder = Path(__file__).parents[3] / "data" / "estimator_sac"
     expected = np.load(folder / "expected.npz")
     made: Any = algos.SAC.from_json(folder / "params.json")
     made.load_model(folder / "model.pt")

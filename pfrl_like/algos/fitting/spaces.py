@@ -3,7 +3,7 @@
 import enum
 from typing import Any, ClassVar
 
-from pfrl_like.algos.shapes import check_built_for
+from pfrl_like.algos.fitting.shapes import check_built_for
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.errors import NotFittedError
 

@@ -22,13 +22,13 @@ from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.nn import ActivityPenalty
 from pfrl_like.preprocessing import MinMaxRewardScaler, MinMaxScaler, StandardScaler
 
-VALUED = [name for name in ALL if hasattr(algos.base.ESTIMATORS[name], "q_func_type")]
-CONTINUOUS = [name for name in VALUED if not algos.base.ESTIMATORS[name].discrete_action]
+VALUED = [name for name in ALL if hasattr(algos.fitting.base.ESTIMATORS[name], "q_func_type")]
+CONTINUOUS = [name for name in VALUED if not algos.fitting.base.ESTIMATORS[name].discrete_action]
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 
 
 def having(parameter: str) -> list[str]:
-    return [name for name in ALL if parameter in algos.base.ESTIMATORS[name].defaults()]
+    return [name for name in ALL if parameter in algos.fitting.base.ESTIMATORS[name].defaults()]
 
 
 def built(name: str, **options: Any) -> Any:
@@ -60,12 +60,12 @@ def test_texts_of_annotations_are_understood() -> None:
     exec(text, namespace)  # what a module of the user's may be
     made: Any = namespace["Further"](further=3.0)
     assert made.further == 3.0 and made.defaults().keys() - algos.DQN.defaults().keys() == {"further"}
-    del algos.base.ESTIMATORS["Further"]
+    del algos.fitting.base.ESTIMATORS["Further"]
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_hyperparameter_is_an_attribute_and_is_documented(name: str) -> None:
-    kind = algos.base.ESTIMATORS[name]
+    kind = algos.fitting.base.ESTIMATORS[name]
     texts = "\n".join(inspect.getdoc(base) or "" for base in kind.__mro__ if issubclass(base, algos.Estimator))
     for parameter, default in kind.defaults().items():
         assert f"\n    {parameter}: " in texts, parameter
@@ -208,7 +208,7 @@ def test_critics_share_an_encoder(name: str) -> None:
         network = getattr(agent, "q_func1", getattr(agent, "q_func", None)) if network is None else network
         return sum(param.numel() for param in network.parameters())
 
-    encoder = 16 * (1 + (4 if algos.base.ESTIMATORS[name].discrete_action else 6))
+    encoder = 16 * (1 + (4 if algos.fitting.base.ESTIMATORS[name].discrete_action else 6))
     assert count() - count(share_encoder=True) == encoder
 
 
@@ -447,7 +447,7 @@ def test_a_subclass_chooses_by_name() -> None:
     class Scaled(algos.DQN):
         scaler = "standard"
 
-    del algos.base.ESTIMATORS["Scaled"]
+    del algos.fitting.base.ESTIMATORS["Scaled"]
     made = Scaled(**SMALL)
     assert type(made.scaler) is StandardScaler and Scaled.defaults()["scaler"] == "standard"
     assert made.fit(vectors(True), n_epochs=1, **QUIET).scaler.fitted

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from pfrl_like.algos.later_names import asks_for_nothing_else
+from pfrl_like.algos.fitting.later_names import asks_for_nothing_else
 from pfrl_like.utils.callers import levels_to_the_caller
 
 

@@ -4,8 +4,8 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from pfrl_like.algos.base import Estimator
-from pfrl_like.algos.networks import adam, make_q_function
+from pfrl_like.algos.fitting.base import Estimator
+from pfrl_like.algos.fitting.networks import adam, make_q_function
 
 
 class QLearning(Estimator):

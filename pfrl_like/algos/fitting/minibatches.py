@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfrl_like.algos.data import DrawnMiniBatch, batch_for
-from pfrl_like.algos.shapes import (
+from pfrl_like.algos.fitting.data import DrawnMiniBatch, batch_for
+from pfrl_like.algos.fitting.shapes import (
     actions_for,
     check_action_kind,
     check_built_for,
