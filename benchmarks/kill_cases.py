@@ -28,8 +28,8 @@ from pfrl_like.replay_buffers import (
     ReplayBuffer,
     prune,
 )
-from pfrl_like.runs.failed_writes import FailedWrites
 from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.write_errors import FailedWrites
 from pfrl_like.storage import atomic_write
 
 CAPACITY = 120

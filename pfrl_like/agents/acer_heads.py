@@ -8,7 +8,7 @@ from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import DiscreteActionValue, SingleActionValue
 from pfrl_like.batch import map_nested
-from pfrl_like.learning.compatibility.declared_parts import (
+from pfrl_like.learning.compatibility.declarations import (
     check_distribution,
     check_output,
     check_takes_state,

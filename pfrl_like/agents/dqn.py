@@ -16,7 +16,7 @@ from pfrl_like.functions.td import td_target
 from pfrl_like.functions.value_loss import compute_value_loss as compute_value_loss
 from pfrl_like.functions.value_loss import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.learning.acting import wrong_value
-from pfrl_like.learning.compatibility.declared_parts import (
+from pfrl_like.learning.compatibility.declarations import (
     check_explorer,
     check_output,
     check_takes_state,

@@ -21,7 +21,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_function
-from pfrl_like.utils.fixed import Fixed
+from pfrl_like.utils.constructor_only import Fixed
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:

@@ -15,9 +15,9 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.device import resolve_device
-from pfrl_like.utils.fixed import Fixed
 
 
 class Step(NamedTuple):

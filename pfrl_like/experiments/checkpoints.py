@@ -25,8 +25,8 @@ from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
 from pfrl_like.runs.earlier_run import TABLES
-from pfrl_like.runs.failed_writes import FailedWrites
 from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.write_errors import FailedWrites
 from pfrl_like.storage import (
     has_manifest,
     is_unfinished,

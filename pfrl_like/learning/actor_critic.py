@@ -15,7 +15,7 @@ from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import wrong_value
-from pfrl_like.learning.compatibility.declared_parts import (
+from pfrl_like.learning.compatibility.declarations import (
     check_critics,
     check_distribution,
     check_explorer,

@@ -14,7 +14,7 @@ from pfrl_like.agent import BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.acting import has_mask
-from pfrl_like.learning.compatibility.declared_parts import check_policy
+from pfrl_like.learning.compatibility.declarations import check_policy
 from pfrl_like.learning.compatibility.on_policy_arguments import check_parts
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
@@ -28,10 +28,10 @@ from pfrl_like.learning.shared_model import SharedModelMixin
 from pfrl_like.learning.steps import Steps
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, check_rewards
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from pfrl_like.action_value import DiscreteActionValue, least_of
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
+from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.learning.acting import wrong_critic
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.few_calls import in_few_calls
 from pfrl_like.utils.recurrent import (
     batch_sizes_of,
     is_recurrent,
@@ -87,7 +87,7 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
     def values(obs: Any, action: Tensor) -> Tensor:
         return mean_value(value_of(critic, batch.replace(obs=obs, lengths=None), action))
 
-    return in_few_calls(values, next_obs_of(batch) if next else batch.obs, actions)
+    return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions)
 
 
 def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:

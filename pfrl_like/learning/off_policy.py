@@ -43,11 +43,11 @@ from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.burn_in import burn_in
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import FREE, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
-from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import max_over_sequences
 
 #: Name of the replay buffer's file in a snapshot.

@@ -11,7 +11,7 @@ from pfrl_like.ope.importance_sampling import discounts, estimated, plain_weight
 from pfrl_like.ope.intervals import standard_error
 from pfrl_like.ope.self_normalized import SelfNormalized, covariance
 from pfrl_like.ope.simplex import least_square_on_simplex
-from pfrl_like.utils.callers import warn_once
+from pfrl_like.utils.user_warnings import warn_once
 
 #: MAGIC chooses among so many lengths at most.
 _LENGTHS = 20

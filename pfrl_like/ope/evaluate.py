@@ -28,8 +28,8 @@ from pfrl_like.ope.policies import agent_of, evaluates_modes
 from pfrl_like.ope.policy_actions import check_fits, tried
 from pfrl_like.ope.probabilities import has_density, log_probs
 from pfrl_like.ope.rows import Array, Rows, first_of, in_parts
-from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
+from pfrl_like.utils.user_warnings import levels_to_the_caller
 
 #: The estimators that need probabilities, by name.
 BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {

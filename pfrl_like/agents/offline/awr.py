@@ -20,14 +20,14 @@ from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.functions.offline import exponential_weight
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.declared_parts import check_distribution, check_output
+from pfrl_like.learning.compatibility.declarations import check_distribution, check_output
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
 

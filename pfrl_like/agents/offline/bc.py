@@ -15,7 +15,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.offline import squared_distance
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.declared_parts import check_distribution, check_output
+from pfrl_like.learning.compatibility.declarations import check_distribution, check_output
 from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in
 from pfrl_like.learning.critics import distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step

@@ -12,18 +12,18 @@ from pfrl_like.agents.offline.candidates import ChosenAction, chosen, chosen_for
 from pfrl_like.agents.offline.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
 from pfrl_like.agents.offline.offline_actor_critic import OfflineActorCritic
 from pfrl_like.batch import Batch
+from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.learning.compatibility.declared_parts import check_critics, check_output, check_takes_pair
+from pfrl_like.learning.compatibility.declarations import check_critics, check_output, check_takes_pair
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.policy_spaces import Bounds
 from pfrl_like.learning.critics import mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.few_calls import in_few_calls
-from pfrl_like.utils.fixed import Fixed
 
 
 def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
@@ -43,7 +43,7 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
 def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float) -> Tensor:
     """N perturbed actions of the imitator in each state, [n, N, A]."""
     drawn = imitated_actions(imitator, obs, n)
-    return in_few_calls(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
+    return apply_in_chunks(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
 
 
 def bcq_next_value(

@@ -15,14 +15,14 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.functions.offline import maximum_mean_discrepancy
-from pfrl_like.learning.compatibility.declared_parts import check_distribution, check_output
+from pfrl_like.learning.compatibility.declarations import check_distribution, check_output
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.fixed import Fixed
 
 KERNELS = ("gaussian", "laplacian")
 

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import DeltaVector
+from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.learning.critics import mean_value
 from pfrl_like.learning.policy_acting import at_rows
 from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.few_calls import in_few_calls
 
 
 class ChosenAction(DeltaVector):
@@ -38,7 +38,7 @@ def chosen(actions: Tensor, values: Tensor) -> Tensor:
 def most_valued(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
     """Of several actions in each state, [M, N, A], that which a critic values most."""
     score = functools.partial(_value, critic)
-    return ChosenAction(chosen(actions, in_few_calls(score, obs, actions)), functools.partial(score, obs))
+    return ChosenAction(chosen(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
 
 
 def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:

@@ -18,8 +18,8 @@ from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_positive
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.fixed import Fixed
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 from pfrl_like.utils.spaces import space_kind
 

@@ -13,7 +13,7 @@ from pfrl_like.agents.offline.bc import discrete_bc_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.functions.action_masks import as_action_mask
-from pfrl_like.learning.compatibility.declared_parts import check_output
+from pfrl_like.learning.compatibility.declarations import check_output
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.critics import distribution_of
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among

@@ -17,7 +17,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.critic_arguments import listed, numbered
-from pfrl_like.learning.compatibility.declared_parts import (
+from pfrl_like.learning.compatibility.declarations import (
     check_critics,
     check_critics_of_state,
     check_distribution,
@@ -27,8 +27,8 @@ from pfrl_like.learning.compatibility.declared_parts import (
 from pfrl_like.learning.critics import critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.fixed import Fixed
 
 
 def next_action_of(policy: Any, batch: Batch, deterministic: bool) -> Tensor:

@@ -11,12 +11,12 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.offline import squared_distance
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.declared_parts import check_takes_pair
+from pfrl_like.learning.compatibility.declarations import check_takes_pair
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.fixed import Fixed
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:

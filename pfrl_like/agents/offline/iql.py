@@ -12,12 +12,12 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import expectile, square, weighted_mean
 from pfrl_like.functions.offline import exponential_weight
 from pfrl_like.functions.td import td_target
-from pfrl_like.learning.compatibility.declared_parts import check_output
+from pfrl_like.learning.compatibility.declarations import check_output
 from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.learning.critics import least_value, with_own_memory
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.fixed import Fixed
 
 
 def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:

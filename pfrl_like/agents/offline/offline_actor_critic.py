@@ -13,7 +13,7 @@ from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.critic_arguments import two_or_more
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.fixed import Fixed
+from pfrl_like.utils.constructor_only import Fixed
 
 
 class OfflineActorCritic(OffPolicyActorCritic):

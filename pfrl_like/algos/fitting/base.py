@@ -11,12 +11,12 @@ from torch import Tensor
 
 from pfrl_like.algos.fitting.copying import Copying
 from pfrl_like.algos.fitting.fitting import Fitting
+from pfrl_like.algos.fitting.hyperparameter_changes import Retuning
 from pfrl_like.algos.fitting.hyperparameters import Hyperparameters
 from pfrl_like.algos.fitting.later_names import LATER_NAMES
 from pfrl_like.algos.fitting.minibatches import fitting_batch
 from pfrl_like.algos.fitting.online import OnlineFitting
 from pfrl_like.algos.fitting.ranges import check_ranges
-from pfrl_like.algos.fitting.retuning import Retuning
 from pfrl_like.algos.fitting.sampling import greedy, sampled
 from pfrl_like.algos.fitting.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.fitting.saving import Saving

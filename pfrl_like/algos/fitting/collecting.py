@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.learning.compatibility.declared_parts import check_explorer
+from pfrl_like.learning.compatibility.declarations import check_explorer
 from pfrl_like.metrics.environment import LastFrames
 from pfrl_like.utils.action_masks import Allowed, mask_columns, required_keyword, sample_allowed
 

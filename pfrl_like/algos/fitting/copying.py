@@ -8,8 +8,8 @@ from torch import nn
 
 from pfrl_like.algos.fitting.scaling import SCALERS
 from pfrl_like.optimizers.states_of_others import take_states
-from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
+from pfrl_like.utils.user_warnings import levels_to_the_caller
 
 
 class Copying:

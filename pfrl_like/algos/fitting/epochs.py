@@ -13,7 +13,7 @@ from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.experiments.progress import Progress
 from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
-from pfrl_like.utils.callers import warn_once
+from pfrl_like.utils.user_warnings import warn_once
 
 
 class Data(Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pfrl_like.utils.callers import warn_once
+from pfrl_like.utils.user_warnings import warn_once
 
 #: Called with epoch, updates so far and a minibatch; gives the TD errors, if they are known, and the losses by name.
 UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]

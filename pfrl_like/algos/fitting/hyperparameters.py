@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from pfrl_like.algos.fitting.later_names import asks_for_nothing_else
-from pfrl_like.utils.callers import levels_to_the_caller
+from pfrl_like.utils.user_warnings import levels_to_the_caller
 
 
 class Hyperparameters:

@@ -20,8 +20,8 @@ from pfrl_like.storage.budget import bounded_networks
 from pfrl_like.storage.json_file import dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
-from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.described import Described
+from pfrl_like.utils.user_warnings import levels_to_the_caller
 
 #: Every estimator by the name of its class, as `params.json` has it.
 ESTIMATORS: dict[str, type[Any]] = {}

@@ -11,11 +11,11 @@ import pytest
 from traced_run import run
 
 from pfrl_like.cli import main
-from pfrl_like.cli.closer_look import first_of_all, is_unseeded
 from pfrl_like.cli.diff_runs import closer_interval, tells_more_in
-from pfrl_like.cli.explanations import explanations
 from pfrl_like.debug import rerun
+from pfrl_like.debug.explain_diff import explanations
 from pfrl_like.debug.rerun import RerunError, train_again
+from pfrl_like.debug.tensor_diff import first_of_all, is_unseeded
 from pfrl_like.debug.trace import read_records, read_tensors
 from pfrl_like.debug.trace_diff import Parting, repetition
 from pfrl_like.replay_buffers import PersistentReplayBuffer

@@ -12,7 +12,7 @@ from pfrl_like.batch import map_nested
 _ROWS_IN_CACHE = 512
 
 
-def in_few_calls(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:
+def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:
     """What a function gives for M items in each of N states, [M, N, ...]; off a CPU it is called once.
 
     Args:

@@ -3,7 +3,7 @@
 import logging
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.runs.failed_writes import FailedWrites
+from pfrl_like.runs.write_errors import FailedWrites
 from pfrl_like.utils.secrets import MASK
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.random_streams.isolated_rng import isolated_rng
-from pfrl_like.utils.fixed import Fixed
+from pfrl_like.utils.constructor_only import Fixed
 
 
 class Setting(NamedTuple):

@@ -10,9 +10,9 @@ from pfrl_like.debug.crash_replay import record_crash
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.report import write_report
-from pfrl_like.runs.failed_writes import FailedWrites
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.run_directory import RunRecord
+from pfrl_like.runs.write_errors import FailedWrites
 from pfrl_like.utils.close_all import close_all
 
 
