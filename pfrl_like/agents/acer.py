@@ -26,7 +26,7 @@ from pfrl_like.learning.overrides.async_actor_critic import (
     update_from_sequence,
     update_on_policy,
 )
-from pfrl_like.learning.storing import store_step
+from pfrl_like.learning.transitions import store_step
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts

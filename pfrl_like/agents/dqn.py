@@ -11,10 +11,10 @@ from torch import Tensor
 from pfrl_like.action_value import ActionValue
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
+from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
+from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
 from pfrl_like.functions.td import td_target
-from pfrl_like.functions.value_loss import compute_value_loss as compute_value_loss
-from pfrl_like.functions.value_loss import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.learning.acting import wrong_value
 from pfrl_like.learning.compatibility.declarations import (
     check_explorer,

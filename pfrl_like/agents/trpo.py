@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 from pfrl_like.batch import Batch
-from pfrl_like.functions.conjugate_gradient import conjugate_gradient
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.policy_gradient import explained_variance, standardized
+from pfrl_like.functions.policy_gradient import conjugate_gradient, explained_variance, standardized
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything, shuffled
 from pfrl_like.learning.model_outputs import output_of, policy_of

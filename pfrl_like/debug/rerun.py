@@ -6,6 +6,7 @@ directory meanwhile.
 """
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.debug.crash_replay import described, in_words, replay_crash
-from pfrl_like.errors import PfrlLikeError
+from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.runs.environment_record import VARIABLES
 from pfrl_like.storage import atomic_write, dump_json, read_json
 from pfrl_like.utils.rerun_order import VARIABLE, Order, ordered
 from pfrl_like.utils.secrets import MASK
+
+
+def check_owner(path: str, command: Sequence[str], directory: str, advice: str) -> None:
+    """Refuse to start what a file of somebody else names; say what is started.
+
+    Args:
+        path: The file.
+        command: What it names.
+        directory: Where that runs.
+        advice: What to do if it is somebody else's.
+
+    Raises:
+        CheckpointError: If it is.
+    """
+    if hasattr(os, "getuid") and os.stat(path).st_uid != os.getuid():
+        raise CheckpointError(path, f"is another user's file, and names the program {shlex.join(command)}: {advice}")
+    print(f"starting {shlex.join(command)} in {directory}", file=sys.stderr)
+
 
 _LARGEST = 1 << 24  # of an answer, in bytes
 _LAST_WORDS = 2000  # bytes of what a program that failed has printed

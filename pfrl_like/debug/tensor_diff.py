@@ -5,8 +5,7 @@ import re
 from typing import NamedTuple
 
 from pfrl_like.debug.explain_diff import record_of
-from pfrl_like.debug.file_owner import check_owner
-from pfrl_like.debug.rerun import RerunError, command_of, place_of, train_again
+from pfrl_like.debug.rerun import RerunError, check_owner, command_of, place_of, train_again
 from pfrl_like.debug.trace import read_records
 from pfrl_like.debug.trace_diff import Lines, Parting, differing, first_of_lines, first_record, lines_of, repetition
 from pfrl_like.runs.checksums import STREAM

@@ -8,7 +8,6 @@ import numpy as np
 
 from pfrl_like.env import reset_values
 from pfrl_like.envs.env_states import is_resumable
-from pfrl_like.envs.vector_layers import innermost, not_recorded, reasons_of, restore_layers, saved_layers
 from pfrl_like.envs.vector_stream import (
     BoolArray,
     VectorObs,
@@ -16,7 +15,12 @@ from pfrl_like.envs.vector_stream import (
     VectorStream,
     as_bools,
     as_rewards,
+    innermost,
     merge_masks,
+    not_recorded,
+    reasons_of,
+    restore_layers,
+    saved_layers,
 )
 from pfrl_like.envs.vector_values import Rows
 from pfrl_like.errors import EnvError

@@ -19,13 +19,13 @@ from pfrl_like.learning.compatibility.on_policy_arguments import check_parts
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
 from pfrl_like.learning.model_outputs import check_outputs
-from pfrl_like.learning.observing import check_observed
 from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.policy_acting import PolicyActingMixin
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.shared_model import SharedModelMixin
 from pfrl_like.learning.steps import Steps
+from pfrl_like.learning.transitions import check_observed
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, check_rewards
 from pfrl_like.utils.constructor_only import Fixed

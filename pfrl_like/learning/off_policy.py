@@ -21,9 +21,7 @@ from pfrl_like.learning.acting import ActingMixin
 from pfrl_like.learning.actor_learner import ActorLearnerMixin
 from pfrl_like.learning.compatibility.recorded_data import refuse_unknown_actions
 from pfrl_like.learning.compatibility.replay_arguments import check_arguments, check_parts
-from pfrl_like.learning.guard import GuardMixin
-from pfrl_like.learning.moments import Moments
-from pfrl_like.learning.observing import check_observed
+from pfrl_like.learning.guard import GuardMixin, Moments
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.off_policy import (
     check_not_compiled,
@@ -34,7 +32,7 @@ from pfrl_like.learning.overrides.off_policy import (
 from pfrl_like.learning.progress import ProgressMixin
 from pfrl_like.learning.records import add_values
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
-from pfrl_like.learning.storing import store_step
+from pfrl_like.learning.transitions import check_observed, store_step
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep

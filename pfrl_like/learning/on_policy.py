@@ -21,7 +21,6 @@ from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
 from pfrl_like.learning.episodes_of_batch import batch_of_episodes, episodes_of_batch
 from pfrl_like.learning.guard import GuardMixin
 from pfrl_like.learning.model_outputs import allowed, check_outputs
-from pfrl_like.learning.observing import check_observed
 from pfrl_like.learning.on_policy_progress import OnPolicyProgressMixin
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
@@ -29,6 +28,7 @@ from pfrl_like.learning.policy_acting import PolicyActingMixin
 from pfrl_like.learning.records import add_values, make_records
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
+from pfrl_like.learning.transitions import check_observed
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, check_rewards

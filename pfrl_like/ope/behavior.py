@@ -15,7 +15,7 @@ from pfrl_like.encoders import make_encoder
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.ope.episodes import finite_column
 from pfrl_like.ope.policies import policy_of, reader_of
-from pfrl_like.ope.probabilities import log_probs
+from pfrl_like.ope.policy_actions import log_probs
 from pfrl_like.ope.rows import Array, Rows
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer

@@ -25,8 +25,7 @@ from pfrl_like.ope.importance_sampling import (
     weighted_per_decision_importance_sampling,
 )
 from pfrl_like.ope.policies import agent_of, evaluates_modes
-from pfrl_like.ope.policy_actions import check_fits, tried
-from pfrl_like.ope.probabilities import has_density, log_probs
+from pfrl_like.ope.policy_actions import check_fits, has_density, log_probs, tried
 from pfrl_like.ope.rows import Array, Rows, first_of, in_parts
 from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
 from pfrl_like.utils.user_warnings import levels_to_the_caller

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Indices, dump, restore
 from pfrl_like.errors import CheckpointError
-from pfrl_like.random_streams.rng_state import get_rng_state, set_rng_state
+from pfrl_like.random_streams.streams import get_rng_state, set_rng_state
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import OwnMemory
 from pfrl_like.storage import is_array_file, read_arrays, read_pickle, write_arrays

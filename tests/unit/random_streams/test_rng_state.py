@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pfrl_like.random_streams.rng_state import get_rng_state, set_rng_state
+from pfrl_like.random_streams.streams import get_rng_state, set_rng_state
 
 MAKE = [np.random.default_rng, np.random.RandomState, lambda seed: np.random.Generator(np.random.MT19937(seed))]
 
