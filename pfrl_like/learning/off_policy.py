@@ -42,7 +42,7 @@ from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.constructor_only import Fixed
-from pfrl_like.utils.contexts import FREE, learning
+from pfrl_like.utils.contexts import FREE, MODES, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
@@ -78,7 +78,7 @@ class OffPolicyAgent(
     bootstraps: bool = True
     #: Whether present and next states pass through a network in one batch, which may normalise over both.
     joins_next_states: bool = False
-    _ignores_modes: bool = False  # known to have no part that reads its mode, such as dropout
+    _ignores_modes: bool | None = None  # no network has a part that reads its mode, such as dropout; None if not asked
     #: Whether it has a form that learns from sequences, for recurrent networks.
     may_be_recurrent: bool = True
     #: Whether it learns from sequences; so do agents that are `recurrent`.
@@ -343,7 +343,7 @@ class OffPolicyAgent(
         if self.draws:
             self.stream = self.read_stream()
         try:
-            with FREE if self._ignores_modes else self._learning_alone():
+            with self._turn() if self._ignores_modes is None else FREE if self._ignores_modes else MODES:
                 if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
                     td_error, stats = self.learn(ready)
                 elif self._compiled is not None:
@@ -377,9 +377,10 @@ class OffPolicyAgent(
             errors_out[:] = td_error.abs().tolist()
         return td_error, stats
 
-    def _learning_alone(self) -> AbstractContextManager[Any]:
+    def _turn(self) -> AbstractContextManager[Any]:
+        """What holds off evaluation in other threads, if a network reads its mode; which is asked once."""
         turn = learning(*(getattr(self, name) for name in self.saved_attributes))
-        self._ignores_modes = turn is FREE  # then this is not asked again
+        self._ignores_modes = turn is FREE
         return turn
 
     def count_update(self) -> None:
