@@ -5,13 +5,10 @@ import os
 import random
 import signal
 import sys
-from pathlib import Path
 
-if sys.dont_write_bytecode:  # then here, outside the sources: not each worker and each script compiles them anew
-    sys.dont_write_bytecode = False
-    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+#: Otherwise every worker compiles all tests, and every script the package, anew: 10 seconds each.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.update(OMP_NUM_THREADS="1", SDL_VIDEODRIVER="dummy", SDL_AUDIODRIVER="dummy", MPLBACKEND="Agg")
 
 import hypothesis  # noqa: E402  the variables above are read when libraries are loaded

@@ -112,7 +112,7 @@ def pairs_of(case: Case) -> set[Any]:
 
 def covering(cases: Iterable[Case], pairs: Callable[[Case], set[Any]] = pairs_of) -> list[Case]:
     """Few cases, always the same, that have all pairs among them: each time the one that brings most new ones."""
-    cases = sorted(cases, key=str)
+    cases = [*cases]
     random.Random(0).shuffle(cases)
     missing = [pairs(case) for case in cases]
     heap = [(-len(new), i) for i, new in enumerate(missing)]
@@ -130,11 +130,6 @@ def covering(cases: Iterable[Case], pairs: Callable[[Case], set[Any]] = pairs_of
     return chosen
 
 
-def misfits(case: Case) -> set[str]:
-    """The arguments of a case that do not fit the others."""
-    return LEARNERS[case["agent"]].misfits(case)
-
-
 def parts_of_agent(case: Case) -> set[Any]:
     """Its agent with each of its parts."""
     return {(case["agent"], part) for part in case.items()}
@@ -145,13 +140,13 @@ def parts_of_family(case: Case) -> set[Any]:
     return {(LEARNERS[case["agent"]].family, part) for part in case.items() if part[0] != "agent"}
 
 
-EVERY = [case for entry in LEARNERS.values() for case in entry.every_case()]
-FITTING = [case for case in EVERY if not misfits(case)]
+EVERY = [(case, entry.misfits(case)) for entry in LEARNERS.values() for case in entry.every_case()]
+FITTING = [case for case, misfits in EVERY if not misfits]
 LIGHT = [case for case in FITTING if {*HEAVY}.isdisjoint(case.values())]
 #: The default run: pairs of parts that fit, and what is heavy once each.
 CHOSEN = covering(LIGHT) + covering(FITTING, lambda case: {part for part in case.items() if part[1] in HEAVY})
 #: Agents with each part that does not fit, of which the default run has those that cover every family.
-REFUSED = covering((case for case in EVERY if len(misfits(case)) == 1), parts_of_agent)
+REFUSED = covering((case for case, misfits in EVERY if len(misfits) == 1), parts_of_agent)
 REFUSED_FIRST = covering(REFUSED, parts_of_family)
 
 
