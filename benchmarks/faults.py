@@ -21,8 +21,8 @@ TESTS = (
     "tests/golden/test_advantage_learning.py",
     "tests/unit/agents/test_update.py",
     "tests/unit/agents/test_dqn_arguments.py",
-    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[DQN-uniform-False]",
-    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[CategoricalDQN-episodic-True]",
+    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[DQN-3-step prioritized-False]",
+    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[DQN-prioritized episodic-True]",
     "tests/conformance/test_agents.py::test_prioritised_targets_are_the_true_values",
     "tests/conformance/test_agents.py::test_targets_of_sequences_are_the_true_values",
 )

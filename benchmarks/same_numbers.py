@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import torch  # noqa: E402
 from estimator_parts import ALL, QUIET, make, predicted, vectors  # noqa: E402
-from pair_parts import FAMILY  # noqa: E402
+from registry import LEARNERS  # noqa: E402
 from seed_parts import RUNNERS, course, digest, exemplar  # noqa: E402
 
 from pfrl_like.utils import set_random_seed  # noqa: E402
@@ -32,11 +32,11 @@ Facts = dict[str, dict[str, Any]]
 
 def agents(folder: Path) -> Iterator[tuple[str, str, Any]]:
     """Digests of courses of training, and what actors and directories get."""
-    for name in FAMILY:
+    for name in LEARNERS:
         for runner in RUNNERS:
             yield "digests", f"{name}, {runner}", digest(course(name, runner, 1, folder / name / runner))
         (folder / name / "made").mkdir()
-        agent = FAMILY[name].make(exemplar(name), folder / name / "made")
+        agent = LEARNERS[name].make(exemplar(name), folder / name / "made")
         agent.save(folder / name / "saved")
         manifests = sorted((folder / name / "saved").rglob("manifest.json"))
         yield "classes in directories", name, [json.loads(path.read_text()).get("class") for path in manifests]

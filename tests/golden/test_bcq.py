@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, parameters
-from agent_bases import make_vae, of_pairs
 from agent_parts import MAKE_BUFFER, make_agent
 from gymnasium import spaces
 from pair_base import Noise
+from registry.constrained import make_vae, of_pairs
 from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue, QuantileDiscreteActionValue, soft_least_of

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy
-from agent_bases import make_vae, of_pairs
 from agent_parts import MAKE_BUFFER
+from registry.constrained import make_vae, of_pairs
 from torch import Tensor, nn
 
 from pfrl_like.agents import BEAR

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from actor_critic_parts import make_batch
-from agent_bases import arguments_of
+from registry import arguments_of
 
 from pfrl_like.agents import COMBO, CQL
 from pfrl_like.agents.offline.combo import model_based_gap

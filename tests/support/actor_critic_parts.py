@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from agent_parts import MAKE_BUFFER
 from network_parts import HIDDEN, VALUES
+from pair_base import MAKE_BUFFER
 from torch import nn
 
 from pfrl_like import agents

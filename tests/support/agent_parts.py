@@ -8,65 +8,24 @@ import network_parts
 import numpy as np
 import pytest
 import torch
+from pair_base import MAKE_BUFFER
+from registry import REGISTRY, value_agents
 from torch import nn
 
-from pfrl_like.agents import (
-    AL,
-    DPP,
-    DQN,
-    FQF,
-    IQN,
-    PAL,
-    QRDQN,
-    CategoricalDoubleDQN,
-    CategoricalDQN,
-    DoubleDQN,
-    DoubleIQN,
-    DoublePAL,
-)
+from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
 
+#: Those that learn online, by name.
 AGENTS: dict[str, type[DQN]] = {
-    "DQN": DQN,
-    "DoubleDQN": DoubleDQN,
-    "CategoricalDQN": CategoricalDQN,
-    "CategoricalDoubleDQN": CategoricalDoubleDQN,
-    "AL": AL,
-    "PAL": PAL,
-    "DoublePAL": DoublePAL,
-    "DPP": DPP,
-    "QRDQN": QRDQN,
-    "IQN": IQN,
-    "DoubleIQN": DoubleIQN,
-    "FQF": FQF,
+    entry.name: entry.kind for entry in value_agents.ENTRIES if entry.parts and not entry.kind.is_offline
 }
-#: What an agent learns if it is not plain values.
-Q_FUNCTIONS = {
-    "CategoricalDQN": "distributional", "CategoricalDoubleDQN": "distributional", "QRDQN": "quantile",
-    "IQN": "implicit", "DoubleIQN": "implicit", "FQF": "proposed",
-}  # fmt: skip
-BUFFERS: dict[str, Callable[..., Any]] = {
-    "uniform": ReplayBuffer,
-    "3-step": functools.partial(ReplayBuffer, num_steps=3),
-    "prioritized": PrioritizedReplayBuffer,
-    "3-step prioritized": functools.partial(PrioritizedReplayBuffer, num_steps=3),
-}
-RECURRENT_BUFFERS: dict[str, Callable[..., Any]] = {
-    "episodic": EpisodicReplayBuffer,
-    "prioritized episodic": PrioritizedEpisodicReplayBuffer,
-}
+RECURRENT_BUFFERS = [name for name in MAKE_BUFFER if "episodic" in name]
+BUFFERS = [name for name in MAKE_BUFFER if name not in RECURRENT_BUFFERS]
 #: Every agent with every buffer that fits: (agent, buffer, recurrent).
 COMBINATIONS = [(agent, buffer, False) for agent in AGENTS for buffer in (*BUFFERS, "episodic")] + [
     (agent, buffer, True) for agent in AGENTS for buffer in RECURRENT_BUFFERS
 ]
-MAKE_BUFFER = BUFFERS | RECURRENT_BUFFERS
 
 #: Agents of which the default run tries every case; of the others one each, and the slow run all.
 EXEMPLARS = ("DQN",)
@@ -82,7 +41,8 @@ def sparing(cases: Iterable[tuple[Any, ...]], *others: tuple[Any, ...]) -> list[
 
 def make_q_function(agent: str = "DQN", recurrent: bool = False, obs_size: int = 5, n_actions: int = 2) -> nn.Module:
     """A small Q-function of the kind that an agent needs."""
-    return network_parts.make_q_function(Q_FUNCTIONS.get(agent, "expected"), recurrent, obs_size, n_actions)
+    kind = value_agents.q_function_of(REGISTRY[agent]) if agent in REGISTRY else "expected"  # of a test's own class
+    return network_parts.make_q_function(kind, recurrent, obs_size, n_actions)
 
 
 def make_agent(

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import MAKE_BUFFER
 from analytic_parts import Table, Trial, label_of, state_of, value_of_action
+from pair_base import MAKE_BUFFER
 from torch import nn
 
 from pfrl_like.testing.recorded_env import Step

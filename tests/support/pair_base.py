@@ -1,12 +1,10 @@
-"""What families of agents are made of, and the parts that all with a replay buffer have.
+"""The parts that agents share: environments, explorers, replay buffers, optimisers.
 
-A case names the parts that an agent is made of. Families of agents that are made alike have the same kinds of parts.
+A case names the agent and the parts that it is made of; `registry` says which there are.
 """
 
-import dataclasses
 import functools
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +93,15 @@ BUFFERS: dict[str, Callable[[Path], Any]] = {
     ),
 }
 EPISODIC = {"EpisodicReplayBuffer", "PrioritizedEpisodicReplayBuffer", "PersistentEpisodicReplayBuffer"}
+#: Small names for some of them, of any capacity.
+MAKE_BUFFER: dict[str, Callable[..., Any]] = {
+    "uniform": replay_buffers.ReplayBuffer,
+    "3-step": functools.partial(replay_buffers.ReplayBuffer, num_steps=3),
+    "prioritized": replay_buffers.PrioritizedReplayBuffer,
+    "3-step prioritized": functools.partial(replay_buffers.PrioritizedReplayBuffer, num_steps=3),
+    "episodic": replay_buffers.EpisodicReplayBuffer,
+    "prioritized episodic": replay_buffers.PrioritizedEpisodicReplayBuffer,
+}
 REPLAY = {"gamma": 0.9, "replay_start_size": 8, "minibatch_size": 4, "update_interval": 4}
 
 
@@ -103,6 +110,17 @@ def replay(case: Case, folder: Path) -> dict[str, Any]:
     phi = {"phi": concatenate_goal} if is_of_goals(case) else {}
     recurrent = {"recurrent": True, "episodic_update_len": 3} if case["recurrent"] else {}
     return {"replay_buffer": BUFFERS[case["replay_buffer"]](folder), **REPLAY, **recurrent, **phi}
+
+
+def of_replay(kind: Any, recurrent: bool) -> dict[str, Any]:
+    """The same of an agent that learns within a few steps."""
+    common = {"replay_buffer": a_buffer(recurrent), "gamma": 0.9, "replay_start_size": 10, "minibatch_size": 4}
+    return common | ({"recurrent": recurrent, "episodic_update_len": 4} if kind.may_be_recurrent else {})
+
+
+def a_buffer(recurrent: bool) -> Any:
+    """An empty one of 1,000 transitions."""
+    return MAKE_BUFFER["episodic" if recurrent else "uniform"](1_000)
 
 
 def is_of_goals(case: Case) -> bool:
@@ -120,48 +138,21 @@ def misfit_in_buffer(case: Case) -> bool:
     return case["replay_buffer"] == "PrioritizedEpisodicReplayBuffer"
 
 
+# Optimisers
+
+
 def adam(*modules: nn.Module) -> Any:
     return torch.optim.Adam([param for module in modules for param in module.parameters()], lr=1e-2)
 
 
-# Families of agents
+def sgd(*modules: nn.Module, lr: float = 0.05) -> torch.optim.Optimizer:
+    """An optimiser whose steps are as long as the gradients."""
+    return torch.optim.SGD(nn.ModuleList(modules).parameters(), lr=lr)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Family:
-    """Agents that are made of the same kinds of parts.
-
-    Attributes:
-        kinds: The agents, by name.
-        parts: What each part may be.
-        make: Makes the agent of a case; persistent buffers lie in a folder.
-        misfits: The arguments that do not fit the others.
-        space: The actions of a case.
-    """
-
-    kinds: tuple[str, ...]
-    parts: dict[str, Iterable[Any]]
-    make: Callable[[Case, Path], Any]
-    misfits: Callable[[Case], Iterator[str]]
-    space: Callable[[Case], spaces.Space[Any]]
-
-    def cases(self, agent: str) -> Iterator[Case]:
-        """Every case of an agent."""
-        for values in itertools.product(*self.parts.values()):
-            yield {"agent": agent, **dict(zip(self.parts, values, strict=True))}
-
-    @functools.cached_property
-    def every_case(self) -> list[Case]:
-        """The cases of all agents."""
-        return [case for agent in self.kinds for case in self.cases(agent)]
-
-    def fitting(self, agent: str) -> Iterator[Case]:
-        """Those of them that should work."""
-        return (case for case in self.cases(agent) if not [*self.misfits(case)])
-
-    def env(self, case: Case) -> Noise:
-        """An environment for the agent of a case."""
-        return Noise(self.space(case), is_of_goals(case))
+def adadelta(*modules: nn.Module) -> torch.optim.Optimizer:
+    """An optimiser that cannot be compiled."""
+    return torch.optim.Adadelta(nn.ModuleList(modules).parameters())
 
 
 RECURRENT = (False, True)

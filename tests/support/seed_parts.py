@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from pair_base import Case
-from pair_parts import FAMILY
+from registry import LEARNERS
 
 from pfrl_like import experiments
 from pfrl_like.envs import SerialVectorEnv
@@ -46,17 +46,17 @@ def exemplar(agent: str, recurrent: bool = False) -> Case:
         explorer = case.get("explorer")
         return "Prioritized" in str(case.get("replay_buffer")), explorer in EXPLORING and EXPLORING.index(explorer)
 
-    return max((case for case in FAMILY[agent].fitting(agent) if case["recurrent"] == recurrent), key=draws)
+    return max((case for case in LEARNERS[agent].fitting() if case["recurrent"] == recurrent), key=draws)
 
 
 def course(agent: str, runner: str, seed: int, folder: Path, recurrent: bool = False) -> dict[str, Any]:
     """What comes of a training from a seed, of an agent that is the same at first for every seed."""
-    family, case = FAMILY[agent], exemplar(agent, recurrent)
+    entry, case = LEARNERS[agent], exemplar(agent, recurrent)
     folder.mkdir(parents=True)
     set_random_seed(0)
-    trained = family.make(case, folder)
+    trained = entry.make(case, folder)
     set_random_seed(seed)
-    envs = [family.env(case) for _ in range(N_ENVS)]
+    envs = [entry.env(case) for _ in range(N_ENVS)]
     for i, env in enumerate(envs):
         env.reset(seed=N_ENVS * seed + i)
     history = RUNNERS[runner](trained, envs, str(folder / "run"))

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from network_parts import OBS
 from pair_base import Case, Noise, is_of_goals
-from pair_parts import FAMILY
+from registry import LEARNERS
 
 from pfrl_like import agents, experiments
 from pfrl_like.algos import EpochDDPG, EpochDQN
@@ -97,7 +97,7 @@ class Plan(NamedTuple):
     @property
     def case(self) -> Case:
         """The agent's parts."""
-        fitting = [case for case in FAMILY[self.agent].fitting(self.agent) if {*HEAVY}.isdisjoint(case.values())]
+        fitting = [case for case in LEARNERS[self.agent].fitting() if {*HEAVY}.isdisjoint(case.values())]
         if self.runner == "EpochRunner":
             fitting = [case for case in fitting if not case["recurrent"] and not is_of_goals(case)]
         return random.Random(f"case {self}").choice(fitting)
@@ -114,13 +114,13 @@ class Plan(NamedTuple):
     def env(self, seed: int = 0, noise: str | None = None) -> Wander:
         """An environment after a reset with a seed, as a script begins."""
         case = self.case
-        env = Wander(FAMILY[self.agent].space(case), is_of_goals(case), noise or self.noise)
+        env = Wander(LEARNERS[self.agent].space(case), is_of_goals(case), noise or self.noise)
         env.reset(seed=seed)
         return env
 
     def make(self, folder: Path) -> Any:
         """Its agent, whose persistent buffer lies in a folder."""
-        return FAMILY[self.agent].make(self.case, folder)
+        return LEARNERS[self.agent].make(self.case, folder)
 
 
 def of_evaluation(plan: Plan) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def from_data(plan: Plan, agent: Any, **options: Any) -> Any:
                 buffer.stop_current_episode()
     else:
         obs, actions, rewards, _, terminated, truncated = map(np.array, zip(*steps, strict=True))
-        discrete = isinstance(FAMILY[plan.agent].space(plan.case), spaces.Discrete)
+        discrete = isinstance(LEARNERS[plan.agent].space(plan.case), spaces.Discrete)
         data = MDPDataset.from_arrays(
             obs, actions, rewards, terminated, truncated & ~terminated, discrete_action=discrete
         )
@@ -340,7 +340,7 @@ def plans(numbers: Iterable[int] = (0,)) -> Iterator[Plan]:
     """All runs, in turns of each agent with another runner and another noise."""
     of_agents = {
         agent: [Plan(agent, runner, noise, 0) for runner in RUNNERS if fits(agent, runner) for noise in NOISES]
-        for agent in FAMILY
+        for agent in LEARNERS
     }
     for number in numbers:
         for i, each in enumerate(of_agents.values()):

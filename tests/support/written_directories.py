@@ -27,7 +27,7 @@ import torch
 from network_parts import OBS
 from on_policy_parts import make_on_policy
 from pair_base import EPISODIC, Case
-from pair_parts import FAMILY
+from registry import LEARNERS
 from torch import nn
 
 import pfrl_like
@@ -90,17 +90,17 @@ def case_of(name: str) -> Case:
     """The parts of an agent."""
     agent = name.partition(",")[0]
     given = DEFAULTS | (GAUSSIAN if agent in ("DDPG", "TD3") else {}) | AGENTS[name]
-    return {"agent": agent} | {part: given[part] for part in FAMILY[agent].parts}
+    return {"agent": agent} | {part: given[part] for part in LEARNERS[agent].parts}
 
 
 def made_agent(name: str, seed: int) -> tuple[Any, Any]:
     """An agent and its environment, from a seed."""
     set_random_seed(seed)
     case = case_of(name)
-    env = stopped_runs.Wander(FAMILY[case["agent"]].space(case), noise="own stream")
+    env = stopped_runs.Wander(LEARNERS[case["agent"]].space(case), noise="own stream")
     if name == "PPO":
         return make_on_policy("PPO", obs_normalizer=EmpiricalNormalization(OBS)), env
-    return FAMILY[case["agent"]].make(case, Path()), env
+    return LEARNERS[case["agent"]].make(case, Path()), env
 
 
 def write_agent(name: str, folder: Path) -> None:
@@ -177,7 +177,7 @@ class SmallPlan(stopped_runs.Plan):
     @property
     def case(self) -> Case:
         given = DEFAULTS | self.PARTS[self.agent]
-        return {"agent": self.agent} | {part: given[part] for part in FAMILY[self.agent].parts}
+        return {"agent": self.agent} | {part: given[part] for part in LEARNERS[self.agent].parts}
 
     @property
     def sizes(self) -> dict[str, int]:

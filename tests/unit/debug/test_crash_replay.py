@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_bases import arguments_of, obs_size
 from agent_parts import make_agent
 from on_policy_parts import ON_POLICY, make_nets, make_on_policy
+from registry import arguments_of, obs_size
 from torch import Tensor, nn
 
 from pfrl_like import agents

@@ -82,7 +82,9 @@ def make(observations, space=None, n=2, **options):
     return MultiprocessVectorEnv([lambda: Scripted(observations, space)] * n, **options)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(method, marks=[] if method in QUICK_METHODS else pytest.mark.slow) for method in METHODS]
+)
 def test_equals_the_serial_one_under_every_start_method(method):
     factories = [lambda: gymnasium.make("CartPole-v1")] * 2
     serial, parallel = SerialVectorEnv([f() for f in factories]), MultiprocessVectorEnv(factories, method)

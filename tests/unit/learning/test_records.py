@@ -16,7 +16,7 @@ import torch
 from agent_parts import make_agent, make_batch
 from as_on_gpu import as_on_gpu
 from on_policy_parts import make_on_policy
-from pair_parts import FAMILY
+from registry import LEARNERS
 from seed_parts import exemplar
 
 from pfrl_like.learning.records import Record
@@ -233,12 +233,12 @@ PFRL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize("name", LEARNERS)
 def test_every_agent_fills_its_records_and_those_that_pfrl_has(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     case = exemplar(name)
-    agent = FAMILY[name].make(case, tmp_path)
-    play_one(agent, FAMILY[name].env(case), 24)
+    agent = LEARNERS[name].make(case, tmp_path)
+    play_one(agent, LEARNERS[name].env(case), 24)
     records = {key: value for key, value in vars(agent).items() if key.endswith("_record")}
     assert {key: records[key].maxlen for key in PFRL.get(name, {})} == PFRL.get(name, {})
     averages = dict(agent.get_statistics())

@@ -30,6 +30,8 @@ OTHER: dict[str, Any] = {
     "share_encoder": True, "clip_delta": True, "discrete_action": True, "dynamics": MOPO(), "action_scaler": "min_max",
     "reward_scaler": "standard", "n_epochs": 3, "soft_q_backup": False, "mmd_kernel": "laplacian",
 }  # fmt: skip
+#: Estimators of the default run: indices of actions, numbers, imitation, a model of the environment.
+EXEMPLARS = {"DQN", "SAC", "BC", "MOPO"}
 
 
 def other(name: str, value: Any) -> Any:
@@ -55,7 +57,9 @@ def learnt(made: Any) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("one_by_one", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [*ALL, "MOPO"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in EXEMPLARS else pytest.mark.slow) for name in [*ALL, "MOPO"]]
+)
 def test_an_agent_learns_by_what_is_set_later_as_if_built_so_or_it_is_refused(name: str, one_by_one: bool) -> None:
     params = {param: value for param, value in built(name).get_params().items() if param not in {"impl", "dynamics"}}
     accepted = {}

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from agent_bases import MAKERS, arguments_of
 from gymnasium import spaces
+from registry import KINDS, arguments_of
 
 from pfrl_like import agents
 from pfrl_like.envs import SerialVectorEnv
@@ -26,7 +26,7 @@ def test_offline_agents_are_those_that_learn_from_recorded_data() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in OFFLINE if getattr(agents, name) in MAKERS])
+@pytest.mark.parametrize("name", [name for name in OFFLINE if getattr(agents, name) in KINDS])
 def test_an_offline_agent_takes_a_buffer_that_holds_less_than_the_start_size(name: str) -> None:
     kind = getattr(agents, name)
     kind(**(arguments_of(kind) | TOO_MANY))

@@ -1,29 +1,102 @@
-"""What each argument changes of agents that learn from what they have just done, alone or in several processes."""
+"""Agents that learn from what they have just done, alone or in several processes, and actors of learners elsewhere."""
 
+import dataclasses
+import functools
 import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from agent_bases import Sent, adadelta
-from argument_effects import Effect, Made
-from effects_off_policy import (
+import numpy as np
+from argument_effects import Arguments, Effect, Made
+from async_parts import a3c_model, acer_model
+from network_parts import (
+    HEADS,
+    HIDDEN,
+    N_ACTIONS,
+    VALUES,
+    features,
+    in_a_row,
+    make_policy,
+    make_q_function,
+    make_value,
+    policy_layers,
+)
+from on_policy_parts import make_nets, make_on_policy
+from pair_base import (
+    BUFFERS,
+    DENSITIES,
+    EPISODIC,
+    RECURRENT,
+    Case,
+    a_buffer,
+    adam,
+    is_of_goals,
+    of_networks,
+    policy_space,
+    sgd,
+)
+from torch import nn
+
+from pfrl_like import agents
+from pfrl_like.agents.acer import ACERContinuousActionHead, ACERDiscreteActionHead
+from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.nn import Branched, ConcatObsAndAction, EmpiricalNormalization, RecurrentBranched
+from pfrl_like.replay_buffers import EpisodicReplayBuffer
+from pfrl_like.utils.batch_states import batch_states
+from pfrl_like.utils.goals import concatenate_goal
+from registry.effects import (
     ACER,
     ACTORS,
     ASYNC,
     COMMON,
     ON_POLICY,
     SEQUENCES,
-    Table,
     anew,
     begun_anew,
+    not_compiled,
     of_other_features,
     slower,
     small,
     window,
 )
+from registry.entry import Entry, Family, Table
 
-from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.nn import EmpiricalNormalization
-from pfrl_like.replay_buffers import EpisodicReplayBuffer
-from pfrl_like.utils.batch_states import batch_states
+# PPO and its kin
+
+
+def make(entry: Entry, case: Case, folder: Path) -> Any:
+    recurrent = of_networks(case)
+    if case["agent"] == "A3C":
+        head = Branched(nn.Sequential(*policy_layers(case["policy"])), make_value_head())
+        model = in_a_row(recurrent, *features(recurrent), head)
+        return agents.A3C(model, adam(model), t_max=4, gamma=0.9, recurrent=case["recurrent"])
+    nets = make_policy(case["policy"], recurrent), make_value(recurrent)
+    return make_on_policy(case["agent"], case["recurrent"], nets=nets)
+
+
+def make_value_head() -> nn.Module:
+    return nn.Linear(HIDDEN, 1)
+
+
+def misfits(case: Case) -> Iterator[str]:
+    if case["policy"] == "deterministic":
+        yield "policy" if case["agent"] == "TRPO" else "model"
+
+
+def arguments(entry: Entry, recurrent: bool) -> Arguments:
+    policy, vf = make_nets(recurrent)
+    if entry.kind is agents.TRPO:
+        return {"policy": policy, "vf": vf, "vf_optimizer": sgd(vf), "gamma": 0.9, "update_interval": 10,
+                "vf_batch_size": 4, "recurrent": recurrent}  # fmt: skip
+    if entry.kind is agents.REINFORCE:
+        return {"model": policy, "optimizer": sgd(policy), "recurrent": recurrent}
+    model = (RecurrentBranched if recurrent else Branched)(policy, vf)
+    parts = {"model": model, "optimizer": sgd(model), "gamma": 0.9, "recurrent": recurrent}
+    if entry.kind is agents.A2C:
+        return {**parts, "num_processes": 2}
+    return {**parts, "update_interval": 10, "minibatch_size": 4, "epochs": 2}
+
 
 OF_ON_POLICY: Table = {
     **COMMON,
@@ -68,10 +141,7 @@ OF_ON_POLICY: Table = {
         f"average_{name}_decay": Effect(0.5, "statistics", held_by=ON_POLICY + "decays_of_a2cs_statistics")
         for name in ("actor_loss", "entropy", "value")
     },
-    "compile": Effect(
-        True, refused="Adadelta", given={"optimizer": Made(lambda all: adadelta(all["model"]))},
-        held_by=ON_POLICY + "ppo_compiles_what_it_does_with_a_minibatch",
-    ),
+    "compile": not_compiled("optimizer", "model", ON_POLICY + "ppo_compiles_what_it_does_with_a_minibatch"),
     "max_kl": Effect(0.1, "parameters", held_by=ON_POLICY + "max_kl"),
     "vf_epochs": Effect(1, "parameters", held_by=ON_POLICY + "vf_epochs_and_vf_batch_size"),
     "vf_batch_size": Effect(10, "parameters", held_by=ON_POLICY + "vf_epochs_and_vf_batch_size"),
@@ -94,10 +164,43 @@ OF_ON_POLICY: Table = {
     "learn_from_truncated": Effect(True, "updates parameters", held_by=ON_POLICY + "learn_from_truncated"),
 }  # fmt: skip
 
-OF_REINFORCE: Table = {
-    **OF_ON_POLICY,
-    "average_entropy_decay": Effect(0.5, "statistics", held_by=ON_POLICY + "decay_of_reinforces_entropy"),
-}
+# A3C and ACER
+
+
+def make_acer(entry: Entry, case: Case, folder: Path) -> Any:
+    recurrent, kind = of_networks(case), case["q_function"]
+    pi = nn.Sequential(*policy_layers(case["policy"]))
+    if kind == "advantage":
+        advantage = nn.Sequential(ConcatObsAndAction(), nn.Linear(HIDDEN + N_ACTIONS, 1))
+        head: nn.Module = ACERContinuousActionHead(pi, make_value_head(), advantage)
+    else:
+        head = ACERDiscreteActionHead(pi, nn.Sequential(*VALUES[kind](N_ACTIONS)))
+    model = in_a_row(recurrent, *features(recurrent), head)
+    name = case["replay_buffer"]
+    buffer = None if name is None else BUFFERS[name](folder)
+    phi = concatenate_goal if is_of_goals(case) else None
+    options = {"replay_start_size": 8, "n_times_replay": 1, "recurrent": case["recurrent"], "phi": phi}
+    return agents.ACER(model, adam(model), 4, 0.9, buffer, **options)
+
+
+def acer_misfits(case: Case) -> Iterator[str]:
+    if case["policy"] not in (DENSITIES if case["q_function"] == "advantage" else ("softmax",)):
+        yield "pi"
+    if case["q_function"] == "quadratic":
+        yield "q"
+    if case["replay_buffer"] not in (None, *EPISODIC):
+        yield "replay_buffer"
+
+
+def of_async(entry: Entry, recurrent: bool) -> Arguments:
+    model = (a3c_model if entry.kind is agents.A3C else acer_model)(recurrent)
+    parts = {"model": model, "optimizer": sgd(model), "t_max": 4, "gamma": 0.9, "recurrent": recurrent}
+    if entry.kind is agents.A3C:
+        return parts
+    parts["optimizer"] = sgd(model, lr=0.5)  # so that the policy leaves the average one
+    return {**parts, "replay_buffer": a_buffer(True), "replay_start_size": 10, "n_times_replay": 2,
+            "trust_region_delta": 1e-3}  # fmt: skip
+
 
 OF_A3C: Table = {
     **COMMON,
@@ -170,6 +273,33 @@ OF_ACER: Table = {
     "average_kl_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
 }  # fmt: skip
 
+# Actors
+
+
+class Sent:
+    """The end of a pipe that keeps what is sent."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.sent = name, []
+
+    def send(self, message: Any) -> None:
+        """Keep it."""
+        self.sent.append(message)
+
+    def messages(self, actor: Any) -> tuple[str, int, int]:
+        """The name, the number of steps that came, and of recurrent states that came with them."""
+        actor.stop_episode()  # sends what is left
+        further = [each for kind, columns in self.sent if kind == "rows" for each in columns[-1]]
+        return self.name, len(further), sum(each.get("recurrent_state") is not None for each in further)
+
+
+def of_actors(entry: Entry, recurrent: bool) -> Arguments:
+    """What acts for a learner elsewhere."""
+    explorer = ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))
+    return {"pipe": Sent("one"), "model": make_q_function("expected", recurrent), "explorer": explorer,
+            "recurrent": recurrent}  # fmt: skip
+
+
 OF_ACTORS: Table = {
     "pipe": Effect(Made(lambda _: Sent("another")), "sent"),
     "model": Effect(Made(lambda all: begun_anew(all["model"])), "actions evaluation"),
@@ -185,3 +315,29 @@ OF_ACTORS: Table = {
         2, "sent", given=SEQUENCES, held_by=ACTORS + "a_state_q_function_actor_sends_states_every_so_many_steps"
     ),
 }  # fmt: skip
+
+# Agents
+
+FAMILY = Family(arguments, OF_ON_POLICY, 5, make, misfits, policy_space)
+ASYNCHRONOUS = dataclasses.replace(FAMILY, arguments=of_async, effects=OF_A3C)
+PARTS = {"policy": HEADS, "recurrent": RECURRENT}
+OF_ACER_ALONE = {
+    "policy": HEADS, "q_function": (*VALUES, "advantage"), "recurrent": RECURRENT, "replay_buffer": (None, *BUFFERS),
+}  # fmt: skip
+
+ENTRIES = (
+    Entry(agents.PPO, FAMILY, PARTS),
+    Entry(agents.A2C, FAMILY, PARTS),
+    Entry(
+        agents.REINFORCE, FAMILY, PARTS,
+        effects={
+            "average_entropy_decay": Effect(
+                0.5, "statistics", held_by=ON_POLICY + "decay_of_reinforces_entropy"
+            )
+        },
+    ),
+    Entry(agents.TRPO, FAMILY, PARTS),
+    Entry(agents.A3C, ASYNCHRONOUS, PARTS),
+    Entry(agents.ACER, Family(of_async, OF_ACER, 5, make_acer, acer_misfits, policy_space), OF_ACER_ALONE),
+    Entry(agents.StateQFunctionActor, Family(of_actors, OF_ACTORS, 5)),
+)  # fmt: skip
