@@ -45,7 +45,7 @@ def _no_warning_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_secret_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.utils.secrets._KNOWN", set())
+    monkeypatch.setattr("pfrl_like.runs.secrets._KNOWN", set())
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from pfrl_like.batch import Batch, Future, map_nested
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
 from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.runs.environment_record import circumstances
+from pfrl_like.runs.secrets import masked_text
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_directory, read_json, tensor_writer
-from pfrl_like.utils.secrets import masked_text
 
 #: Names in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"

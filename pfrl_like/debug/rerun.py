@@ -15,10 +15,10 @@ from typing import Any
 
 from pfrl_like.debug.crash_replay import described, in_words, replay_crash
 from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.processes.rerun_order import VARIABLE, Order, ordered
 from pfrl_like.runs.environment_record import VARIABLES
+from pfrl_like.runs.secrets import MASK
 from pfrl_like.storage import atomic_write, dump_json, read_json
-from pfrl_like.utils.rerun_order import VARIABLE, Order, ordered
-from pfrl_like.utils.secrets import MASK
 
 
 def check_owner(path: str, command: Sequence[str], directory: str, advice: str) -> None:

@@ -8,9 +8,9 @@ from pfrl_like.debug.explain_diff import record_of
 from pfrl_like.debug.rerun import RerunError, check_owner, command_of, place_of, train_again
 from pfrl_like.debug.trace import read_records
 from pfrl_like.debug.trace_diff import Lines, Parting, differing, first_of_lines, first_record, lines_of, repetition
+from pfrl_like.processes.rerun_order import Order
 from pfrl_like.runs.checksums import STREAM
 from pfrl_like.runs.run_files import RECORD
-from pfrl_like.utils.rerun_order import Order
 
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
 _FROM_START = "random streams from the start (if nobody draws from them, all is well)"

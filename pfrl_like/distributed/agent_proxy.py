@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pfrl_like.distributed.actor import STEPS
+from pfrl_like.distributed.fair_lock import FairLock
 from pfrl_like.distributed.weights import SharedWeights
 from pfrl_like.processes import SharedArrays
-from pfrl_like.utils.fair_lock import FairLock
 
 #: What the last save of a run is called, after the number of its step.
 LAST_SAVES = ("_finish", "_except")

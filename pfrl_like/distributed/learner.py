@@ -6,9 +6,9 @@ from typing import Any
 
 from pfrl_like.distributed.actor import HOLD
 from pfrl_like.distributed.agent_proxy import AgentProxy
+from pfrl_like.distributed.fair_lock import FairLock
 from pfrl_like.distributed.weights import SharedWeights
 from pfrl_like.processes import SharedArrays
-from pfrl_like.utils.fair_lock import FairLock
 
 #: Steps for which the learner may owe updates before the actors have to wait, with `updates_per_step`.
 SLACK = 100

@@ -14,9 +14,9 @@ from typing import Any
 
 from pfrl_like.distributed.actor import LISTENING
 from pfrl_like.distributed.agent_proxy import AgentProxy
+from pfrl_like.distributed.fair_lock import FairLock
 from pfrl_like.distributed.learner import FailureEvent, Learner
 from pfrl_like.processes import SharedArrays, send
-from pfrl_like.utils.fair_lock import FairLock
 
 #: Seconds that the poller, asked to stop, goes on listening to actors that have not hung up.
 GRACE = 2.0

@@ -14,7 +14,6 @@ from pfrl_like.experiments.configuration import Configuration
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.final_saves import closing_all, reported, saved_on_error
 from pfrl_like.experiments.interruption import Interruption
-from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.progress import Progress, wants_progress
 from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
 from pfrl_like.experiments.run_checks import (
@@ -30,6 +29,7 @@ from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.runs.earlier_run import progress_of, set_aside
 from pfrl_like.runs.loop import Callback, Clock, Source, run
+from pfrl_like.runs.ownership import owned
 from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file
 from pfrl_like.runs.run_files import METRICS
 from pfrl_like.runs.write_errors import FailedWrites

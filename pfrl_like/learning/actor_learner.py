@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 
 from pfrl_like.distributed.actor import STEPS, ActorFactory
 from pfrl_like.distributed.agent_proxy import AgentProxy, RunnersAgentProxy
+from pfrl_like.distributed.fair_lock import FairLock
 from pfrl_like.distributed.learner import FailureEvent, Hook, Learner, Pace
 from pfrl_like.distributed.poller import Poller, listen
 from pfrl_like.distributed.weights import SharedWeights
@@ -26,7 +27,6 @@ from pfrl_like.processes import SharedArrays
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.fair_lock import FairLock
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 #: What an acting copy does without, beside modules that do not act and optimisers.

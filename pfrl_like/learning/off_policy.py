@@ -19,6 +19,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.acting import ActingMixin
 from pfrl_like.learning.actor_learner import ActorLearnerMixin
+from pfrl_like.learning.burn_in import burn_in
 from pfrl_like.learning.compatibility.recorded_data import refuse_unknown_actions
 from pfrl_like.learning.compatibility.replay_arguments import check_arguments, check_parts
 from pfrl_like.learning.guard import GuardMixin, Moments
@@ -40,7 +41,6 @@ from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import FREE, MODES, learning
 from pfrl_like.utils.copy_param import synchronize_parameters

@@ -3,8 +3,8 @@
 import hashlib
 import os
 
+from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.storage.log_directory import META
-from pfrl_like.utils.rerun_order import ordered
 
 
 def diverted(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from pfrl_like.runs.program_files import program_files
-from pfrl_like.utils.secrets import command_digest, masked_command
+from pfrl_like.runs.secrets import command_digest, masked_command
 
 #: Packages whose version decides what an environment does.
 _SIMULATORS = ("ale_py", "mujoco")

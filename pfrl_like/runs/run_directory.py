@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Any
 
 from pfrl_like.dataset.conventions import logged_convention
+from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.runs.earlier_run import earlier_parts
 from pfrl_like.runs.environment_record import circumstances
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.run_files import RECORD
+from pfrl_like.runs.secrets import command_digest, masked_command, masked_text
 from pfrl_like.runs.write_errors import FailedWrites
 from pfrl_like.storage import AppendedFile, atomic_write
-from pfrl_like.utils.rerun_order import ordered
-from pfrl_like.utils.secrets import command_digest, masked_command, masked_text
 
 
 class RunRecord:

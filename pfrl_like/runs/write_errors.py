@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.utils.secrets import masked_text
+from pfrl_like.runs.secrets import masked_text
 
 
 class FailedWrites:

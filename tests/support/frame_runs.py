@@ -15,7 +15,7 @@ from pair_base import Case
 from stopped_runs import NOISES, Plan, Wander
 from torch import nn
 
-from pfrl_like.utils import tensors_as_json
+from pfrl_like.learning import tensors_as_json
 from pfrl_like.utils.contexts import ignores_training
 
 RUNNERS = ("train_agent_with_evaluation", "SerialVectorEnv", "MultiprocessVectorEnv", "SyncVectorEnv")

@@ -19,6 +19,7 @@ from pfrl_like.action_value import (
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
+from pfrl_like.learning.burn_in import burn_in
 from pfrl_like.nn import (
     MLPBN,
     BoundByTanh,
@@ -40,7 +41,6 @@ from pfrl_like.q_functions import (
     FCLSTMSAQFunction,
     FCSAQFunction,
 )
-from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import forward, max_over_sequences
 

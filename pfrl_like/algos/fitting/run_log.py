@@ -11,9 +11,9 @@ from typing import Any, Self
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.loggers import CSVLogger, MetricsLogger, TensorBoardLogger
 from pfrl_like.loggers.adapters import LoggerAdapter
+from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
-from pfrl_like.utils.secrets import masked
 
 _LOGGER = logging.getLogger(__name__)
 

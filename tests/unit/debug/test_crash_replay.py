@@ -23,10 +23,10 @@ from pfrl_like.debug.rerun import RerunError, start_again
 from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
 from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.runs.secrets import MASK
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
 from pfrl_like.testing.requirement import difference
-from pfrl_like.utils.secrets import MASK
 
 
 class Root(nn.Module):

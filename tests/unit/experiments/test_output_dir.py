@@ -19,7 +19,7 @@ from pfrl_like.experiments import (
 )
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.environment_record import circumstances
-from pfrl_like.utils.secrets import MASK
+from pfrl_like.runs.secrets import MASK
 
 
 @pytest.fixture

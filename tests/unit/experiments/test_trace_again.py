@@ -18,9 +18,9 @@ from pfrl_like.debug.rerun import RerunError, train_again
 from pfrl_like.debug.tensor_diff import first_of_all, is_unseeded
 from pfrl_like.debug.trace import read_records, read_tensors
 from pfrl_like.debug.trace_diff import Parting, repetition
+from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
 from pfrl_like.runs.checksums import STREAM
-from pfrl_like.utils.rerun_order import VARIABLE, Order
 
 Again = Callable[..., str]
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import torch
 
+from pfrl_like.learning.tensors_as_json import from_plain, to_plain
 from pfrl_like.testing.requirement import difference
-from pfrl_like.utils.tensors_as_json import from_plain, to_plain
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

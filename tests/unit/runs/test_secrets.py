@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import pytest
 
-from pfrl_like.utils import secrets
-from pfrl_like.utils.secrets import (
+from pfrl_like.runs import secrets
+from pfrl_like.runs.secrets import (
     MASK,
     command_digest,
     harmless_environment,
