@@ -31,9 +31,9 @@ from torch import nn
 from pfrl_like import agents, explorers, q_functions, replay_buffers
 from pfrl_like.experiments import train_agent
 from pfrl_like.experiments.checkpoints import Checkpoints
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.nn import LargeAtariCNN
+from pfrl_like.runs.loop import Clock
 
 RUNS = ("both", "guard", "neither")
 CLOCKS = ("wall", "cpu")

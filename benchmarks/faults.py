@@ -5,14 +5,12 @@ turns red, and fails if one goes unnoticed (or if the tests are not green withou
 """
 
 import dataclasses
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from package_copy import failed_in, package_copy, start_pytest
+
 TESTS = (
     "tests/golden/test_td.py",
     "tests/golden/test_td_loss.py",
@@ -21,8 +19,8 @@ TESTS = (
     "tests/golden/test_advantage_learning.py",
     "tests/unit/agents/test_update.py",
     "tests/unit/agents/test_dqn_arguments.py",
-    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[DQN-uniform-False]",
-    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[CategoricalDQN-episodic-True]",
+    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[DQN-3-step prioritized-False]",
+    "tests/conformance/test_agents.py::test_agent_keeps_the_contracts[DQN-prioritized episodic-True]",
     "tests/conformance/test_agents.py::test_prioritised_targets_are_the_true_values",
     "tests/conformance/test_agents.py::test_targets_of_sequences_are_the_true_values",
 )
@@ -84,13 +82,13 @@ FAULTS = (
     ),
     Fault(
         "truncation taken for termination",
-        "agents/off_policy_agent.py",
+        "learning/off_policy.py",
         "batch_reward, batch_obs, batch_done, batch_reset)",
         "batch_reward, batch_obs, ended, batch_reset)",
     ),
     Fault(
         "a target network that never moves",
-        "agents/off_policy_agent.py",
+        "learning/off_policy.py",
         "online, target, self.target_update_method,",
         "target, target, self.target_update_method,",
     ),
@@ -103,21 +101,14 @@ def failed_tests(fault: Fault | None) -> list[str]:
     Raises:
         RuntimeError: If the tests could not be run.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder)
-        ignored = shutil.ignore_patterns("__pycache__")
-        for name in ("pfrl_like", "tests"):
-            shutil.copytree(ROOT / name, copy / name, ignore=ignored)
-        shutil.copy(ROOT / "pyproject.toml", copy)
+    with package_copy() as copy:
         if fault is not None:
             fault.apply(copy / "pfrl_like")
-        environ = {**os.environ, "PYTHONPATH": folder, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *TESTS]
-        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return [line.split(" ", 1)[1].split(" - ")[0] for line in lines]
+        pytest = start_pytest(copy, "-q", *TESTS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        output, _ = pytest.communicate()
+    if pytest.returncode not in (0, 1):
+        raise RuntimeError(f"pytest ended with {pytest.returncode}:\n{output}")
+    return failed_in(output)
 
 
 def main() -> int:

@@ -18,8 +18,6 @@ import torch
 
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.experiments.checkpoints import Checkpoints, saved_in
-from pfrl_like.experiments.failed_writes import FailedWrites
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.replay_buffers import (
@@ -30,6 +28,8 @@ from pfrl_like.replay_buffers import (
     ReplayBuffer,
     prune,
 )
+from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.write_errors import FailedWrites
 from pfrl_like.storage import atomic_write
 
 CAPACITY = 120

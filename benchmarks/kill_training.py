@@ -32,7 +32,7 @@ import torch
 import torch._dynamo  # which optimisers load when they are first used; here it is loaded once
 from measured_once import Line, measured_once, parser_of
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from frame_runs import LargeFramePlan, frame_plans  # noqa: E402 - made for tests, too
 from stopped_runs import Plan, differences, go, plans  # noqa: E402

@@ -100,6 +100,6 @@ def as_gymnasium(env: Any) -> Any:
             "vector environments train with train_agent_batch"
         )
     mend_gym(env)
-    from pfrl_like.utils.env_adapter import EnvAdapter  # brings gymnasium, which a gymnasium env has brought already
+    from pfrl_like.utils.env_values import EnvAdapter  # brings gymnasium, which a gymnasium env has brought already
 
     return EnvAdapter(env)

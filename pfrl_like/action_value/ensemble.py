@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value.discrete import DiscreteActionValue, unchanged
+from pfrl_like.action_value.lazy_attribute import once
 from pfrl_like.action_value.least import least_of
 from pfrl_like.functions.losses import bootstrap_weight, huber
-from pfrl_like.utils.once import once
 
 
 class EnsembleActionValue(DiscreteActionValue):

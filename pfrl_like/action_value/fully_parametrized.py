@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value.implicit_quantile import ImplicitQuantileActionValue, QuantileFunction
+from pfrl_like.action_value.lazy_attribute import once
 from pfrl_like.action_value.quantile import QuantileDiscreteActionValue
 from pfrl_like.functions.losses import huber
-from pfrl_like.utils.once import once
 
 
 class FullyParametrizedActionValue(ImplicitQuantileActionValue):

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value.discrete import DiscreteActionValue
+from pfrl_like.action_value.lazy_attribute import once
 from pfrl_like.action_value.quantile import QuantileDiscreteActionValue
 from pfrl_like.functions.distributional import even_fractions
 from pfrl_like.functions.losses import huber
-from pfrl_like.utils.once import once
 
 QuantileFunction = Callable[[Tensor, Tensor], Tensor]
 

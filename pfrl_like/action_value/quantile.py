@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value.discrete import DiscreteActionValue, Formatter, unchanged
+from pfrl_like.action_value.lazy_attribute import once
 from pfrl_like.functions.distributional import even_fractions
 from pfrl_like.functions.losses import huber, quantile_huber
 from pfrl_like.functions.td import td_target
-from pfrl_like.utils.once import once
 
 
 class QuantileDiscreteActionValue(DiscreteActionValue):

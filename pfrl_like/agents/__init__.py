@@ -3,50 +3,50 @@
 from pfrl_like.agents.a2c import A2C
 from pfrl_like.agents.a3c import A3C
 from pfrl_like.agents.acer import ACER
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.agents.al import AL
-from pfrl_like.agents.awac import AWAC
-from pfrl_like.agents.awr import AWR, DiscreteAWR
-from pfrl_like.agents.bc import BC, DiscreteBC
-from pfrl_like.agents.bcq import BCQ
-from pfrl_like.agents.bear import BEAR
-from pfrl_like.agents.cal_ql import CalQL
 from pfrl_like.agents.categorical_double_dqn import CategoricalDoubleDQN
 from pfrl_like.agents.categorical_dqn import CategoricalDQN
-from pfrl_like.agents.combo import COMBO
-from pfrl_like.agents.cql import CQL, DiscreteCQL
 from pfrl_like.agents.crossq import CrossQ
-from pfrl_like.agents.crr import CRR
 from pfrl_like.agents.ddpg import DDPG
-from pfrl_like.agents.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
-from pfrl_like.agents.discrete_bcq import DiscreteBCQ
 from pfrl_like.agents.discrete_sac import DiscreteSAC
 from pfrl_like.agents.double_dqn import DoubleDQN
 from pfrl_like.agents.double_iqn import DoubleIQN
 from pfrl_like.agents.double_pal import DoublePAL
 from pfrl_like.agents.dpp import DPP
 from pfrl_like.agents.dqn import DQN
-from pfrl_like.agents.edac import EDAC
-from pfrl_like.agents.fqe import DiscreteFittedQEvaluation, FittedQEvaluation
 from pfrl_like.agents.fqf import FQF
-from pfrl_like.agents.iql import IQL
 from pfrl_like.agents.iqn import IQN
-from pfrl_like.agents.off_policy_agent import OffPolicyAgent
-from pfrl_like.agents.offline_actor_critic import OfflineActorCritic
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent
+from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
+from pfrl_like.agents.offline.awac import AWAC
+from pfrl_like.agents.offline.awr import AWR, DiscreteAWR
+from pfrl_like.agents.offline.bc import BC, DiscreteBC
+from pfrl_like.agents.offline.bcq import BCQ
+from pfrl_like.agents.offline.bear import BEAR
+from pfrl_like.agents.offline.cal_ql import CalQL
+from pfrl_like.agents.offline.combo import COMBO
+from pfrl_like.agents.offline.cql import CQL, DiscreteCQL
+from pfrl_like.agents.offline.crr import CRR
+from pfrl_like.agents.offline.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
+from pfrl_like.agents.offline.discrete_bcq import DiscreteBCQ
+from pfrl_like.agents.offline.edac import EDAC
+from pfrl_like.agents.offline.fitted_q_evaluation import DiscreteFittedQEvaluation, FittedQEvaluation
+from pfrl_like.agents.offline.iql import IQL
+from pfrl_like.agents.offline.offline_actor_critic import OfflineActorCritic
+from pfrl_like.agents.offline.rebrac import ReBRAC
+from pfrl_like.agents.offline.td3_plus_bc import TD3PlusBC
 from pfrl_like.agents.pal import PAL
 from pfrl_like.agents.ppo import PPO
 from pfrl_like.agents.qr_dqn import QRDQN
-from pfrl_like.agents.rebrac import ReBRAC
 from pfrl_like.agents.redq import REDQ
 from pfrl_like.agents.reinforce import REINFORCE
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.agents.state_q_function_actor import StateQFunctionActor
 from pfrl_like.agents.td3 import TD3
-from pfrl_like.agents.td3_plus_bc import TD3PlusBC
 from pfrl_like.agents.tqc import TQC
 from pfrl_like.agents.trpo import TRPO
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.off_policy import OffPolicyAgent
+from pfrl_like.learning.on_policy import OnPolicyAgent
 
 __all__ = [
     "A2C",

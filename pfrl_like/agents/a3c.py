@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfrl_like.agents.async_actor_critic import AsyncActorCritic
-from pfrl_like.agents.model_outputs import policy_and_value
-from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.policy_gradient import actor_critic_loss
 from pfrl_like.functions.rollout_returns import lambda_returns
+from pfrl_like.learning.async_actor_critic import AsyncActorCritic
+from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 

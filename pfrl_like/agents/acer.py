@@ -14,19 +14,19 @@ from pfrl_like.action_value import ActionValue
 from pfrl_like.agents.acer_heads import ACERContinuousActionHead as ACERContinuousActionHead
 from pfrl_like.agents.acer_heads import ACERDiscreteActionHead as ACERDiscreteActionHead
 from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
-from pfrl_like.agents.async_actor_critic import AsyncActorCritic
-from pfrl_like.agents.model_outputs import allowed, output_of
-from pfrl_like.agents.parts import check_numbers_in, check_optional_numbers
-from pfrl_like.agents.storing import store_step
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
-from pfrl_like.learning.overridden_async import (
+from pfrl_like.learning.async_actor_critic import AsyncActorCritic
+from pfrl_like.learning.compatibility.parts import check_numbers_in, check_optional_numbers
+from pfrl_like.learning.model_outputs import allowed, output_of
+from pfrl_like.learning.overrides.async_actor_critic import (
     forget_steps,
     lay_out_outputs,
     update_by_loss,
     update_from_sequence,
     update_on_policy,
 )
+from pfrl_like.learning.transitions import store_step
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts

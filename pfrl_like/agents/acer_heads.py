@@ -7,8 +7,13 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import DiscreteActionValue, SingleActionValue
-from pfrl_like.agents.declared_parts import check_distribution, check_output, check_takes_state, kind_of_actions
 from pfrl_like.batch import map_nested
+from pfrl_like.learning.compatibility.declarations import (
+    check_distribution,
+    check_output,
+    check_takes_state,
+    kind_of_actions,
+)
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.declared import declares, output_of
 

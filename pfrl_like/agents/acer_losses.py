@@ -9,8 +9,8 @@ from torch.distributions import Categorical, kl_divergence
 
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import half_square
+from pfrl_like.functions.policy_gradient import trust_region_gradient
 from pfrl_like.functions.rollout_returns import retrace
-from pfrl_like.functions.trust_region import trust_region_gradient
 
 
 class Targets(NamedTuple):

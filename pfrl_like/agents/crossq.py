@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import least_of
-from pfrl_like.agents.critics import critic_loss, next_obs_of, value_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sample_with_log_prob, soft_reward
 from pfrl_like.batch import Batch, concatenate_nested
+from pfrl_like.learning.critics import critic_loss, next_obs_of, value_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.recurrent import is_recurrent

@@ -7,18 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critics import distribution_of, least_next_value, mean_value, value_of
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
-from pfrl_like.learning.experiences import ColumnsOfBatch, to_batch
-from pfrl_like.learning.overridden import given_loss, own_step
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.critics import distribution_of, least_next_value, mean_value, value_of
+from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
+from pfrl_like.learning.overrides.off_policy import given_loss, own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.ensemble import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.fixed import Fixed
+from pfrl_like.utils.constructor_only import Fixed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:

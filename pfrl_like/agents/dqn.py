@@ -9,19 +9,24 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.agents.acting import wrong_value
-from pfrl_like.agents.declared_parts import check_explorer, check_output, check_takes_state, kind_of_actions
-from pfrl_like.agents.off_policy_agent import OffPolicyAgent
-from pfrl_like.agents.recorded_data import RecordedDataMixin, check_kind, check_size
-from pfrl_like.agents.replay_arguments import check_start
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
+from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
+from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
 from pfrl_like.functions.td import td_target
-from pfrl_like.functions.value_loss import compute_value_loss as compute_value_loss
-from pfrl_like.functions.value_loss import compute_weighted_value_loss as compute_weighted_value_loss
-from pfrl_like.learning.experiences import to_batch
-from pfrl_like.learning.overridden import loss_of_overridden, overridden_target, within_hook
+from pfrl_like.learning.acting import wrong_value
+from pfrl_like.learning.compatibility.declarations import (
+    check_explorer,
+    check_output,
+    check_takes_state,
+    kind_of_actions,
+)
+from pfrl_like.learning.compatibility.recorded_data import RecordedDataMixin, check_kind, check_size
+from pfrl_like.learning.compatibility.replay_arguments import check_start
+from pfrl_like.learning.off_policy import OffPolicyAgent
+from pfrl_like.learning.overrides.experiences import to_batch
+from pfrl_like.learning.overrides.off_policy import loss_of_overridden, overridden_target, within_hook
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy

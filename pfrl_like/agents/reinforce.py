@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from pfrl_like.agents.minibatches import everything, one_by_one
-from pfrl_like.agents.model_outputs import policy_of
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers
-from pfrl_like.agents.parts import check_lengths, check_numbers_in
-from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.rollout_returns import lambda_returns
-from pfrl_like.learning.overridden_on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
+from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
+from pfrl_like.learning.minibatches import everything, one_by_one
+from pfrl_like.learning.model_outputs import policy_of
+from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
+from pfrl_like.learning.overrides.on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
+from pfrl_like.learning.rollout import Episodes
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 

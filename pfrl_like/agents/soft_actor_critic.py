@@ -9,22 +9,22 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import least_of
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critic_arguments import two_or_more
-from pfrl_like.agents.critics import distribution_of, least, mean_value, one_for_each_row, value_of
-from pfrl_like.agents.temperature import MultipliersMixin
-from pfrl_like.agents.temperature import TemperatureHolder as TemperatureHolder
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.learning.experiences import ColumnsOfBatch
-from pfrl_like.learning.overridden import own_step
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.critic_arguments import two_or_more
+from pfrl_like.learning.critics import distribution_of, least, mean_value, one_for_each_row, value_of
+from pfrl_like.learning.lagrange import MultipliersMixin
+from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
+from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
+from pfrl_like.learning.overrides.off_policy import own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.fixed import Fixed
 
 
 def soft_next_value(

@@ -6,14 +6,15 @@ from typing import Any
 
 import torch
 
-from pfrl_like.agents.actor import Actor
 from pfrl_like.agents.dqn import DQN
+from pfrl_like.distributed.actor import Actor
 from pfrl_like.explorer import Explorer
+from pfrl_like.learning import HookType
 from pfrl_like.replay_buffers import EpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
-class StateQFunctionActor(Actor):
+class StateQFunctionActor(Actor, metaclass=HookType):
     """Acts as a `DQN` with the same Q-function and explorer does, and learns nothing.
 
     Args:

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.agents.actor_critic import OffPolicyActorCritic
-from pfrl_like.agents.critic_arguments import two_or_more
-from pfrl_like.agents.critics import distribution_of, least_next_value
 from pfrl_like.agents.ddpg import ddpg_policy_loss
-from pfrl_like.agents.policy_spaces import Bounds
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
-from pfrl_like.learning.experiences import ColumnsOfBatch
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.critic_arguments import two_or_more
+from pfrl_like.learning.compatibility.policy_spaces import Bounds
+from pfrl_like.learning.critics import distribution_of, least_next_value
+from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_function
-from pfrl_like.utils.fixed import Fixed
+from pfrl_like.utils.constructor_only import Fixed
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:

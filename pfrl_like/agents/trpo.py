@@ -11,15 +11,14 @@ import torch
 from torch import Tensor
 from torch.distributions import kl_divergence
 
-from pfrl_like.agents.minibatches import everything, shuffled
-from pfrl_like.agents.model_outputs import output_of, policy_of
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent, check_numbers
-from pfrl_like.agents.parts import check_lengths, check_numbers_in
-from pfrl_like.agents.rollout import Episodes
 from pfrl_like.batch import Batch
-from pfrl_like.functions.conjugate_gradient import conjugate_gradient
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.policy_gradient import explained_variance, standardized
+from pfrl_like.functions.policy_gradient import conjugate_gradient, explained_variance, standardized
+from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
+from pfrl_like.learning.minibatches import everything, shuffled
+from pfrl_like.learning.model_outputs import output_of, policy_of
+from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
+from pfrl_like.learning.rollout import Episodes
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.nn.recurrent_branched import RecurrentBranched

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.algos.base import Estimator
-from pfrl_like.algos.networks import categorical_policy, squashed_gaussian_policy
+from pfrl_like.algos.fitting.base import Estimator
+from pfrl_like.algos.fitting.networks import categorical_policy, squashed_gaussian_policy
 from pfrl_like.encoders import Encoder
 from pfrl_like.utils.contexts import evaluating_readers
 

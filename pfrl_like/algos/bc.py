@@ -5,8 +5,8 @@ from typing import Any, ClassVar, NoReturn
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.algos.base import Estimator
-from pfrl_like.algos.networks import adam, categorical_policy, deterministic_policy
+from pfrl_like.algos.fitting.base import Estimator
+from pfrl_like.algos.fitting.networks import adam, categorical_policy, deterministic_policy
 
 
 class BC(Estimator):

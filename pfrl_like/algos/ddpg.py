@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from pfrl_like import agents
-from pfrl_like.algos.networks import adam, deterministic_policy
-from pfrl_like.algos.q_learning import ActorCritic
+from pfrl_like.algos.fitting.networks import adam, deterministic_policy
+from pfrl_like.algos.fitting.q_learning import ActorCritic
 from pfrl_like.explorers import Greedy
 
 

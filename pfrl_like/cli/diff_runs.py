@@ -4,11 +4,11 @@ import argparse
 import tempfile
 from typing import Any
 
-from pfrl_like.cli.closer_look import Found, look_closely
-from pfrl_like.cli.explanations import explanations
-from pfrl_like.cli.parting import Parting, first_record, first_tensors
+from pfrl_like.debug.explain_diff import explanations
+from pfrl_like.debug.rerun import RerunError
+from pfrl_like.debug.tensor_diff import Found, look_closely
+from pfrl_like.debug.trace_diff import Parting, first_record, first_tensors
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments.rerun import RerunError
 
 #: Steps after a loss that differs in which tensors are looked for: where gradients are clipped, they may be the same.
 _BEYOND = 1000

@@ -4,9 +4,8 @@ import argparse
 import os
 from typing import Any
 
-from pfrl_like.cli.owners import check_owner
-from pfrl_like.experiments.crash import CRASH, in_words, read_crash
-from pfrl_like.experiments.rerun import command_of, start_again
+from pfrl_like.debug.crash_replay import CRASH, in_words, read_crash
+from pfrl_like.debug.rerun import check_owner, command_of, start_again
 
 
 def add_to(commands: Any) -> None:

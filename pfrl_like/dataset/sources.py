@@ -13,11 +13,11 @@ from pfrl_like.columns import Columns, Indices
 from pfrl_like.dataset.buffers import Buffer, episodes_of, table_from_buffer
 from pfrl_like.dataset.chosen import in_one_table, listed
 from pfrl_like.dataset.conventions import check_convention, table_from_arrays
-from pfrl_like.dataset.dataframes import frame_of, table_from_frame
 from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
-from pfrl_like.dataset.hdf5 import is_hdf5, read_hdf5, write_hdf5
-from pfrl_like.dataset.minari import read_minari, write_minari
-from pfrl_like.dataset.npz import read_npz, write_npz
+from pfrl_like.dataset.io.dataframe import frame_of, table_from_frame
+from pfrl_like.dataset.io.hdf5 import is_hdf5, read_hdf5, write_hdf5
+from pfrl_like.dataset.io.minari import read_minari, write_minari
+from pfrl_like.dataset.io.npz import read_npz, write_npz
 from pfrl_like.dataset.table import SAME_ROW, Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.utils.checks import check_counts

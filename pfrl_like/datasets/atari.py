@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.dataset.npz import size_of_npy
+from pfrl_like.dataset.io.npz import size_of_npy
 from pfrl_like.datasets.download import cache_directory, downloaded
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage import atomic_path

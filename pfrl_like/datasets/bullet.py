@@ -5,10 +5,8 @@ import re
 from typing import Any
 
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.datasets.d4rl import MIRROR
+from pfrl_like.datasets.d4rl import MIRROR, dataset_of_file, make_env
 from pfrl_like.datasets.download import cache_directory, downloaded
-from pfrl_like.datasets.environments import make_env
-from pfrl_like.datasets.hdf5 import dataset_of_file
 
 _ENVS = {name.lower(): f"{name}BulletEnv-v0" for name in ("HalfCheetah", "Hopper", "Walker2D", "Ant")}
 _TASK = "|".join(_ENVS)

@@ -1,13 +1,72 @@
-"""D4RL's sets of MuJoCo tasks (Fu et al. 2020, arXiv:2004.07219)."""
+"""D4RL's sets of MuJoCo tasks (Fu et al. 2020, arXiv:2004.07219), and files of their form."""
 
+import importlib
 import os
 import re
+from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
+
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.flat import Flat, table_of
+from pfrl_like.dataset.io.hdf5 import read_hdf5
+from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.datasets.download import cache_directory, downloaded
-from pfrl_like.datasets.environments import make_env
-from pfrl_like.datasets.hdf5 import dataset_of_file
+from pfrl_like.errors import CheckpointError, MissingDependencyError
+
+
+def dataset_of_file(path: Path) -> MDPDataset:
+    """The dataset of a file.
+
+    Mixed sets were joined without a mark where one ends: an episode is cut off where a row's next observation is not
+    the observation of the row after it.
+
+    Raises:
+        CheckpointError: If the file is damaged, or holds what cannot be right.
+        MissingDependencyError: If h5py is not installed.
+    """
+    flat = read_hdf5(str(path))
+    try:
+        return MDPDataset.of_table(*table_of(_with_cuts(flat), flat.convention or SAME_ROW, flat.discrete))
+    except ValueError as error:
+        raise CheckpointError(path, str(error)) from error
+
+
+def _with_cuts(flat: Flat) -> Flat:
+    arrays = flat.arrays
+    if "next_observations" not in arrays or not {"observations", "terminals"} <= arrays.keys():
+        return flat
+    obs, following = np.asarray(arrays["observations"]), np.asarray(arrays["next_observations"])
+    if obs.shape != following.shape:
+        return flat  # refused where the table is made
+    jumps = (obs[1:] != following[:-1]).reshape(len(obs) - 1, -1).any(1)
+    terminal = np.asarray(arrays["terminals"]).reshape(-1) != 0
+    cut = np.asarray(arrays.get("timeouts", np.zeros(len(terminal)))).reshape(-1) != 0
+    cut[:-1] |= jumps[: len(cut) - 1]
+    return flat._replace(arrays=arrays | {"timeouts": cut & ~terminal})
+
+
+def make_env(env_id: str, *, package: str, extra: str, registered_by: str | None = None) -> Any:
+    """An environment of an optional package.
+
+    Args:
+        env_id: Its name in gymnasium.
+        package: What has to be installed.
+        extra: The extra of this library that has it.
+        registered_by: Module whose import tells gymnasium of it; None for those that gymnasium knows.
+
+    Raises:
+        MissingDependencyError: If the package is not installed.
+    """
+    try:
+        if registered_by is not None:
+            importlib.import_module(registered_by)
+        return gymnasium.make(env_id)
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise MissingDependencyError(package, f'the environment {env_id} (extra "{extra}")') from error
+
 
 #: Where the files are; another copy of them has the same names below it.
 MIRROR = "http://rail.eecs.berkeley.edu/datasets/offline_rl"

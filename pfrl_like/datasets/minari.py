@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.dataset.minari import LARGEST_META, check_minari_id
+from pfrl_like.dataset.io.minari import LARGEST_META, check_minari_id
 from pfrl_like.datasets.download import cache_directory, downloaded
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage import read_json

@@ -8,16 +8,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pfrl_like.agent import AttributeSavingMixin
-from pfrl_like.agents.parts import check_numbers_in
 from pfrl_like.batch import Batch
 from pfrl_like.dynamics.probabilistic_ensemble import ProbabilisticEnsemble, gaussian_loss
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.device import resolve_device
-from pfrl_like.utils.fixed import Fixed
 
 
 class Step(NamedTuple):

@@ -7,15 +7,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.agents.combo import IMAGINED
-from pfrl_like.agents.policy_acting import samples_its_policy
+from pfrl_like.agents.offline.combo import IMAGINED
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
-from pfrl_like.experiments.checksums import checksums_of
 from pfrl_like.experiments.recorded_data import restore_data, state_of_data, unknown
+from pfrl_like.learning.policy_acting import samples_its_policy
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.runs.checksums import checksums_of
+from pfrl_like.storage.checksums import checksum
 from pfrl_like.utils.checks import check_counts, check_numbers
-from pfrl_like.utils.checksums import checksum
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.random import RandomSource
 

@@ -5,8 +5,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from pfrl_like.envs.multiprocess_vector_env import MultiprocessVectorEnv
+from pfrl_like.envs.pfrl_stream import as_vector_stream
 from pfrl_like.envs.serial_vector_env import SerialVectorEnv
-from pfrl_like.envs.vector_stream import VectorObs, VectorStep, VectorStream, as_vector_stream
+from pfrl_like.envs.vector_stream import VectorObs, VectorStep, VectorStream
 
 if TYPE_CHECKING:
     from pfrl_like.envs import abc as abc

@@ -8,8 +8,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pfrl_like.env import Env
-from pfrl_like.utils.random_streams import plain_state
-from pfrl_like.utils.rng_state import get_rng_state, legacy_rng
+from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_state
 
 
 class ABC(Env):

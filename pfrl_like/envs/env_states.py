@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from pfrl_like.random_streams.streams import Streams
 from pfrl_like.utils.plain_values import from_json, to_json
-from pfrl_like.utils.random_streams import Streams
 
 #: Layers of gymnasium's and ours without a pair of methods, and all that they remember.
 _REMEMBERED: Mapping[str, tuple[str, ...]] = {

@@ -9,7 +9,6 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from pfrl_like.envs.episode_tape import taped
-from pfrl_like.envs.vector_layers import innermost, not_recorded, reasons_of, restore_layers, saved_layers
 from pfrl_like.envs.vector_stream import (
     BoolArray,
     VectorObs,
@@ -17,8 +16,13 @@ from pfrl_like.envs.vector_stream import (
     VectorStream,
     as_bools,
     as_rewards,
+    innermost,
     merge_masks,
     merge_rows,
+    not_recorded,
+    reasons_of,
+    restore_layers,
+    saved_layers,
 )
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy

@@ -1,5 +1,6 @@
-"""`PfrlStream`: vector environments of PFRL's form, which the caller resets."""
+"""`PfrlStream`, vector environments of PFRL's form, which the caller resets; `as_vector_stream`, which knows all."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,6 @@ import numpy as np
 
 from pfrl_like.env import reset_values
 from pfrl_like.envs.env_states import is_resumable
-from pfrl_like.envs.vector_layers import innermost, not_recorded, reasons_of, restore_layers, saved_layers
 from pfrl_like.envs.vector_stream import (
     BoolArray,
     VectorObs,
@@ -15,7 +15,12 @@ from pfrl_like.envs.vector_stream import (
     VectorStream,
     as_bools,
     as_rewards,
+    innermost,
     merge_masks,
+    not_recorded,
+    reasons_of,
+    restore_layers,
+    saved_layers,
 )
 from pfrl_like.envs.vector_values import Rows
 from pfrl_like.errors import EnvError
@@ -139,3 +144,34 @@ class PfrlStream(VectorStream):
 
 def _are_dicts(infos: Any, n: int) -> bool:
     return isinstance(infos, list) and len(infos) == n and all(isinstance(info, dict) for info in infos)
+
+
+def as_vector_stream(env: Any) -> VectorStream:
+    """Give a vector environment the form of a `VectorStream`.
+
+    Args:
+        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)`
+            of four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If a gymnasium vector environment does not tell its autoreset mode.
+    """
+    if isinstance(env, VectorStream):
+        return env
+    if isinstance(env, _vector_env_class("gymnasium")):
+        from pfrl_like.envs.gymnasium_stream import GymnasiumStream
+
+        return GymnasiumStream(env)
+    has_methods = callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
+    if isinstance(env, _vector_env_class("gym")) or not has_methods or not hasattr(env, "num_envs"):
+        raise TypeError(
+            f"env is a {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
+            "num_envs, step(actions) and reset(mask); SerialVectorEnv([env, ...]) makes one of single environments"
+        )
+    return PfrlStream(env)
+
+
+def _vector_env_class(library: str) -> Any:
+    """The class `VectorEnv` of a library, or what nothing is an instance of if it has not been imported."""
+    return getattr(sys.modules.get(f"{library}.vector"), "VectorEnv", ())

@@ -1,12 +1,58 @@
 """`VectorStream`: the one form in which several environments reach the agent, whoever resets them and when."""
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pfrl_like.envs.env_states import is_resumable, layers_of
+
+#: What every vector wrapper of gymnasium or ours has.
+_COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
+
+
+def innermost(env: Any) -> Any:
+    """The vector environment below all wrappers."""
+    *_, found = layers_of(env)
+    return found
+
+
+def saved_layers(env: Any) -> list[Any]:
+    """What each wrapper saves, from the outside in; None of those that save nothing."""
+    *wrappers, _ = layers_of(env)
+    return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
+
+
+def restore_layers(env: Any, states: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    """Put back what `saved_layers` gave.
+
+    Returns:
+        Why the wrappers are not as they were; nothing if they are.
+
+    Raises:
+        ValueError: If there are others.
+    """
+    *wrappers, _ = layers_of(env)
+    reasons = []
+    for layer, state in zip(wrappers, states, strict=True):
+        if state is not None:
+            layer.restore_state(state)
+        elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
+            reasons.append(f"nothing is known of what {type(layer).__name__} remembers")
+    return reasons
+
+
+def reasons_of(arrivals: Sequence[Any]) -> list[str]:
+    """Why environments have not come to where they were."""
+    return [f"environment {i}: {arrival.reason}" for i, arrival in enumerate(arrivals) if not arrival.exact]
+
+
+def not_recorded(env: Any) -> str:
+    """What to say of a vector environment that cannot be recorded."""
+    return f"nobody knows how the episodes in a {type(env).__name__} come about"
+
 
 BoolArray = NDArray[np.bool_]
 
@@ -119,34 +165,6 @@ class VectorStream(ABC):
         self.env.close()
 
 
-def as_vector_stream(env: Any) -> VectorStream:
-    """Give a vector environment the form of a `VectorStream`.
-
-    Args:
-        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)`
-            of four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
-
-    Raises:
-        TypeError: If it is none of these.
-        ValueError: If a gymnasium vector environment does not tell its autoreset mode.
-    """
-    if isinstance(env, VectorStream):
-        return env
-    if isinstance(env, _vector_env_class("gymnasium")):
-        from pfrl_like.envs.gymnasium_stream import GymnasiumStream
-
-        return GymnasiumStream(env)
-    has_methods = callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
-    if isinstance(env, _vector_env_class("gym")) or not has_methods or not hasattr(env, "num_envs"):
-        raise TypeError(
-            f"env is a {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
-            "num_envs, step(actions) and reset(mask); SerialVectorEnv([env, ...]) makes one of single environments"
-        )
-    from pfrl_like.envs.pfrl_stream import PfrlStream
-
-    return PfrlStream(env)
-
-
 def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
     """Take action masks from `mask` where `rows`, else from `other`; None allows everything."""
     known = other if mask is None else mask
@@ -190,8 +208,3 @@ def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
     if array.shape != (num_envs,):
         raise ValueError(f"reward is {values!r}, expected one number for each of {num_envs} environments")
     return array
-
-
-def _vector_env_class(library: str) -> Any:
-    """The class `VectorEnv` of a library, or what nothing is an instance of if it has not been imported."""
-    return getattr(sys.modules.get(f"{library}.vector"), "VectorEnv", ())

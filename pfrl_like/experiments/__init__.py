@@ -1,7 +1,7 @@
 """Running agents: training, evaluation, and the directories in which runs are recorded."""
 
+from pfrl_like.debug.crash_replay import replay_crash
 from pfrl_like.experiments.collect_demonstrations import collect_demonstrations
-from pfrl_like.experiments.crash import replay_crash
 from pfrl_like.experiments.epoch_runner import EpochRunner
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook, OptunaPrunerHook
 from pfrl_like.experiments.evaluator import Evaluator, eval_performance

@@ -1,6 +1,8 @@
 """`AsyncWorkers`: the source of the training loop that only watches processes train."""
 
 import logging
+import os
+import shutil
 import time
 import traceback
 from collections.abc import Sequence
@@ -8,9 +10,11 @@ from typing import Any, NoReturn
 
 from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments.async_worker import Counters, Job, work
-from pfrl_like.experiments.loop import Clock, Episode
+from pfrl_like.experiments.callbacks import statistics_of
+from pfrl_like.experiments.sources import stop_episode
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
 from pfrl_like.processes import Countdown, Failure, Finished, Workers
+from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
 #: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after
@@ -186,3 +190,58 @@ class AsyncWorkers:
         reasons = {who: failure.reason for who, failure in failures.items()}
         tracebacks = {who: failure.traceback_text for who, failure in failures.items()}
         raise AsyncTrainingError(reasons, tracebacks) from getattr(self.exception_event, "error", None)
+
+
+class SharedAgent:
+    """An agent whose shared attributes other processes change.
+
+    Args:
+        agent: The agent of this process.
+        source: The processes.
+    """
+
+    def __init__(self, agent: Any, source: AsyncWorkers) -> None:
+        self.agent, self.source = agent, source
+
+    def save(self, dirname: str) -> None:
+        """Save the agent with what the processes have learnt up to now, at the step that they have come to.
+
+        What they do not share, such as running means, becomes that of process 0 at the end of its last episode.
+        """
+        if self.source.state is not None:
+            self.agent.restore_state(self.source.state)
+            stop_episode(self.agent)  # the running one is process 0's, and ends with it
+        getattr(self.agent, "sync_parameters", lambda: None)()
+        if hasattr(self.agent, "t"):
+            self.agent.t = self.source.counters.steps_begun
+        self.agent.save(dirname)
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Those of process 0, of the agent itself before these have come."""
+        return statistics_of(self.agent) if self.source.statistics is None else self.source.statistics
+
+
+class AgentOfProcess0:
+    """An agent that shares nothing: what process 0 leaves when it ends.
+
+    Args:
+        agent: The agent of this process, which does not learn; None if there is none.
+        source: The processes.
+        folder: Where process 0 saves its own.
+        logger: Told if process 0 could not save.
+    """
+
+    def __init__(self, agent: Any, source: AsyncWorkers, folder: str, logger: logging.Logger) -> None:
+        self.agent, self.source, self.folder, self.logger = agent, source, folder, logger
+
+    def save(self, dirname: str) -> None:
+        """End all processes, and copy what process 0 has saved."""
+        self.source.close()
+        if os.path.isdir(self.folder):
+            shutil.copytree(self.folder, dirname, dirs_exist_ok=True)
+        else:
+            self.logger.warning("Process 0 ended without saving its agent, so that %s was not written", dirname)
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Those of process 0."""
+        return self.source.statistics or []

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.runs.loop import Clock
 from pfrl_like.utils.close_all import close_all
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 class StepHooks:

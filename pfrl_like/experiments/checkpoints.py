@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import save_agent
-from pfrl_like.experiments.earlier_run import TABLES
-from pfrl_like.experiments.failed_writes import FailedWrites
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_buffers import find_buffers
 from pfrl_like.experiments.run_state import RunState
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
+from pfrl_like.runs.earlier_run import TABLES
+from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.write_errors import FailedWrites
 from pfrl_like.storage import (
     has_manifest,
     is_unfinished,
@@ -38,7 +39,6 @@ from pfrl_like.storage import (
 from pfrl_like.storage.atomic import named_errors, names_in, read_bounded
 from pfrl_like.storage.attributes import Owner, limits_of
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
 #: Checkpoints that can be gone on from where all agents are kept: if the newest one is damaged, the one before serves.

@@ -14,19 +14,20 @@ import numpy as np
 
 from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
-from pfrl_like.experiments.earlier_run import progress_of, set_aside
-from pfrl_like.experiments.loop import Callback, Clock, run
-from pfrl_like.experiments.ownership import owned
-from pfrl_like.experiments.run_directory import check_directory, tensorboard_of_run
-from pfrl_like.experiments.run_files import SCORES, column_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
+from pfrl_like.loggers.tensorboard import TensorBoardLogger
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.runs.earlier_run import progress_of, set_aside
+from pfrl_like.runs.loop import Callback, Clock, run
+from pfrl_like.runs.ownership import owned
+from pfrl_like.runs.run_directory import check_directory
+from pfrl_like.runs.run_files import EVENTS_OF_A_RUN, SCORES, column_of
+from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.close_all import close_all
-from pfrl_like.utils.isolated_rng import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
-from pfrl_like.utils.secrets import masked
 
 _LOGGER = logging.getLogger(__name__)
 BASIC_COLUMNS = ("steps", "episodes", "elapsed", "mean", "median", "stdev", "max", "min")
@@ -387,3 +388,12 @@ def _own_stream_kept(env: Any) -> Iterator[None]:
 
 def _log_episode(logger: logging.Logger | None, number: int, length: int, score: float) -> None:
     (logger or _LOGGER).info("evaluation episode %s length:%s R:%s", number, length, score)
+
+
+def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
+    """What writes into a run directory for TensorBoard; what an earlier run left there has been set aside.
+
+    Raises:
+        MissingDependencyError: If TensorBoard is not installed.
+    """
+    return TensorBoardLogger(outdir, step_offset=step_offset, suffix=EVENTS_OF_A_RUN)

@@ -9,29 +9,12 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from pfrl_like.runs.loop import Terminated as Terminated
+from pfrl_like.runs.loop import error_of
+
 #: Seconds that a tick gets to end by itself, after which it is broken off; and within which a signal comes once, since
 #: a terminal and a program that passes signals on may both send it.
 PATIENCE, ONCE = 1.0, 0.5
-
-
-class Terminated(SystemExit):
-    """SIGTERM has ended training: all is tidied up, and the process ends with the status of one that died of it.
-
-    Args:
-        signum: The signal.
-    """
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(128 + signum)
-        self.signum = signum
-
-    def __str__(self) -> str:
-        return signal.Signals(self.signum).name
-
-
-def error_of(signum: int) -> BaseException:
-    """What a signal means where it is raised."""
-    return KeyboardInterrupt() if signum == signal.SIGINT else Terminated(signum)
 
 
 class Interruptible(Protocol):

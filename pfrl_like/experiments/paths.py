@@ -5,8 +5,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pfrl_like.experiments.loop import Callback, Clock, Source, run
 from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.runs.loop import Callback, Clock, Source, run
 from pfrl_like.utils.action_masks import mask_keyword, takes_mask
 
 #: What `info` has of an episode that reached its goal.

@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pfrl_like.experiments.circumstances import git
-from pfrl_like.utils.rerun_order import ordered
-from pfrl_like.utils.secrets import (
+from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.runs.environment_record import git
+from pfrl_like.runs.secrets import (
     harmless_environment,
     masked,
     masked_arguments,

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.optimizers.compiled_region import LISTENERS
+from pfrl_like.runs.loop import Clock
 
 #: Columns of the bar at most, and at least: it is left out where there are fewer.
 WIDTH, MIN_WIDTH = 24, 8

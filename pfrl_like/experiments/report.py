@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from pfrl_like.experiments.run_files import METRICS, PARTS_LEFT_OUT, SCORES, Curve, column_of, record_of
+from pfrl_like.runs.run_files import METRICS, PARTS_LEFT_OUT, SCORES, Curve, column_of, record_of
 from pfrl_like.storage import atomic_write
 
 STYLE = (

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from pfrl_like.debug import rerun
 from pfrl_like.errors import CheckpointError, PfrlLikeError
-from pfrl_like.experiments import rerun
 from pfrl_like.experiments.checkpoints import BUFFERS, Saved, saved_in
 from pfrl_like.experiments.configuration import Configuration, told_in
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.run_buffers import buffers_of
 from pfrl_like.experiments.run_state import RunState
+from pfrl_like.runs.loop import Clock
 
 _T = TypeVar("_T")
 

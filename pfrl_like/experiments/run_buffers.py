@@ -4,9 +4,9 @@ import re
 from typing import Any, NamedTuple
 
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.random_streams.reachable import Reachable
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import Memory
-from pfrl_like.utils.reachable_streams import Reachable
 
 _NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
 

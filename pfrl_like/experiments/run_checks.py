@@ -7,8 +7,8 @@ from typing import Any
 
 from pfrl_like.experiments.resume import Checkpoint
 from pfrl_like.experiments.run_buffers import buffers_of
-from pfrl_like.experiments.run_files import record_of
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
+from pfrl_like.runs.run_files import record_of
 from pfrl_like.utils.checks import check_counts
 
 

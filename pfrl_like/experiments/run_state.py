@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from pfrl_like.experiments.circumstances import numeric_circumstances
-from pfrl_like.experiments.loop import Clock
+from pfrl_like.random_streams.streams import Streams
+from pfrl_like.runs.environment_record import numeric_circumstances
+from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.secrets import masked_text
 from pfrl_like.utils.plain_values import from_json, to_json
-from pfrl_like.utils.random_streams import Streams
-from pfrl_like.utils.secrets import masked_text
 
 #: JSON values within each other that the state of a part may be, in a file that takes 32.
 _LEVELS = 28

@@ -11,7 +11,7 @@ from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
 from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import BoolArray
-from pfrl_like.experiments.loop import Clock, Episode
+from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.action_masks import mask_keyword, takes_mask
 from pfrl_like.utils.checks import (
     check_action,

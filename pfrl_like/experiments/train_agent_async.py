@@ -11,17 +11,13 @@ from typing import Any
 
 import torch
 
-from pfrl_like.experiments.async_agents import AgentOfProcess0, SharedAgent
 from pfrl_like.experiments.async_arguments import check_async_parts, check_shares, seeds_of_processes
-from pfrl_like.experiments.async_source import AsyncWorkers
+from pfrl_like.experiments.async_source import AgentOfProcess0, AsyncWorkers, SharedAgent
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
-from pfrl_like.experiments.earlier_run import progress_of, set_aside
-from pfrl_like.experiments.loop import Callback
-from pfrl_like.experiments.ownership import owned
+from pfrl_like.experiments.evaluator import tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.run_checks import check_resume, check_run, warn_of_other_step
-from pfrl_like.experiments.run_directory import check_directory, tensorboard_of_run
 from pfrl_like.experiments.runner_arguments import check_arguments
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
@@ -30,6 +26,10 @@ from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.processes.starting import chosen_method
+from pfrl_like.runs.earlier_run import progress_of, set_aside
+from pfrl_like.runs.loop import Callback
+from pfrl_like.runs.ownership import owned
+from pfrl_like.runs.run_directory import check_directory
 from pfrl_like.utils.checks import check_counts, check_seconds
 
 _LOGGER = logging.getLogger(__name__)

@@ -6,19 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pfrl_like.experiments.callbacks import Evaluation, StepHooks
+from pfrl_like.debug.rerun import checkpoint, is_passed_over
+from pfrl_like.debug.trace import Trace
+from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.configuration import Configuration
-from pfrl_like.experiments.earlier_run import progress_of, set_aside
-from pfrl_like.experiments.endings import closing_all, reported, saved_on_error
 from pfrl_like.experiments.evaluator import Evaluator
-from pfrl_like.experiments.failed_writes import FailedWrites
+from pfrl_like.experiments.final_saves import closing_all, reported, saved_on_error
 from pfrl_like.experiments.interruption import Interruption
-from pfrl_like.experiments.loop import Callback, Clock, Source, run
-from pfrl_like.experiments.no_update import UpdateCount
-from pfrl_like.experiments.ownership import owned
 from pfrl_like.experiments.progress import Progress, wants_progress
-from pfrl_like.experiments.rerun import checkpoint, is_passed_over
 from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
 from pfrl_like.experiments.run_checks import (
     check_resume,
@@ -28,12 +24,49 @@ from pfrl_like.experiments.run_checks import (
     warn_of_no_evaluation,
     warn_of_other_step,
 )
-from pfrl_like.experiments.run_directory import RunRecord, check_directory, log_file
-from pfrl_like.experiments.run_files import METRICS
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.sources import VectorSource
-from pfrl_like.experiments.trace import Trace
 from pfrl_like.loggers import CSVLogger, MetricsLogger
+from pfrl_like.runs.earlier_run import progress_of, set_aside
+from pfrl_like.runs.loop import Callback, Clock, Source, run
+from pfrl_like.runs.ownership import owned
+from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file
+from pfrl_like.runs.run_files import METRICS
+from pfrl_like.runs.write_errors import FailedWrites
+
+
+class UpdateCount:
+    """Tells whether an agent has made an update since this was made, as far as `optim_t` or its statistics tell.
+
+    Args:
+        agent: The agent.
+    """
+
+    def __init__(self, agent: Any) -> None:
+        self.agent = getattr(agent, "agent", agent)
+        self.before = self._updates()
+        self.missing = self.before is not None
+
+    def complaint(self) -> str:
+        """What to tell people about; empty if there was an update, or nobody knows."""
+        return ": ".join(["no update was made", *self._reasons()]) if self._is_missing() else ""
+
+    def waits(self) -> str:
+        """What the first update waits for; empty if there was one, or nobody knows."""
+        return ": ".join(["no updates yet", *reasons]) if self._is_missing() and (reasons := self._reasons()) else ""
+
+    def _is_missing(self) -> bool:
+        self.missing = self.missing and self._updates() == self.before
+        return self.missing
+
+    def _updates(self) -> Any:
+        updates = getattr(self.agent, "optim_t", None)
+        return updates if isinstance(updates, int) else dict(statistics_of(self.agent)).get("n_updates")
+
+    def _reasons(self) -> list[str]:
+        reason = getattr(self.agent, "waiting_for", str)()
+        return [reason] if reason and isinstance(reason, str) else []
+
 
 Drive = Callable[[Source, Clock, Sequence[Callback], Checkpoints], None]
 

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.explorer import Explorer
+from pfrl_like.random_streams.streams import get_rng_state, plain_state, set_rng_state
 from pfrl_like.utils.random import RandomSource, check_rng
-from pfrl_like.utils.random_streams import plain_state
-from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
 
 
 class RandomExplorer(Explorer):

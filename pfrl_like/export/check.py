@@ -15,7 +15,7 @@ from pfrl_like.export.formats import Run
 from pfrl_like.export.noise import GivenDraws
 from pfrl_like.export.observations import more_of
 from pfrl_like.export.policy import Greedy, GreedyPolicy
-from pfrl_like.utils.batch_states import rows_of_stack
+from pfrl_like.preprocessing.features import rows_of_stack
 
 #: How far a number of an action or a recurrent state may be from the agent's, or, beyond 1, relative to its size.
 TOLERANCE = 1e-5

@@ -17,9 +17,9 @@ from pfrl_like.export.noise import NoiseMode
 from pfrl_like.export.observations import stack_of
 from pfrl_like.export.policy import GreedyPolicy, Signature
 from pfrl_like.nn.empirical_normalization import holding_still
+from pfrl_like.preprocessing.features import FeatureExtractor, rows_of_stack
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.storage import atomic_write
-from pfrl_like.utils.batch_states import FeatureExtractor, rows_of_stack
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 def export_policy(

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import ExportError
-from pfrl_like.utils.batch_states import FeatureExtractor, rows_of_stack, varied_stacks
+from pfrl_like.preprocessing.features import FeatureExtractor, rows_of_stack, varied_stacks
 
 #: From raw observations, tensors [B, ...] in a list, to features, nested as the network takes them.
 Preprocessing = Callable[[Sequence[Tensor]], Any]

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, first_leaf, map_nested
 from pfrl_like.errors import ExportError
-from pfrl_like.utils.batch_states import batch_states, identity
+from pfrl_like.preprocessing.features import identity
+from pfrl_like.utils.batch_states import batch_states
 
 #: At most so many are looked at.
 MOST = 256

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 from pfrl_like.batch import ACTION_MASK, first_leaf
 from pfrl_like.export.features import find_preprocessing, leaves_of, named_leaves_of, nested_like
 from pfrl_like.export.noise import Draw, GivenDraws, NoiseMode, draws_of
-from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.recurrent import unwrap_packed_sequences_recursive, wrap_packed_sequences_recursive
 
 #: In shapes, the axis that counts the observations.

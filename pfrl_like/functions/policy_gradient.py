@@ -1,7 +1,57 @@
-"""What policy gradient methods have in common."""
+"""Functions of policy gradient methods: trust regions and conjugate gradients included."""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+
+def trust_region_gradient(gradient: Tensor, kl_gradient: Tensor, delta: float) -> Tensor:
+    """The vector nearest to a gradient along which a divergence grows by at most delta (arXiv:1611.01224, eq. 12).
+
+    z = g - max(0, (k . g - delta) / |k|**2) k, which minimises |g - z|**2 / 2 subject to k . z <= delta.
+
+    Args:
+        gradient: Gradient g of what is maximised, with respect to the statistics of each distribution, [N, P].
+        kl_gradient: Gradient k of its divergence from the distribution that it may not leave, [N, P].
+        delta: Bound of the product.
+
+    Returns:
+        z, [N, P]; g itself where k is 0.
+    """
+    excess = (torch.linalg.vecdot(kl_gradient, gradient) - delta).clamp_min(0.0)
+    square = torch.linalg.vecdot(kl_gradient, kl_gradient)
+    factor = torch.where(square > 0, excess / square, 0.0)
+    return gradient - factor.unsqueeze(-1) * kl_gradient
+
+
+def conjugate_gradient(
+    product: Callable[[Tensor], Tensor], b: Tensor, max_iter: int = 10, tolerance: float = 1e-10
+) -> Tensor:
+    """Solve A x = b for a symmetric positive definite A (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044, eq. 3:1).
+
+    Args:
+        product: Gives A v for a vector v, [n].
+        b: [n].
+        max_iter: Most iterations; after n of them the solution is exact but for rounding.
+        tolerance: Squared norm of b - A x that is small enough to stop.
+
+    Returns:
+        x, [n].
+    """
+    x = torch.zeros_like(b)
+    residual = direction = b
+    square = residual.dot(residual)
+    for _ in range(max_iter):
+        if square <= tolerance:
+            break
+        image = product(direction)
+        step = square / direction.dot(image)
+        x = x + step * direction
+        residual = residual - step * image
+        previous, square = square, residual.dot(residual)
+        direction = residual + (square / previous) * direction
+    return x
 
 
 def actor_critic_loss(

@@ -1,6 +1,6 @@
-"""The machinery under all agents: the methods of PFRL's agents that a subclass may override, and their adapters."""
+"""The loops under all agents: replay, rollout, acting, critics, the update; and which methods may be overridden."""
 
-from pfrl_like.learning.hook_table import HOOKS, Hook
-from pfrl_like.learning.hooks import HookType
+from pfrl_like.learning.overrides.hook_table import HOOKS, Hook
+from pfrl_like.learning.overrides.hooks import HookType
 
 __all__ = ["HOOKS", "Hook", "HookType"]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from pfrl_like.loggers.tensorboard import TensorBoardLogger
+from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
-from pfrl_like.utils.secrets import masked
 
 
 class LoggingStrategy(enum.Enum):

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
-from pfrl_like.utils.secrets import masked
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
 from pfrl_like.metrics.misuse import check_makes, check_scored
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.utils.action_masks import required_keyword, sample_allowed
 from pfrl_like.utils.checks import check_counts, check_numbers
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 
 def evaluate_on_environment(

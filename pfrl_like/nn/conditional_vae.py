@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.batch import first_leaf
+from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.direct_call import call
-from pfrl_like.utils.few_calls import in_few_calls
 
 #: Bounds of the logarithm of a latent deviation, as in the code of arXiv:1812.02900.
 _LOG_STD = -4.0, 15.0
@@ -67,4 +67,4 @@ class ConditionalVAE(nn.Module):
         rows, parameter = like.shape[0], next(self.decoder.parameters(), like)
         drawn = torch.randn(rows * n, self.latent_size, device=like.device, dtype=parameter.dtype)
         latent = drawn.clamp(-_LATENT_BOUND, _LATENT_BOUND).view(rows, n, self.latent_size).transpose(0, 1)
-        return in_few_calls(lambda states, part: call(self.decoder, (states, part)), obs, latent)
+        return apply_in_chunks(lambda states, part: call(self.decoder, (states, part)), obs, latent)

@@ -8,15 +8,15 @@ from pfrl_like.ope.evaluate import evaluate_offline
 from pfrl_like.ope.fqe import FQE, DiscreteFQE
 from pfrl_like.ope.fqe_config import FQEConfig
 from pfrl_like.ope.fqe_kind import ActionSpace
+from pfrl_like.ope.fqe_saving import load_learnable
 from pfrl_like.ope.importance_sampling import (
     importance_sampling,
     per_decision_importance_sampling,
     weighted_importance_sampling,
     weighted_per_decision_importance_sampling,
 )
-from pfrl_like.ope.learnable import load_learnable
 from pfrl_like.ope.policies import GreedyPolicy
-from pfrl_like.ope.probabilities import log_probs
+from pfrl_like.ope.policy_actions import log_probs
 
 __all__ = [
     "ActionSpace",

@@ -7,19 +7,19 @@ import numpy as np
 from torch import Tensor, nn
 
 from pfrl_like import agents
-from pfrl_like.algos.epochs import shown
-from pfrl_like.algos.networks import adam, categorical_policy
+from pfrl_like.algos.fitting.epochs import shown
+from pfrl_like.algos.fitting.networks import adam, categorical_policy
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import make_encoder
-from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.ope.episodes import finite_column
 from pfrl_like.ope.policies import policy_of, reader_of
-from pfrl_like.ope.probabilities import log_probs
+from pfrl_like.ope.policy_actions import log_probs
 from pfrl_like.ope.rows import Array, Rows
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts
 
 

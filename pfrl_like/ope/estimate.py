@@ -7,9 +7,9 @@ import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes
 from pfrl_like.ope.intervals import KINDS, Statistic, bootstrap, interval, standard_error
-from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng
+from pfrl_like.utils.user_warnings import levels_to_the_caller
 
 #: Below so many episodes' worth, an estimate by importance weights is warned of.
 FEW_EPISODES = 30.0

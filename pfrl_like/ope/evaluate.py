@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.distributions import Distribution
 
+from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.ope.behavior import fitted_behavior, told_log_probs
@@ -24,11 +25,10 @@ from pfrl_like.ope.importance_sampling import (
     weighted_per_decision_importance_sampling,
 )
 from pfrl_like.ope.policies import agent_of, evaluates_modes
-from pfrl_like.ope.policy_actions import check_fits, tried
-from pfrl_like.ope.probabilities import has_density, log_probs
+from pfrl_like.ope.policy_actions import check_fits, has_density, log_probs, tried
 from pfrl_like.ope.rows import Array, Rows, first_of, in_parts
-from pfrl_like.utils.callers import levels_to_the_caller
 from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
+from pfrl_like.utils.user_warnings import levels_to_the_caller
 
 #: The estimators that need probabilities, by name.
 BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
@@ -137,6 +137,9 @@ def evaluate_offline(
             UnreliableEstimateWarning(f"{', '.join(weights)}: {said}", left), stacklevel=levels_to_the_caller()
         )
     return found
+
+
+Estimator.evaluate = staticmethod(evaluate_offline)  # by which estimators are scored
 
 
 def _known(estimators: Sequence[str] | None) -> Sequence[str]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pfrl_like.algos.minibatches import fitting_batch
+from pfrl_like.algos.fitting.minibatches import fitting_batch
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.errors import NotFittedError

@@ -6,9 +6,8 @@ import numpy as np
 import torch
 
 from pfrl_like import agents
-from pfrl_like.agents.recorded_data import OneObservation
-from pfrl_like.algos.scaling import check_single_rewards
-from pfrl_like.algos.shapes import (
+from pfrl_like.algos.fitting.scaling import check_single_rewards
+from pfrl_like.algos.fitting.shapes import (
     check_action_kind,
     check_built_for,
     shape_of_one,
@@ -18,6 +17,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
+from pfrl_like.learning.compatibility.recorded_data import OneObservation
 from pfrl_like.ope.fqe_config import FQEConfig, make_critics
 from pfrl_like.ope.fqe_fitting import is_buffer
 from pfrl_like.ope.fqe_kind import KnowingFQE
@@ -25,8 +25,9 @@ from pfrl_like.ope.policies import ActingPolicy, NoPolicy, agent_of, evaluates_m
 from pfrl_like.ope.policy_actions import check_fits, tried
 from pfrl_like.ope.rows import first_of
 from pfrl_like.preprocessing import Scaler
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
+from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.spaces import space_kind
 

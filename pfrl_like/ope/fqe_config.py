@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.algos.networks import adam, make_q_function
+from pfrl_like.algos.fitting.networks import adam, make_q_function
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
 from pfrl_like.preprocessing import Scaler, make_scaler

@@ -3,19 +3,19 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pfrl_like.algos.data import drawn_data
-from pfrl_like.algos.epochs import UpdateSource, evaluated, shown
-from pfrl_like.algos.fitting import interval_of, logged_every, named_scorers
-from pfrl_like.algos.run_log import RunLog
-from pfrl_like.algos.together import is_first, together
+from pfrl_like.algos.fitting.data import drawn_data
+from pfrl_like.algos.fitting.data_parallel import is_first, together
+from pfrl_like.algos.fitting.epochs import UpdateSource, evaluated, shown
+from pfrl_like.algos.fitting.fitting import interval_of, logged_every, named_scorers
+from pfrl_like.algos.fitting.run_log import RunLog
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.dataset.selection import Selection
-from pfrl_like.experiments.loop import Callback, Clock, run
 from pfrl_like.loggers.adapters import (
     FileAdapterFactory,
     LoggerAdapterFactory,
     LoggingStrategy,
 )
+from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.utils.checks import check_counts, check_function
 
 #: Called with what is fitted and the data.

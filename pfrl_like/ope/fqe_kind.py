@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from pfrl_like.algos.spaces import ActionSpace as ActionSpace
+from pfrl_like.algos.fitting.spaces import ActionSpace as ActionSpace
 
 
 class KnowingFQE:

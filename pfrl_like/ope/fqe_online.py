@@ -5,21 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.algos.collecting import Collector
-from pfrl_like.algos.data import drawn_data
-from pfrl_like.algos.epochs import OnlineUpdates, evaluated, shown
-from pfrl_like.algos.fitting import interval_of
-from pfrl_like.algos.online import CAPACITY, checked_buffer
-from pfrl_like.algos.run_log import RunLog
-from pfrl_like.algos.scaling import check_single_rewards
+from pfrl_like.algos.fitting.collecting import Collector
+from pfrl_like.algos.fitting.data import drawn_data
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, evaluated, shown
+from pfrl_like.algos.fitting.fitting import interval_of
+from pfrl_like.algos.fitting.online import CAPACITY, checked_buffer
+from pfrl_like.algos.fitting.run_log import RunLog
+from pfrl_like.algos.fitting.scaling import check_single_rewards
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
-from pfrl_like.experiments.loop import Clock, run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.ope.fqe_fitting import Evaluator, Metrics, StepCallback, called, log_of
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts, check_function
 
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.distributions import AffineTransform, TransformedDistribution
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.agents.acting import ActingMixin
-from pfrl_like.agents.policy_acting import PolicyActingMixin, samples_its_policy
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
+from pfrl_like.learning.acting import ActingMixin
+from pfrl_like.learning.policy_acting import PolicyActingMixin, samples_its_policy
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.policies import DeterministicHead

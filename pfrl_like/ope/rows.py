@@ -7,11 +7,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.agents.recorded_data import OneObservation
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
 from pfrl_like.dataset.transition import observed
+from pfrl_like.learning.compatibility.recorded_data import OneObservation
 
 Array = NDArray[Any]
 #: Rows of a part.

@@ -5,10 +5,9 @@ from pfrl_like.policies.gaussian_policy import (
     GaussianHeadWithDiagonalCovariance,
     GaussianHeadWithFixedCovariance,
     GaussianHeadWithStateIndependentCovariance,
+    SquashedGaussianHead,
 )
-from pfrl_like.policies.multi_categorical_policy import MultiCategoricalHead
-from pfrl_like.policies.softmax_policy import SoftmaxCategoricalHead
-from pfrl_like.policies.squashed_gaussian_policy import SquashedGaussianHead
+from pfrl_like.policies.softmax_policy import MultiCategoricalHead, SoftmaxCategoricalHead
 
 __all__ = [
     "DeterministicHead",

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian
+from pfrl_like.distributions.squashed_gaussian import SquashedGaussian
 from pfrl_like.utils.contexts import ignores_training
 
 
@@ -109,3 +110,35 @@ def halves(parameters: Tensor) -> tuple[Tensor, Tensor]:
 def root_of_variance(variance: Tensor) -> Tensor:
     """Standard deviation; at least the least relative difference of numbers, so that gradients are finite."""
     return variance.clamp_min(torch.finfo(variance.dtype).eps ** 2).sqrt()
+
+
+@ignores_training
+class SquashedGaussianHead(nn.Module):
+    """Last layer of a network of 2n numbers for each state: means before squashing, and logarithms of scales.
+
+    Actions are in [-1, 1]. The bounds of the scale are those of the authors of Soft Actor-Critic.
+
+    Args:
+        min_log_scale: Smallest logarithm of the standard deviation before squashing; lesser numbers count as it.
+        max_log_scale: Largest one.
+
+    Raises:
+        ValueError: If the first is not less than the second.
+    """
+
+    def __init__(self, min_log_scale: float = -20.0, max_log_scale: float = 2.0) -> None:
+        super().__init__()
+        if not min_log_scale < max_log_scale:
+            raise ValueError(f"min_log_scale is {min_log_scale!r}, expected less than max_log_scale, {max_log_scale!r}")
+        self.min_log_scale = min_log_scale
+        self.max_log_scale = max_log_scale
+
+    def forward(self, loc_and_log_scale: Tensor) -> SquashedGaussian:
+        """The distribution, of batch shape [...] and event shape [n], for an input [..., 2n].
+
+        Raises:
+            ValueError: If the input has an odd number of columns.
+        """
+        loc, log_scale = halves(loc_and_log_scale)
+        log_scale = log_scale.clamp(self.min_log_scale, self.max_log_scale)
+        return SquashedGaussian(loc, log_scale.exp(), log_scale)

@@ -6,7 +6,6 @@ from pfrl_like.q_functions.distributional_state_action_q_functions import (
     ImplicitQuantileFCSAQFunction,
     QuantileFCSAQFunction,
 )
-from pfrl_like.q_functions.dropout_q_functions import DropoutFCSAQFunction
 from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
 from pfrl_like.q_functions.ensemble import QFunctionEnsemble
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
@@ -22,6 +21,7 @@ from pfrl_like.q_functions.quantile_q_functions import (
     QuantileSingleModelStateQFunctionWithDiscreteAction,
 )
 from pfrl_like.q_functions.state_action_q_functions import (
+    DropoutFCSAQFunction,
     FCBNLateActionSAQFunction,
     FCBNSAQFunction,
     FCLateActionSAQFunction,

@@ -14,14 +14,12 @@ from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
 from pfrl_like.nn.lmbda import Lambda
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateActionQFunction
-from pfrl_like.q_functions.atoms import evenly_spaced_atoms
-from pfrl_like.q_functions.hidden_sizes import hidden_sizes_of
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
     CosineBasisLinear,
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,
 )
-from pfrl_like.q_functions.pairs import side_by_side
+from pfrl_like.q_functions.layers import evenly_spaced_atoms, hidden_sizes_of, side_by_side
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 

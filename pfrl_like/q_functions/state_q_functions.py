@@ -13,7 +13,7 @@ from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
-from pfrl_like.q_functions.atoms import check_atoms, evenly_spaced_atoms
+from pfrl_like.q_functions.layers import check_atoms, evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.declared import declares_input_of
 from pfrl_like.utils.direct_call import call, stands_for

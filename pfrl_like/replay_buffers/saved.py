@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Indices, dump, restore
 from pfrl_like.errors import CheckpointError
+from pfrl_like.random_streams.streams import get_rng_state, set_rng_state
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import OwnMemory
 from pfrl_like.storage import is_array_file, read_arrays, read_pickle, write_arrays
 from pfrl_like.utils.random import RandomSource
-from pfrl_like.utils.rng_state import get_rng_state, set_rng_state
 
 _LARGEST_NUMBER = 2**62
 

@@ -12,8 +12,8 @@ import torch
 
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.errors import NotFittedError
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.testing.requirement import difference, require
-from pfrl_like.utils.isolated_rng import isolated_rng
 
 MakeEstimator = Callable[[], Any]
 

@@ -2,16 +2,108 @@
 
 from typing import Any
 
-from pfrl_like.wrappers.clip_reward import ClipRewardEnv as ClipRewardEnv
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.spaces import box_class, space_kind
 from pfrl_like.wrappers.episodic_life import EpisodicLifeEnv as EpisodicLifeEnv
-from pfrl_like.wrappers.flicker_frame import FlickerFrame as FlickerFrame
 from pfrl_like.wrappers.frame_stack import FrameStack as FrameStack
 from pfrl_like.wrappers.frame_stack import LazyFrames as LazyFrames
-from pfrl_like.wrappers.max_and_skip import MaxAndSkipEnv as MaxAndSkipEnv
 from pfrl_like.wrappers.opening import FireResetEnv as FireResetEnv
 from pfrl_like.wrappers.opening import NoopResetEnv as NoopResetEnv
-from pfrl_like.wrappers.scaled_float_frame import ScaledFloatFrame as ScaledFloatFrame
 from pfrl_like.wrappers.warp_frame import WarpFrame as WarpFrame
+from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream
+
+
+class ScaledFloatFrame(Wrapper):
+    """Divide observations by 255, as float32.
+
+    A replay buffer needs four times the memory for these; a `phi` that divides needs none.
+
+    Args:
+        env: Environment with arrays as observations.
+
+    Raises:
+        ValueError: If the observation space is no Box.
+    """
+
+    scale = 255.0
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        space = env.observation_space
+        if space_kind(space) != "box":
+            raise ValueError(f"env has the observation space {space}, expected a Box")
+        low, high = self.observation(space.low), self.observation(space.high)
+        self.observation_space = box_class(space)(low, high, dtype=np.float32)
+
+    def observation(self, observation: Any) -> NDArray[np.float32]:
+        """The observation divided by 255."""
+        return np.asarray(observation).astype(np.float32) / np.float32(self.scale)
+
+
+class MaxAndSkipEnv(Wrapper):
+    """Repeat each action, sum up the rewards, and show the larger of the last two frames in every pixel.
+
+    Atari games draw some objects in every second frame only. If the episode ends before the last repetition, the two
+    frames are the last ones there were.
+
+    Args:
+        env: Environment with arrays as observations.
+        skip: How often an action is repeated.
+
+    Raises:
+        ValueError: If the observations are no arrays, or `skip` is less than 1.
+    """
+
+    def __init__(self, env: Any, skip: int = 4) -> None:
+        super().__init__(env)
+        check_counts(skip=skip)
+        space = env.observation_space
+        if space_kind(space) != "box":
+            raise ValueError(f"env has the observation space {space}, expected a Box")
+        self._skip = skip
+        self._last_two = np.zeros((2, *space.shape), space.dtype)
+
+    def step(self, action: Any) -> Any:
+        """Act up to `skip` times."""
+        total = 0.0
+        for i in range(self._skip):
+            result = self.env.step(action)
+            self._last_two[i % 2] = result[0]
+            total += float(result[1])
+            if has_ended(result):
+                break
+        obs = np.maximum(*self._last_two) if i else result[0]
+        return (obs, total, *result[2:])
+
+
+class FlickerFrame(Wrapper):
+    """Replace each observation by zeros with probability 0.5, drawn from the environment's own stream `np_random`.
+
+    It makes a game partially observable (Hausknecht and Stone 2015, arXiv:1507.06527), for agents with a memory.
+
+    Args:
+        env: Environment with arrays as observations.
+    """
+
+    def observation(self, observation: Any) -> NDArray[Any]:
+        """The observation or zeros."""
+        observation = np.asarray(observation)
+        return np.zeros_like(observation) if random_stream(self.env).random() < 0.5 else observation
+
+
+class ClipRewardEnv(Wrapper):
+    """Replace rewards by their signs: -1, 0 or 1.
+
+    Args:
+        env: Environment to wrap.
+    """
+
+    def reward(self, reward: Any) -> float:
+        """The sign of the reward."""
+        return float(np.sign(reward))
 
 
 def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any) -> Any:

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.utils.random_streams import plain_state
-from pfrl_like.utils.rng_state import get_rng_state, legacy_rng
+from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_state
 from pfrl_like.utils.spaces import space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 

@@ -103,7 +103,7 @@ def test_without_an_override_no_function_for_overrides_is_called(name: str) -> N
     agent = MAKE[name](pfrl_like, getattr(pfrl_like.agents, name), buffer)
     entered = functions_of_a_step(agent, [np.zeros(3, np.float32)])
     assert any("GradientStep" in function for function in entered)
-    assert not [function for function in entered if function.startswith("/learning/")]
+    assert not [function for function in entered if function.startswith("/learning/overrides/")]
 
 
 @pytest.mark.parametrize("name", ["PPO", "A2C", "REINFORCE", "TRPO", "A3C", "ACER"])
@@ -116,7 +116,7 @@ def test_without_an_override_no_function_for_overrides_is_called_on_policy(name:
         agent.batch_observe([one_hot(1)], [0.0], [False], [False])
     entered = functions_of_a_step(agent, [one_hot(0)], done=True)
     assert any("GradientStep" in function for function in entered)
-    assert not [function for function in entered if function.startswith("/learning/")]
+    assert not [function for function in entered if function.startswith("/learning/overrides/")]
 
 
 def functions_of_a_step(agent: Any, obs: Any, done: bool = False) -> list[str]:

@@ -91,8 +91,10 @@ def vector_env(chain: Chain, n_envs: int, mode: AutoresetMode | None) -> Any:
     return gymnasium.vector.SyncVectorEnv([make] * n_envs, autoreset_mode=mode)
 
 
-@pytest.mark.parametrize("num_steps", [1, 2, 3])
-@pytest.mark.parametrize("n_envs", [1, 2, 5])
+@pytest.mark.parametrize("num_steps", [1, pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize(
+    "n_envs", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(5, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("mode", [None, *AutoresetMode], ids=str)
 @pytest.mark.parametrize("ending", CHAINS)
 def test_targets_are_the_true_values(

@@ -5,9 +5,8 @@ import inspect
 from typing import Any
 
 import pytest
-from agent_bases import MAKERS, arguments_of, obs_size
-from agent_effects import EFFECTS
 from argument_effects import OBSERVED, Effect, Life, changed, differ, held, live, parameters_of
+from registry import KINDS, REGISTRY, arguments_of, obs_size
 
 from pfrl_like import agents
 from pfrl_like.agents import (
@@ -26,21 +25,21 @@ def arguments() -> list[Any]:
     """Every agent with each of its arguments; slow are those that it has from another agent."""
     return [
         pytest.param(kind, name, id=f"{kind.__name__}-{name}", marks=[] if owner is kind else pytest.mark.slow)
-        for kind in MAKERS
+        for kind in KINDS
         for name, owner in parameters_of(kind).items()
     ]
 
 
 def test_every_argument_of_every_public_agent_has_an_entry() -> None:
     public = {kind for kind in vars(agents).values() if inspect.isclass(kind)} - BASES
-    assert public <= EFFECTS.keys()
-    for kind, table in EFFECTS.items():
-        assert parameters_of(kind).keys() <= table.keys(), kind
+    assert public <= {*KINDS}
+    for name, entry in REGISTRY.items():
+        assert parameters_of(entry.kind).keys() <= entry.every_effect.keys(), name
 
 
 def test_every_entry_is_of_an_argument_of_some_agent() -> None:
-    assert {name for table in EFFECTS.values() for name in table} == {
-        name for kind in EFFECTS for name in parameters_of(kind)
+    assert {name for entry in REGISTRY.values() for name in entry.every_effect} == {
+        name for kind in KINDS for name in parameters_of(kind)
     }
 
 
@@ -52,7 +51,7 @@ def usual(kind: Any) -> Life:
 
 @pytest.mark.parametrize(("kind", "name"), arguments())
 def test_argument_has_its_effect(kind: Any, name: str) -> None:
-    effect = EFFECTS[kind][name]
+    effect = REGISTRY[kind.__name__].every_effect[name]
     if effect.held_by:
         assert held(effect.held_by, name), f"{effect.held_by} does not speak of {name}"
     if effect.refused:
@@ -86,7 +85,7 @@ def check_effect(kind: Any, name: str, effect: Effect) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[] if kind is agents.DQN else pytest.mark.slow) for kind in MAKERS]
+    "kind", [pytest.param(kind, marks=[] if kind is agents.DQN else pytest.mark.slow) for kind in KINDS]
 )
 def test_an_agent_lives_the_same_life_twice(kind: Any) -> None:
     again = live(lambda: kind(**arguments_of(kind)), obs_size(kind))

@@ -23,8 +23,8 @@ from torch.distributions import Independent, Normal
 from pfrl_like import agents
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.soft_actor_critic import soft_reward
-from pfrl_like.algos.base import ESTIMATORS
-from pfrl_like.algos.networks import (
+from pfrl_like.algos.fitting.base import ESTIMATORS
+from pfrl_like.algos.fitting.networks import (
     adam,
     bounded_network,
     categorical_policy,

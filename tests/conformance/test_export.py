@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_bases import MAKERS, arguments_of, obs_size
+from registry import KINDS, arguments_of, obs_size
 
 from pfrl_like import agents
 from pfrl_like.export.noise import GivenDraws
 
 #: Formats, and agents of which the default run tries them (plain, recurrent); the slow run tries all.
 EXEMPLARS = {
-    ".pt": (MAKERS.keys(), {agents.DQN, agents.IQN, agents.TD3, agents.PPO, agents.A3C}),
+    ".pt": ({*KINDS}, {agents.DQN, agents.IQN, agents.TD3, agents.PPO, agents.A3C}),
     ".onnx": ({agents.SoftActorCritic}, {agents.DQN}),
     ".pt2": ({agents.IQN}, {agents.PPO}),
 }
@@ -31,7 +31,7 @@ def cases() -> list[Any]:
             marks=[] if kind in exemplars[recurrent] else pytest.mark.slow,
         )
         for ending, exemplars in EXEMPLARS.items()
-        for kind in MAKERS
+        for kind in KINDS
         if kind not in NOT_EXPORTED
         for recurrent in ((False, True) if getattr(kind, "may_be_recurrent", True) else (False,))
     ]  # fmt: skip

@@ -7,35 +7,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from pair_parts import EVALUATING, FAMILY
+from registry import LEARNERS
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent, train_agent_offline
 from pfrl_like.testing.requirement import difference
 from pfrl_like.utils.checks import check_action
 
-OFFLINE = (
-    "CQL",
-    "COMBO",
-    "DiscreteCQL",
-    "EDAC",
-    "BC",
-    "DiscreteBC",
-    "TD3PlusBC",
-    "ReBRAC",
-    "AWAC",
-    "CRR",
-    "IQL",
-    "AWR",
-    "DiscreteAWR",
-    *EVALUATING,
-    "BCQ",
-    "DiscreteBCQ",
-    "BEAR",
-    "CalQL",
-    "DecisionTransformer",
-    "DiscreteDecisionTransformer",
-)
+OFFLINE = [name for name, entry in LEARNERS.items() if getattr(entry.kind, "is_offline", False)]
 
 
 def recorded(env: Any, n: int = 40) -> MDPDataset:
@@ -60,11 +39,11 @@ def parameters(agent: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("agent", OFFLINE)
 def test_an_agent_trains_from_a_dataset_and_goes_on_online(agent: str, tmp_path: Path) -> None:
-    family = FAMILY[agent]
+    entry = LEARNERS[agent]
     plain = ("ReplayBuffer", "EpisodicReplayBuffer")
-    case = next(case for case in family.fitting(agent) if case["replay_buffer"] in plain and not case["recurrent"])
-    first, again = family.make(case, tmp_path), family.make(case, tmp_path)
-    env = family.env(case)
+    case = next(case for case in entry.fitting() if case["replay_buffer"] in plain and not case["recurrent"])
+    first, again = entry.make(case, tmp_path), entry.make(case, tmp_path)
+    env = entry.env(case)
     before = parameters(first)
     train_agent_offline(first, recorded(env), 6, tmp_path / "offline", minibatch_size=8)
     offline = parameters(first)

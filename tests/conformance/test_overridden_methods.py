@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from pair_parts import FAMILY
+from registry import LEARNERS
 from torch import nn
 
 from pfrl_like import agents
@@ -35,18 +35,18 @@ def parameters(agent: Any) -> list[torch.Tensor]:
     return [param for module in modules for param in module.state_dict().values()]
 
 
-REPLAYING = [name for name in FAMILY if issubclass(getattr(agents, name), agents.off_policy_agent.OffPolicyAgent)]
+REPLAYING = [name for name in LEARNERS if issubclass(getattr(agents, name), agents.OffPolicyAgent)]
 
 
 @pytest.mark.parametrize("agent", [name for name in REPLAYING if hooks_of(getattr(agents, name)) - {"update"}])
 def test_methods_that_call_the_base_change_nothing(agent: str, tmp_path: Path) -> None:
-    family, learnt = FAMILY[agent], []
-    case = next(case for case in family.fitting(agent) if "Prioritized" not in case.get("replay_buffer", ""))
+    entry, learnt = LEARNERS[agent], []
+    case = next(case for case in entry.fitting() if "Prioritized" not in case.get("replay_buffer", ""))
     for overrides in (False, True):
         folder = tmp_path / str(overrides)
         folder.mkdir()
         set_random_seed(0)
-        made, env = family.make(case, folder), family.env(case)
+        made, env = entry.make(case, folder), entry.env(case)
         names = hooks_of(type(made)) - {"update"}
         if overrides:
             made.__class__ = passing_on(type(made), names)

@@ -5,6 +5,7 @@ fits, and any two parts meet that fit, in some agent.
 """
 
 import copy
+import heapq
 import inspect
 import itertools
 import random
@@ -17,12 +18,11 @@ import numpy as np
 import pytest
 import torch
 from network_parts import CRITICS, HEADS, RECURRENT_CRITICS, VALUES, make_q_function
-from pair_base import BUFFERS, EXPLORERS, Case, Family
-from pair_parts import FAMILIES, FAMILY
+from pair_base import BUFFERS, EXPLORERS, Case
+from registry import LEARNERS
 from torch import nn
 
-from pfrl_like import agents, explorers, policies, q_functions, replay_buffers
-from pfrl_like.agent import Agent
+from pfrl_like import explorers, policies, q_functions, replay_buffers
 from pfrl_like.explorer import Explorer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.testing.play import play_one
@@ -32,32 +32,23 @@ from pfrl_like.utils.checks import check_action
 STEPS = 22
 #: Parts that take long, which the default run has once each.
 HEAVY = ("dueling", "distributional dueling")
-#: Public classes that are no agents that learn.
-NO_AGENTS = {
-    "OffPolicyAgent",
-    "OffPolicyActorCritic",
-    "OfflineActorCritic",
-    "AdvantageWeightedActorCritic",
-    "OnPolicyAgent",
-    "StateQFunctionActor",
-}
 
 
 # What a case has to do
 
 
-def try_case(family: Family, case: Case, folder: Path) -> None:
+def try_case(case: Case, folder: Path) -> None:
     """The agent of a case does all that it should, or is refused."""
     folder.mkdir(parents=True)
-    misfits = {*family.misfits(case)}
-    if misfits:
-        assert_refused(family, case, folder, misfits)
+    entry = LEARNERS[case["agent"]]
+    if misfits := entry.misfits(case):
+        assert_refused(case, folder, misfits)
         return
-    agent, env = family.make(case, folder), family.env(case)
+    agent, env = entry.make(case, folder), entry.env(case)
     assert_learns(agent, env)
     agent.save(folder / "saved")
     (folder / "other").mkdir()
-    other = family.make(case, folder / "other")
+    other = entry.make(case, folder / "other")
     other.load(folder / "saved")
     assert difference(agent.state_dict(), other.state_dict(), "state") is None
     actions, again = evaluated(agent, env), evaluated(other, env)
@@ -66,10 +57,10 @@ def try_case(family: Family, case: Case, folder: Path) -> None:
         check_action(env.action_space, action, bounds=False)
 
 
-def assert_refused(family: Family, case: Case, folder: Path, arguments: Iterable[str]) -> None:
+def assert_refused(case: Case, folder: Path, arguments: Iterable[str]) -> None:
     """The constructor raises a sentence that names an argument."""
     try:
-        family.make(case, folder)
+        LEARNERS[case["agent"]].make(case, folder)
     except (TypeError, ValueError) as refusal:
         sentence = str(refusal)
         assert re.match(rf"({'|'.join(arguments)})\w*(\[\d+\])? ", sentence) and sentence.count(" ") >= 8, sentence
@@ -119,55 +110,61 @@ def pairs_of(case: Case) -> set[Any]:
     return {*itertools.combinations(case.items(), 2)}
 
 
-def covering(
-    cases: Iterable[Case], pairs: Callable[[Case], set[Any]] = pairs_of, met: Iterable[Any] = ()
-) -> list[Case]:
-    """Cases, always the same, that have all pairs of parts among them that are asked for and have not met before."""
-    cases = sorted(cases, key=str)
+def covering(cases: Iterable[Case], pairs: Callable[[Case], set[Any]] = pairs_of) -> list[Case]:
+    """Few cases, always the same, that have all pairs among them: each time the one that brings most new ones."""
+    cases = [*cases]
     random.Random(0).shuffle(cases)
-    groups = {id(case): pairs(case) for case in cases}
-    seen = {*met}
+    missing = [pairs(case) for case in cases]
+    heap = [(-len(new), i) for i, new in enumerate(missing)]
+    heapq.heapify(heap)
+    seen: set[Any] = set()
     chosen = []
-    for least in (8, 5, 3, 2, 1):  # those first that bring much
-        for case in cases:
-            if len(groups[id(case)] - seen) >= least:
-                chosen.append(case)
-                seen |= groups[id(case)]
+    while heap:
+        promised, i = heapq.heappop(heap)
+        missing[i] -= seen
+        if len(missing[i]) < -promised:  # others have brought some of them since
+            heapq.heappush(heap, (-len(missing[i]), i))
+        elif missing[i]:
+            seen |= missing[i]
+            chosen.append(cases[i])
     return chosen
 
 
+def parts_of_agent(case: Case) -> set[Any]:
+    """Its agent with each of its parts."""
+    return {(case["agent"], part) for part in case.items()}
+
+
+def parts_of_family(case: Case) -> set[Any]:
+    """The family of its agent with each of its parts."""
+    return {(LEARNERS[case["agent"]].family, part) for part in case.items() if part[0] != "agent"}
+
+
+EVERY = [(case, entry.misfits(case)) for entry in LEARNERS.values() for case in entry.every_case()]
+FITTING = [case for case, misfits in EVERY if not misfits]
+LIGHT = [case for case in FITTING if {*HEAVY}.isdisjoint(case.values())]
+#: The default run: pairs of parts that fit, and what is heavy once each.
+CHOSEN = covering(LIGHT) + covering(FITTING, lambda case: {part for part in case.items() if part[1] in HEAVY})
+#: Agents with each part that does not fit, of which the default run has those that cover every family.
+REFUSED = covering((case for case, misfits in EVERY if len(misfits) == 1), parts_of_agent)
+REFUSED_FIRST = covering(REFUSED, parts_of_family)
+
+
 def some_cases() -> list[Any]:
-    """Cases for the default run: pairs of parts that fit, what is heavy once each, agents with what does not fit."""
-    params: list[Any] = []
-    met: set[Any] = set()
-    for _, alike in itertools.groupby(FAMILIES, lambda family: family.make):
-        family_of = {id(case): family for family in alike for case in family.every_case}
-        cases = [case for family in dict.fromkeys(family_of.values()) for case in family.every_case]
-        misfits = {id(case): {*family_of[id(case)].misfits(case)} for case in cases}
-        fitting = [case for case in cases if not misfits[id(case)]]
-        chosen = covering((case for case in fitting if {*HEAVY}.isdisjoint(case.values())), met=met)
-        met |= {pair for case in chosen for pair in pairs_of(case)}
-        chosen += [case for kind in HEAVY for case in [case for case in fitting if kind in case.values()][:1]]
-        chosen += covering(
-            (case for case in cases if len(misfits[id(case)]) == 1),
-            lambda case: {(name, part) for name, part in pairs_of(case) if name[0] == "agent"},
-        )
-        params += [pytest.param(family_of[id(case)], case, id=", ".join(map(str, case.values()))) for case in chosen]
-    return params
+    cases = [(case, []) for case in (*CHOSEN, *REFUSED_FIRST)]
+    cases += [(case, pytest.mark.slow) for case in REFUSED if case not in REFUSED_FIRST]
+    return [pytest.param(case, id=", ".join(map(str, case.values())), marks=marks) for case, marks in cases]
 
 
-@pytest.mark.parametrize(("family", "case"), some_cases())
-def test_parts_that_fit_work_together_and_others_are_refused(family: Family, case: Case, tmp_path: Path) -> None:
-    try_case(family, case, tmp_path / "case")
+@pytest.mark.parametrize("case", some_cases())
+def test_parts_that_fit_work_together_and_others_are_refused(case: Case, tmp_path: Path) -> None:
+    try_case(case, tmp_path / "case")
 
 
 def test_every_two_parts_that_fit_meet_in_the_default_run() -> None:
-    fitting = [case for family in FAMILIES for agent in family.kinds for case in family.fitting(agent)]
-    chosen = [param.values[1] for param in some_cases() if not [*param.values[0].misfits(param.values[1])]]
-    common = [case for case in fitting if {*HEAVY}.isdisjoint(case.values())]
-    assert {pair for case in common for pair in pairs_of(case)} <= {pair for case in chosen for pair in pairs_of(case)}
-    assert {part for case in fitting for part in case.items()} == {part for case in chosen for part in case.items()}
-    assert len(chosen) < len(fitting) / 20
+    assert set().union(*map(pairs_of, LIGHT)) <= set().union(*map(pairs_of, CHOSEN))
+    assert {part for case in FITTING for part in case.items()} == {part for case in CHOSEN for part in case.items()}
+    assert len(CHOSEN) < len(FITTING) / 20
 
 
 # All cases
@@ -176,26 +173,25 @@ def test_every_two_parts_that_fit_meet_in_the_default_run() -> None:
 def all_cases() -> list[Any]:
     """Agents with one of their parts; the others are gone through in one test."""
     return [
-        pytest.param(family, agent, name, value, id=f"{agent}, {value}")
-        for family in FAMILIES
-        for agent in family.kinds
-        for name, values in [*family.parts.items()][:1]
+        pytest.param(agent, part, value, id=f"{agent}, {value}")
+        for agent, entry in LEARNERS.items()
+        for part, values in [*entry.parts.items()][:1]
         for value in values
     ]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("family", "agent", "part", "value"), all_cases())
-def test_all_parts_together(family: Family, agent: str, part: str, value: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("agent", "part", "value"), all_cases())
+def test_all_parts_together(agent: str, part: str, value: Any, tmp_path: Path) -> None:
     failures = []
-    for i, case in enumerate(family.cases(agent)):
+    for i, case in enumerate(LEARNERS[agent].every_case()):
         if case[part] != value:
             continue
         torch.manual_seed(0)
         np.random.seed(0)
         try:
-            try_case(family, case, tmp_path / str(i))
+            try_case(case, tmp_path / str(i))
         except Exception as failure:  # of each case, so that one does not hide the others
             failures.append(f"{case}: {type(failure).__name__}: {failure}")
     assert not failures, "\n".join(failures)
@@ -205,17 +201,17 @@ def test_all_parts_together(family: Family, agent: str, part: str, value: Any, t
 
 
 @pytest.mark.parametrize("recurrent", [False, True])
-@pytest.mark.parametrize("agent", FAMILY)
+@pytest.mark.parametrize("agent", LEARNERS)
 def test_recurrent_networks_and_agents_belong_together(agent: str, recurrent: bool, tmp_path: Path) -> None:
-    family = FAMILY[agent]
+    entry = LEARNERS[agent]
     if agent == "CrossQ":
-        case = next(family.fitting(agent)) | {"recurrent": recurrent, "networks": not recurrent}
+        case = next(entry.fitting()) | {"recurrent": recurrent, "networks": not recurrent}
     else:
-        no_form = {**next(family.fitting(agent)), "recurrent": True, "replay_buffer": "EpisodicReplayBuffer"}
-        case = next((case for case in family.fitting(agent) if case["recurrent"] == recurrent), no_form)
+        no_form = {**next(entry.fitting()), "recurrent": True, "replay_buffer": "EpisodicReplayBuffer"}
+        case = next((case for case in entry.fitting() if case["recurrent"] == recurrent), no_form)
         case["networks"] = not recurrent
     with pytest.raises((TypeError, ValueError), match="recurrent"):
-        family.make(case, tmp_path)
+        entry.make(case, tmp_path)
 
 
 def public(package: Any, base: type) -> set[str]:
@@ -224,7 +220,6 @@ def public(package: Any, base: type) -> set[str]:
 
 
 def test_the_tables_hold_every_public_part() -> None:
-    assert {*FAMILY} == public(agents, Agent) - NO_AGENTS
     assert {*EXPLORERS} == public(explorers, Explorer)
     assert {*BUFFERS} == public(replay_buffers, AbstractReplayBuffer)
     assert {type(make()).__name__ for _, make, _ in HEADS.values()} == public(policies, nn.Module)

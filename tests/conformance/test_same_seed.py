@@ -7,19 +7,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from pair_parts import FAMILIES, FAMILY
+from registry import LEARNERS
 from seed_parts import ASYNCHRONOUS, OFFLINE, RUNNERS, course, digest, exemplar
 
 from pfrl_like import experiments
 from pfrl_like.testing.requirement import difference
 
 #: In the default run the first agent of every other family has one of the runners; the slow one has all, and memory.
-AGENTS = [*dict.fromkeys(family.kinds[0] for family in FAMILIES)][::2]
+FAMILIES = dict.fromkeys(entry.family for entry in LEARNERS.values())
+AGENTS = [next(name for name, entry in LEARNERS.items() if entry.family is family) for family in FAMILIES][::2]
 FIRST = {*zip(AGENTS, itertools.cycle(RUNNERS), itertools.repeat(False))}  # noqa: B905 - cycles have no end
 CASES = [
     pytest.param(*case, marks=[] if case in FIRST else pytest.mark.slow)
-    for case in itertools.product(FAMILY, RUNNERS, (False, True))
-    if not case[2] or (case[0] != "CrossQ" and case[2] in FAMILY[case[0]].parts["recurrent"])  # some have no such form
+    for case in itertools.product(LEARNERS, RUNNERS, (False, True))
+    if not case[2]
+    or (case[0] != "CrossQ" and case[2] in LEARNERS[case[0]].parts["recurrent"])  # some have no such form
 ]
 
 
@@ -49,7 +51,7 @@ def test_another_process_gives_the_same_numbers(tmp_path: Path) -> None:
         torch.set_num_threads(1)
         print(digest(course(*{arguments}, Path({str(tmp_path / "there")!r}))))
     """
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    paths = os.pathsep.join([str(Path(__file__).parents[1] / "support"), *sys.path])
     environ = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "7"}
     there = subprocess.run([sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True)
     assert there.stdout.split()[-1] == digest(course(*arguments, tmp_path / "here"))
@@ -63,5 +65,5 @@ def test_every_runner_is_in_the_tables() -> None:
 
 
 def test_exemplars_explore() -> None:
-    cases = [exemplar(agent) for agent in FAMILY]
+    cases = [exemplar(agent) for agent in LEARNERS]
     assert {"ConstantEpsilonGreedy", "AdditiveGaussian"} <= {case.get("explorer") for case in cases}

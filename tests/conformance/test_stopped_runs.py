@@ -17,7 +17,7 @@ from frame_runs import FramePlan, LargeFramePlan, frame_plans
 from stopped_runs import NOISES, RUNNERS, Plan, differences, go, plans
 from time_parts import PATIENCE
 
-from pfrl_like.utils import tensors_as_json
+from pfrl_like.learning import tensors_as_json
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill_training.py"
 #: For each runner an agent.

@@ -18,7 +18,7 @@ import pytest
 import torch
 from network_parts import OBS
 from on_policy_parts import make_on_policy
-from pair_parts import FAMILY
+from registry import LEARNERS
 from torch import nn
 
 from pfrl_like.agent import Agent
@@ -34,7 +34,7 @@ from pfrl_like.utils import set_random_seed
 N_THREADS = 4
 #: Whose actions in evaluation are drawn, so that only the mode is looked at.
 DRAWING = {"BCQ", "BEAR"}
-EVERY = pytest.mark.parametrize("kind", FAMILY)
+EVERY = pytest.mark.parametrize("kind", LEARNERS)
 
 
 @pytest.fixture(autouse=True)
@@ -69,9 +69,9 @@ def in_threads(work: Callable[[int], None], n: int = N_THREADS) -> None:
 
 def make(kind: str, folder: Path, recurrent: bool = False) -> Any:
     """An agent of a kind, without recurrent networks if it has such a choice."""
-    cases = [case for case in FAMILY[kind].fitting(kind) if case["recurrent"] == recurrent]
+    cases = [case for case in LEARNERS[kind].fitting() if case["recurrent"] == recurrent]
     set_random_seed(0)
-    return FAMILY[kind].make(cases[0], folder)
+    return LEARNERS[kind].make(cases[0], folder)
 
 
 def mixed_answers(agent: Any, n_acts: int, size: int = OBS, draws: bool = False) -> int:

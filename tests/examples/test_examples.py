@@ -84,9 +84,9 @@ def test_an_exported_policy_plays_where_the_library_is_not(run):
     assert "without pfrl_like" in run("export_policy.py", "--steps", "100", "--format", ".pt")
 
 
-#: These start processes, or learn from frames or in MuJoCo, for which another trainer stands in a default run.
+#: These start processes, learn from frames or in MuJoCo, or have a test above: others stand for them in a default run.
 SHORT = ["atari/train_dqn_ale.py", "mujoco/train_ppo.py"]
-LONG = [name for name in [*ATARI, *MUJOCO, "gym/train_async.py", "offline/grid_search.py"] if name not in SHORT]
+LONG = {*ATARI, *MUJOCO, "gym/train_async.py", "offline/grid_search.py", "export_policy.py"} - {*SHORT}
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,9 @@ def test_a_saved_agent_can_be_demonstrated(run, tmp_path):
     assert "mean:" in run("gym/train_dqn.py", "--demo", "--load", told, "--eval-n-runs", "1")
 
 
-@pytest.mark.parametrize("agent", ["IQN", "DoubleIQN", "QRDQN", "FQF", "Rainbow"])
+@pytest.mark.parametrize(
+    "agent", ["IQN", "Rainbow", *(pytest.param(name, marks=pytest.mark.slow) for name in ("DoubleIQN", "QRDQN", "FQF"))]
+)
 def test_distributional_agents_learn_and_are_demonstrated(run, tmp_path, agent):
     often = ["--update-interval", "10", "--target-update-interval", "10", "--n-times-update", "2"]
     output = run(

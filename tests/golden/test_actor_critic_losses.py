@@ -15,15 +15,15 @@ from pfrl_like.action_value import (
     QuantileDiscreteActionValue,
     least_of,
 )
-from pfrl_like.agents.critics import critic_loss, value_of
 from pfrl_like.agents.ddpg import ddpg_next_value, ddpg_policy_loss
 from pfrl_like.agents.discrete_sac import value_of_state
 from pfrl_like.agents.soft_actor_critic import sac_policy_loss, soft_next_value, soft_reward
 from pfrl_like.agents.td3 import default_target_policy_smoothing_func, td3_next_value
-from pfrl_like.agents.temperature import temperature_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.functions.losses import half_square, square
+from pfrl_like.learning.critics import critic_loss, value_of
+from pfrl_like.learning.lagrange import temperature_loss
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead

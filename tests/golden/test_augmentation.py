@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.augmentation import Intensity, MultipleAmplitudeScaling, SingleAmplitudeScaling
-from pfrl_like.augmentation.colors import hue_saturation_value, jitter, red_green_blue
-from pfrl_like.augmentation.image import erase, rotate, shift
+from pfrl_like.augmentation.image import erase, hue_saturation_value, jitter, red_green_blue, rotate, shift
 
 NINE = torch.tensor([[1.0, 2, 3], [4, 5, 6], [7, 8, 9]])
 

@@ -12,7 +12,7 @@ from agent_parts import MAKE_BUFFER
 from torch import nn
 
 from pfrl_like import agents
-from pfrl_like.agents.awr import awr_value_loss, some_sequences, td_lambda_returns
+from pfrl_like.agents.offline.awr import awr_value_loss, some_sequences, td_lambda_returns
 from pfrl_like.batch import Batch, Future
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError

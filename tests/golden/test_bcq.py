@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, parameters
-from agent_bases import make_vae, of_pairs
 from agent_parts import MAKE_BUFFER, make_agent
 from gymnasium import spaces
 from pair_base import Noise
+from registry.constrained import make_vae, of_pairs
 from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue, QuantileDiscreteActionValue, soft_least_of
 from pfrl_like.agents import BCQ, DiscreteBCQ
-from pfrl_like.agents.bc import discrete_bc_loss
-from pfrl_like.agents.bcq import CandidateChoice, bcq_next_value, perturbed
-from pfrl_like.agents.discrete_bcq import likely_actions
-from pfrl_like.agents.imitation import conditional_vae_loss
+from pfrl_like.agents.offline.bc import discrete_bc_loss
+from pfrl_like.agents.offline.bcq import CandidateChoice, bcq_next_value, perturbed
+from pfrl_like.agents.offline.discrete_bcq import likely_actions
+from pfrl_like.agents.offline.imitation import conditional_vae_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import Categorical
 from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE, Lambda

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy
-from agent_bases import make_vae, of_pairs
 from agent_parts import MAKE_BUFFER
+from registry.constrained import make_vae, of_pairs
 from torch import Tensor, nn
 
 from pfrl_like.agents import BEAR
-from pfrl_like.agents.bear import bear_next_value
+from pfrl_like.agents.offline.bear import bear_next_value
 from pfrl_like.agents.soft_actor_critic import sac_policy_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian

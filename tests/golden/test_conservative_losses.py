@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents import COMBO, CQL, EDAC, DiscreteCQL, SoftActorCritic
-from pfrl_like.agents.cql import conservative_actions, conservative_gap, discrete_conservative_gap
-from pfrl_like.agents.critics import value_of, values_of_actions
-from pfrl_like.agents.edac import action_gradients, diversity_losses
+from pfrl_like.agents.offline.cql import conservative_actions, conservative_gap, discrete_conservative_gap
+from pfrl_like.agents.offline.edac import action_gradients, diversity_losses
 from pfrl_like.agents.soft_actor_critic import sample_with_log_prob
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian
+from pfrl_like.learning.critics import value_of, values_of_actions
 from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.testing import check_agent
 from pfrl_like.utils import set_random_seed

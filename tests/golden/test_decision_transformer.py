@@ -14,7 +14,7 @@ from pair_base import Noise
 from torch import Tensor, nn
 
 from pfrl_like.agents import DecisionTransformer, DiscreteDecisionTransformer
-from pfrl_like.agents.decision_transformer import predictions, returns_to_go
+from pfrl_like.agents.offline.decision_transformer import predictions, returns_to_go
 from pfrl_like.batch import Batch, Future
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.distributions import DeltaVector

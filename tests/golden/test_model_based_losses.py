@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 from actor_critic_parts import make_batch
-from agent_bases import arguments_of
+from registry import arguments_of
 
 from pfrl_like.agents import COMBO, CQL
-from pfrl_like.agents.combo import model_based_gap
+from pfrl_like.agents.offline.combo import model_based_gap
 from pfrl_like.batch import Batch
 from pfrl_like.utils import set_random_seed
 

@@ -13,10 +13,10 @@ from pfrl_like.agents.ppo import ppo_loss
 from pfrl_like.agents.reinforce import accumulated, reinforce_loss
 from pfrl_like.agents.trpo import natural_step, surrogate_gain, value_loss
 from pfrl_like.batch import Batch
-from pfrl_like.functions.conjugate_gradient import conjugate_gradient
 from pfrl_like.functions.policy_gradient import (
     actor_critic_loss,
     clipped_surrogate,
+    conjugate_gradient,
     estimated_kl,
     explained_variance,
     standardized,

@@ -28,9 +28,9 @@ from resume_parts import noisy_env, small_dqn
 
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.debug.crash_replay import BATCH, CRASH, read_crash, record_crash
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments import train_agent
-from pfrl_like.experiments.crash import BATCH, CRASH, read_crash, record_crash
 from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,

@@ -27,7 +27,7 @@ def test_a_fitted_policy_is_better_than_its_data(name: str, options: dict[str, A
     torch.manual_seed(0)
     np.random.seed(0)
     dataset, env = get_cartpole()
-    made = algos.base.ESTIMATORS[name](**OPTIONS | options)
+    made = algos.fitting.base.ESTIMATORS[name](**OPTIONS | options)
     made.fit(dataset, n_steps=3_000, n_steps_per_epoch=1_000, **QUIET)
     mean_return = np.mean([episode.compute_return() for episode in dataset])
     assert evaluate_on_environment(env, n_trials=20)(made) > 1.5 * mean_return

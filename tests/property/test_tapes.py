@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tape_parts import ENVS
 
 from pfrl_like.envs.episode_tape import EpisodeTape
-from pfrl_like.utils.random_streams import GlobalStreams
+from pfrl_like.random_streams.streams import GlobalStreams
 
 RESET = -1
 

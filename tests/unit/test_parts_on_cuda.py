@@ -19,6 +19,7 @@ from pfrl_like.action_value import (
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
+from pfrl_like.learning.burn_in import burn_in
 from pfrl_like.nn import (
     MLPBN,
     BoundByTanh,
@@ -30,6 +31,7 @@ from pfrl_like.nn import (
 )
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 from pfrl_like.preprocessing import make_scaler
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
     DistributionalDuelingDQN,
@@ -39,8 +41,6 @@ from pfrl_like.q_functions import (
     FCLSTMSAQFunction,
     FCSAQFunction,
 )
-from pfrl_like.utils.batch_states import FeatureExtractor
-from pfrl_like.utils.burn_in import burn_in
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import forward, max_over_sequences
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from agent_bases import MAKERS, arguments_of, obs_size
 from agent_parts import AGENTS, COMBINATIONS, make_agent
 from argument_effects import Life
 from on_policy_parts import ON_POLICY, make_on_policy
+from registry import KINDS, arguments_of, obs_size
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
@@ -50,7 +50,7 @@ def test_on_policy_agent_keeps_the_contracts(kind: str, recurrent: bool) -> None
     check_agent(functools.partial(make_on_policy, kind, recurrent, gpu=0))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MAKERS if issubclass(kind, OffPolicyAgent)])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, OffPolicyAgent)])
 def test_every_agent_with_a_replay_buffer_learns_and_acts_there(kind: Any) -> None:
     life = Life(kind(**arguments_of(kind, device="cuda")), obs_size(kind))
     assert life.n_updates > 0 and devices(life.agent.state_dict()["attributes"]) == {"cuda"}

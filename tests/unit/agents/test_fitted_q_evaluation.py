@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 from actor_critic_parts import make_batch, make_critic, make_policy
-from agent_bases import discrete_policy
 from agent_parts import make_q_function
-from pair_parts import EVALUATING
+from registry.actor_critics import discrete_policy
 from torch import Tensor, nn
 
 from pfrl_like import agents
-from pfrl_like.agents.fqe import expected_next_value
+from pfrl_like.agents.offline.fitted_q_evaluation import expected_next_value
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.distributions import Categorical
@@ -37,7 +36,7 @@ def make(kind: str, policy: Any = None, q_funcs: Any = None, lr: float = 1e-2, *
     return getattr(agents, kind)(policy, q_funcs, optimizers, ReplayBuffer(1_000), GAMMA, **options)
 
 
-@pytest.mark.parametrize("kind", EVALUATING)
+@pytest.mark.parametrize("kind", ["FittedQEvaluation", "DiscreteFittedQEvaluation"])
 def test_fitted_q_evaluation_keeps_the_contracts(kind: str) -> None:
     check_agent(functools.partial(make, kind), ABC(size=2, discrete=kind.startswith("Discrete")))
 
@@ -186,7 +185,7 @@ def test_an_environment_of_other_actions_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", EVALUATING)
+@pytest.mark.parametrize("kind", ["FittedQEvaluation", "DiscreteFittedQEvaluation"])
 def test_a_compiled_update_gives_the_same_numbers(kind: str) -> None:
     found = []
     for compiled in (False, True):

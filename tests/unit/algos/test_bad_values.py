@@ -11,8 +11,8 @@ import pytest
 from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, vectors
 
 from pfrl_like import algos
-from pfrl_like.algos.base import ESTIMATORS, Estimator
-from pfrl_like.algos.saving import told_by
+from pfrl_like.algos.fitting.base import ESTIMATORS, Estimator
+from pfrl_like.algos.fitting.saving import told_by
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dynamics import MOPO

@@ -11,8 +11,9 @@ import torch
 from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
-from pfrl_like.agents.awr import td_lambda_returns
-from pfrl_like.algos.saving import write_model
+from pfrl_like.agents.offline.awr import td_lambda_returns
+from pfrl_like.algos.fitting.base import ESTIMATORS
+from pfrl_like.algos.fitting.saving import write_model
 from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.batch import Future, concatenate_batches
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
@@ -21,7 +22,7 @@ from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
 from pfrl_like.preprocessing import StandardScaler
 
-VALUED = [name for name in ALL if issubclass(algos.base.ESTIMATORS[name], algos.q_learning.QLearning)]
+VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.q_learning.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
 
 
@@ -184,7 +185,7 @@ def test_bcq_draws_its_predictions_and_has_no_other_samples() -> None:
         made.sample_action(OBS)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if "rl_start_epoch" in algos.base.ESTIMATORS[name].defaults()])
+@pytest.mark.parametrize("name", [name for name in ALL if "rl_start_epoch" in ESTIMATORS[name].defaults()])
 def test_imitation_may_come_first(name: str) -> None:
     data = vectors(False)
     made = make(name, rl_start_epoch=1)

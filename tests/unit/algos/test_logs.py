@@ -10,7 +10,7 @@ import pytest
 from estimator_parts import make, vectors
 
 from pfrl_like import algos
-from pfrl_like.algos.run_log import RunLog, timestamped
+from pfrl_like.algos.fitting.run_log import RunLog, timestamped
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.loggers.adapters import FileAdapterFactory, LoggingStrategy, NoAdapter
 from pfrl_like.metrics import td_error_scorer
@@ -112,7 +112,7 @@ def test_scorers_may_be_a_list() -> None:
 
 def test_a_class_reads_its_own_file_beside_another_one_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     make("DQN").fit(vectors(True), n_epochs=1, experiment_name="run", with_timestamp=False, verbose=False)
-    monkeypatch.setitem(algos.base.ESTIMATORS, "DQN", type("DQN", (algos.DQN,), {}))
+    monkeypatch.setitem(algos.fitting.base.ESTIMATORS, "DQN", type("DQN", (algos.DQN,), {}))
     assert type(algos.DQN.from_json("d3rlpy_logs/run/params.json")) is algos.DQN
 
 

@@ -48,8 +48,8 @@ def test_it_is_the_last_step_of_a_pipeline() -> None:
 class Brief(algos.DQN):
     """Is judged after few updates."""
 
-    def evaluate_offline(self, dataset: Any, **options: Any) -> Any:
-        return super().evaluate_offline(dataset, **{"n_steps": 3, "deterministic": True, **options})
+    def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
+        return super().score(episodes, y, **{"n_steps": 3, "deterministic": True, **options})
 
 
 @pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")

@@ -2,6 +2,7 @@
 
 import copy
 import multiprocessing
+import pickle
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import pytest
 import torch
 from estimator_parts import ALL, QUIET, make, vectors
 
+from pfrl_like import algos
 from pfrl_like.augmentation import AugmentationPipeline, ColorJitter, SingleAmplitudeScaling
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.metrics import td_error_scorer
-from pfrl_like.ope import FQEConfig
+from pfrl_like.ope import FQEConfig, evaluate_offline
 from pfrl_like.preprocessing import MinMaxScaler, StandardScaler
 
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -126,11 +128,23 @@ def test_its_own_score_is_what_off_policy_evaluation_expects(name: str) -> None:
     made.fit(data, n_epochs=1, **QUIET)
     torch.manual_seed(0)
     np.random.seed(0)
-    estimates = made.evaluate_offline(data, n_steps=3, deterministic=True)
+    estimates = evaluate_offline(made, data, gamma=made.gamma, n_steps=3, deterministic=True)
     assert ("wdr" in estimates) == made.discrete_action
     torch.manual_seed(0)
     np.random.seed(0)
     assert made.score(data, n_steps=3, deterministic=True) == estimates["fqe"].value
+    with pytest.raises(AttributeError, match=r"call pfrl_like\.ope\.evaluate_offline\(estimator, "):
+        made.evaluate_offline(data)
     other_gamma = make(name, gamma=0.5, impl=made.impl)
     with pytest.raises(ValueError, match=r"gamma is 0\.5, but config has 0\.9"):
-        other_gamma.evaluate_offline(data, config=FQEConfig(gamma=0.9))
+        other_gamma.score(data, config=FQEConfig(gamma=0.9))
+
+
+def test_without_off_policy_evaluation_a_score_says_what_to_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pfrl_like.algos.Estimator.evaluate", None)
+    with pytest.raises(RuntimeError, match=r"import pfrl_like\.ope"):
+        make("DQN").score(vectors(True))
+
+
+def test_off_policy_evaluation_comes_with_a_pickled_estimator() -> None:
+    assert pickle.loads(pickle.dumps(algos.CQL())).evaluate is evaluate_offline  # in a process that imports nothing

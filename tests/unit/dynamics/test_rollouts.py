@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_bases import arguments_of
+from registry import arguments_of
 from torch import Tensor, nn
 
 from pfrl_like.agents import BCQ, COMBO, DQN, CalQL, DecisionTransformer, ReBRAC

@@ -20,7 +20,7 @@ from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, as_vector_str
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes import supervisor
-from pfrl_like.utils.random_streams import Streams
+from pfrl_like.random_streams.streams import Streams
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 pytestmark = pytest.mark.usefixtures("no_haste")
@@ -82,7 +82,9 @@ def make(observations, space=None, n=2, **options):
     return MultiprocessVectorEnv([lambda: Scripted(observations, space)] * n, **options)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(method, marks=[] if method in QUICK_METHODS else pytest.mark.slow) for method in METHODS]
+)
 def test_equals_the_serial_one_under_every_start_method(method):
     factories = [lambda: gymnasium.make("CartPole-v1")] * 2
     serial, parallel = SerialVectorEnv([f() for f in factories]), MultiprocessVectorEnv(factories, method)

@@ -265,7 +265,7 @@ SCRIPT = """
 def test_a_script_whose_process_fails_ends_with_its_traceback_and_leaves_nobody(tmp_path, method, how, told):
     script = tmp_path / "script.py"
     outdir = tmp_path / "out"
-    tests = str(Path(__file__).parents[2])
+    tests = str(Path(__file__).parents[2] / "support")
     script.write_text(textwrap.dedent(SCRIPT).format(tests=tests, outdir=str(outdir), method=method, how=how))
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 1

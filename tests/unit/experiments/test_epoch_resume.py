@@ -15,7 +15,7 @@ from epoch_parts import epoch_runner, go_on
 from resume_parts import Noisy
 
 from pfrl_like.experiments.checkpoints import saved_in
-from pfrl_like.utils.checksums import checksum
+from pfrl_like.storage.checksums import checksum
 
 ROOT = Path(__file__).parents[3]
 
@@ -67,7 +67,7 @@ def left(outdir: Path) -> dict[str, Any]:
 def go_on_elsewhere(outdir: str, n_epochs: int, batch_size: int | None) -> None:
     """`go_on` in a process of its own."""
     command = f"from epoch_parts import go_on; go_on({outdir!r}, {n_epochs}, {batch_size})"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")])
     subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
 
 

@@ -22,11 +22,11 @@ from pfrl_like.experiments import (
     train_agent_batch_with_evaluation,
     train_agent_with_evaluation,
 )
-from pfrl_like.experiments.earlier_run import earlier_parts, progress_of, set_aside
 from pfrl_like.experiments.evaluator import BASIC_COLUMNS
 from pfrl_like.experiments.report import write_report
-from pfrl_like.experiments.run_files import METRICS, SCORES, column_of, readable, record_of
 from pfrl_like.loggers import CSVLogger
+from pfrl_like.runs.earlier_run import earlier_parts, progress_of, set_aside
+from pfrl_like.runs.run_files import METRICS, SCORES, column_of, readable, record_of
 
 LOGGED = ["step", "elapsed", "episode", "return", "length"]
 

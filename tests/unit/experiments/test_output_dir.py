@@ -17,9 +17,9 @@ from pfrl_like.experiments import (
     is_under_git_control,
     prepare_output_dir,
 )
-from pfrl_like.experiments.circumstances import circumstances
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.secrets import MASK
+from pfrl_like.runs.environment_record import circumstances
+from pfrl_like.runs.secrets import MASK
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from typing import Any, TextIO
 
 import pytest
 
-from pfrl_like.experiments.loop import Clock, Episode
 from pfrl_like.experiments.progress import WIDTH, Progress, wants_progress
+from pfrl_like.runs.loop import Clock, Episode
 
 STEPS = 10_000_000
 

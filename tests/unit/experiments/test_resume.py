@@ -30,9 +30,9 @@ from pfrl_like.experiments import (
 )
 from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.interruption import Terminated
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.replay_buffers import PersistentReplayBuffer
-from pfrl_like.utils.secrets import MASK
+from pfrl_like.runs.loop import Clock
+from pfrl_like.runs.secrets import MASK
 
 
 class Stopped(Exception):

@@ -349,7 +349,7 @@ HELD = {
     ),
     replay_crash: dict.fromkeys(
         ("agent", "directory"),
-        HERE + "test_crash.py::test_the_update_is_made_again_from_the_streams_before_it",
+        "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it",
     ),
     OptunaPrunerHook: {
         "trial": HERE + "test_mocks.py::test_a_trial_gets_the_mean_return_and_the_step_and_may_end_the_run"

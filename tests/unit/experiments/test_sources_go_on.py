@@ -16,10 +16,10 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from tape_parts import ENVS, Images, Listener, Noisy, Unsteady, seeded
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
-from pfrl_like.experiments.loop import Clock
 from pfrl_like.experiments.sources import SerialSource, VectorSource
+from pfrl_like.random_streams.streams import Streams
+from pfrl_like.runs.loop import Clock
 from pfrl_like.utils import set_random_seed
-from pfrl_like.utils.random_streams import Streams
 from pfrl_like.wrappers import VectorFrameStack
 
 ROOT = Path(__file__).parents[3]
@@ -137,7 +137,7 @@ def test_a_run_goes_on_in_a_fresh_process(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text(saved(whole))
     expected = json.loads(json.dumps(([], ticked(whole, 20))))
     command = f"from test_sources_go_on import go_on_elsewhere; go_on_elsewhere({str(tmp_path / 'state.json')!r})"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(Path(__file__).parent)])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)])
     came = subprocess.run(
         [sys.executable, "-c", command], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": paths}
     )

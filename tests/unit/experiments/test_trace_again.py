@@ -11,16 +11,16 @@ import pytest
 from traced_run import run
 
 from pfrl_like.cli import main
-from pfrl_like.cli.closer_look import first_of_all, is_unseeded
 from pfrl_like.cli.diff_runs import closer_interval, tells_more_in
-from pfrl_like.cli.explanations import explanations
-from pfrl_like.cli.parting import Parting, repetition
-from pfrl_like.experiments import rerun
-from pfrl_like.experiments.checksums import STREAM
-from pfrl_like.experiments.rerun import RerunError, train_again
-from pfrl_like.experiments.trace import read_records, read_tensors
+from pfrl_like.debug import rerun
+from pfrl_like.debug.explain_diff import explanations
+from pfrl_like.debug.rerun import RerunError, train_again
+from pfrl_like.debug.tensor_diff import first_of_all, is_unseeded
+from pfrl_like.debug.trace import read_records, read_tensors
+from pfrl_like.debug.trace_diff import Parting, repetition
+from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
-from pfrl_like.utils.rerun_order import VARIABLE, Order
+from pfrl_like.runs.checksums import STREAM
 
 Again = Callable[..., str]
 
@@ -154,7 +154,7 @@ def two_runs(tmp_path: Path) -> Two:
     """Makes two runs of a program, one of them with a mishap; gives their directories."""
 
     def two_runs(mishap: str, at: int) -> tuple[str, str]:
-        (tmp_path / "program.py").write_text(PROGRAM.format(path=str(Path(__file__).parents[2])))
+        (tmp_path / "program.py").write_text(PROGRAM.format(path=str(Path(__file__).parents[2] / "support")))
         for name, when in (("a", 0), ("b", at)):
             run(tmp_path / name, **{mishap: when})
             started_as = [sys.executable, "program.py", name, mishap, str(when)]

@@ -11,11 +11,11 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from agent_bases import arguments_of
 from agent_parts import make_agent, make_q_function
 from agent_parts import make_batch as make_transitions
 from network_parts import embedding
 from on_policy_parts import make_nets
+from registry import arguments_of
 from torch import nn
 
 from pfrl_like.agents import BCQ, PPO

@@ -12,7 +12,7 @@ from pfrl_like.batch import map_nested
 from pfrl_like.errors import ExportError
 from pfrl_like.export.features import find_preprocessing, leaves_of
 from pfrl_like.preprocessing import StandardScaler
-from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.goals import concatenate_goal
 
 #: Of tracers, which `export` silences.

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 
 import pfrl_like
 from pfrl_like import agents, experiments
-from pfrl_like.agents.on_policy_agent import OnPolicyAgent
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning import HOOKS, Hook, HookType
-from pfrl_like.learning.hooks import HookMethod
+from pfrl_like.learning.on_policy import OnPolicyAgent
+from pfrl_like.learning.overrides.hooks import HookMethod
 from pfrl_like.replay_buffers import PrioritizedEpisodicReplayBuffer
 
 OWNERS = ("PPO", "TRPO", "A2C", "REINFORCE", "A3C", "ACER")

@@ -282,11 +282,11 @@ def test_one_warning_speaks_of_all_estimates() -> None:
     assert of_model.filename == of_weights.filename == __file__
 
 
-def test_the_warning_of_an_estimators_own_method_comes_from_the_line_that_asked() -> None:
+def test_the_warning_of_an_estimators_score_comes_from_the_line_that_asked() -> None:
     estimator = algos.DQN(encoder_params={"hidden_units": (4,)})
     estimator.create_impl((2,), 2)
     with pytest.warns(ope.UnreliableEstimateWarning) as told:
-        estimator.evaluate_offline(recorded(), behavior=first_outweighs(), estimators=["wis"], interval=SETTINGS)
+        estimator.score(recorded(), n_steps=1, deterministic=True)
     assert [each.filename for each in told if each.category is ope.UnreliableEstimateWarning] == [__file__]
 
 

@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from agent_bases import of_transformers
 from agent_parts import make_agent
 from fqe_parts import (
     BOX,
@@ -26,6 +25,7 @@ from fqe_parts import (
     softmax_policy,
 )
 from pair_base import Noise
+from registry import arguments_of
 from torch import nn
 
 from pfrl_like import agents, algos, ope
@@ -436,7 +436,7 @@ NOISE = Noise(DISCRETE)
 
 
 def make_transformer() -> agents.DecisionTransformer:
-    return agents.DecisionTransformer(**of_transformers(agents.DecisionTransformer, False))
+    return agents.DecisionTransformer(**arguments_of(agents.DecisionTransformer))
 
 
 @pytest.mark.parametrize(

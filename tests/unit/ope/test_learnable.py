@@ -80,7 +80,7 @@ def test_a_file_is_read_once(evaluated: bool, tmp_path: Path, monkeypatch: pytes
         read.append(fname)
         return load_tensors(fname)
 
-    monkeypatch.setattr("pfrl_like.algos.saving.load_tensors", counted)
+    monkeypatch.setattr("pfrl_like.algos.fitting.saving.load_tensors", counted)
     pfrl_like.load_learnable(tmp_path / "model.d3")
     assert len(read) == 1
 

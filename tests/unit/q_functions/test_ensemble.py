@@ -19,7 +19,7 @@ from pfrl_like.agents import (
     SoftActorCritic,
     TD3PlusBC,
 )
-from pfrl_like.agents.cql import discrete_conservative_gap
+from pfrl_like.agents.offline.cql import discrete_conservative_gap
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions import bootstrap_weight

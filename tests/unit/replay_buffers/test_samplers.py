@@ -3,7 +3,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from pfrl_like.replay_buffers.samplers import subsequences
+from pfrl_like.replay_buffers.episodic import subsequences
 
 
 def drawn(lengths, max_len, held=None, n=2000):

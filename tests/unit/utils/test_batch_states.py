@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from pfrl_like.utils.batch_states import FeatureExtractor, batch_states
+from pfrl_like.preprocessing.features import FeatureExtractor
+from pfrl_like.utils.batch_states import batch_states
 
 CPU = torch.device("cpu")
 

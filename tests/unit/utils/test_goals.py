@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pfrl_like.utils.batch_states import FeatureExtractor
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.goals import concatenate_goal
 
 

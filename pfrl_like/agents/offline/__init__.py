@@ -1,0 +1,1 @@
+"""Agents of offline algorithms, one file a family; `pfrl_like.agents` offers them all."""

@@ -1,0 +1,320 @@
+"""Advantage-Weighted Regression, of continuous and of discrete actions (Peng et al. 2019, arXiv:1910.00177)."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical, Distribution
+
+from pfrl_like.agents.discrete_sac import probabilities
+from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
+from pfrl_like.agents.offline.future_returns import check_tells_future, future_returns
+from pfrl_like.agents.offline.iql import state_value_of
+from pfrl_like.batch import Batch, batch_of_states
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.explorers import Greedy
+from pfrl_like.functions.losses import square, weighted_mean
+from pfrl_like.functions.offline import exponential_weight
+from pfrl_like.functions.returns import linked_lambda_returns, rows_after
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.declarations import check_distribution, check_output
+from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
+from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
+
+
+@torch.no_grad()
+def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
+    """TD(lambda) returns R of every row, [N] (arXiv:1910.00177, Algorithm 1; Sutton and Barto 2018, eq. 12.18).
+
+    Those of transitions reach to the end of the batch's `future`, those of sequences to the end of the sequence.
+
+    Args:
+        v_func: The value function.
+        batch: Transitions, with their `future`, or sequences.
+        lambd: lambda, in [0, 1]; 0 bootstraps after the batch's own steps, 1 only at the end.
+
+    Raises:
+        ValueError: If transitions come without their `future`, or values are not one number for each state.
+    """
+    if batch.lengths is None:
+        return future_returns(batch, lambda obs: state_value_of(v_func, batch_of_states(obs)), lambd)
+    next_value = state_value_of(v_func, batch, next=True)
+    after = rows_after(batch.lengths).to(batch.reward.device)
+    return linked_lambda_returns(batch.reward, batch.discount, next_value, after, lambd)
+
+
+def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor, Tensor]:
+    """(R - V(s))**2 (arXiv:1910.00177, Algorithm 1, line 6).
+
+    Args:
+        v_func: The value function, which takes the gradient.
+        batch: Transitions or sequences, with `returns`.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and detached: R - V(s), [N], and V(s), [N].
+    """
+    (returns,) = batch.required("returns")
+    value = state_value_of(v_func, batch)
+    error = returns - value
+    return weighted_mean(square(error), batch.weight, accumulator), error.detach(), value.detach()
+
+
+class AWR(OffPolicyActorCritic):
+    """Advantage-Weighted Regression: the value function learns returns, the policy actions that led to more than that.
+
+    An update is an iteration of the algorithm. Of its minibatch it makes TD(lambda) returns R, then takes
+    `n_critic_updates` steps of the value function and `n_actor_updates` steps of the policy on parts of it. An action
+    counts min(exp(A / beta), max_weight) times, with A = R - V(s).
+
+    Batches of transitions for `update` need the steps after their own, `sample_batch(..., future=math.inf)`; runners
+    and the replay buffer are asked for them.
+
+    Args:
+        policy: Module from observations to distributions of actions with densities, such as one that ends in a
+            `GaussianHeadWithStateIndependentCovariance`.
+        v_func: Value function: module from observations to numbers [N, 1].
+        policy_optimizer: Optimiser of the policy; the paper has SGD with a momentum of 0.9.
+        v_func_optimizer: Optimiser of the value function, likewise.
+        replay_buffer: As in `SoftActorCritic`, like all arguments that are not named here.
+        gamma: As in `SoftActorCritic`.
+        lam: lambda of the returns, in [0, 1].
+        beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
+        max_weight: Largest weight, positive.
+        standardize_advantages: Whether the advantages of a minibatch get mean 0 and standard deviation 1, as in the
+            authors' code, so that `beta` does not depend on the scale of rewards.
+        n_critic_updates: Steps of the value function for each update.
+        n_actor_updates: Steps of the policy for each update.
+        batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that such a step learns from.
+        horizon: Steps after which a return is bootstrapped from, at least; None for the end of the episode. Not for
+            `recurrent`, where `episodic_update_len` says it.
+        gpu: As in `SoftActorCritic`.
+        replay_start_size: As in `SoftActorCritic`.
+        minibatch_size: Transitions (recurrent: sequences) of an update.
+        update_interval: Steps between updates.
+        phi: As in `SoftActorCritic`.
+        max_grad_norm: As in `SoftActorCritic`.
+        logger: As in `SoftActorCritic`.
+        batch_states: As in `SoftActorCritic`.
+        burnin_action_func: As in `SoftActorCritic`.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        n_times_update: As in `SoftActorCritic`.
+        batch_accumulator: As in `SoftActorCritic`.
+        recurrent: As in `SoftActorCritic`.
+        episodic_update_len: As in `SoftActorCritic`.
+        device: As in `SoftActorCritic`.
+        compile: As in `SoftActorCritic`.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    action_kind = ("box", "continuous", "DiscreteAWR")
+    averaged_rows = ("v", "weight")
+    averaged_updates = ("policy_loss",)
+    reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
+    value_of = staticmethod(state_value_of)
+    moves_its_targets = True  # it has none
+    is_offline = True
+    has_target_policy = has_target_critics = False
+    needs_densities = True
+
+    v_func: Any
+    policy_optimizer: Any = Fixed()
+    v_func_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        v_func: nn.Module,
+        policy_optimizer: torch.optim.Optimizer,
+        v_func_optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        *,
+        lam: float = 0.95,
+        beta: float = 1.0,
+        max_weight: float = 20.0,
+        standardize_advantages: bool = True,
+        n_critic_updates: int = 200,
+        n_actor_updates: int = 1000,
+        batch_size_per_update: int = 256,
+        horizon: int | None = None,
+        gpu: int | None = None,
+        replay_start_size: int = 2048,
+        minibatch_size: int = 2048,
+        update_interval: int = 2048,
+        phi: Callable[[Any], Any] | None = None,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        act_deterministically: bool = True,
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        compile: bool = False,
+    ) -> None:
+        self.lam, self.beta, self.max_weight = lam, beta, max_weight
+        self.standardize_advantages = standardize_advantages
+        self.n_critic_updates, self.n_actor_updates = n_critic_updates, n_actor_updates
+        self.batch_size_per_update = batch_size_per_update
+        check_numbers_in(self, lam=(0, 1))
+        check_positive(self, "beta", "max_weight")
+        check_counts(
+            n_critic_updates=n_critic_updates, n_actor_updates=n_actor_updates,
+            batch_size_per_update=batch_size_per_update,
+        )  # fmt: skip
+        check_counts(optional=True, horizon=horizon)
+        if recurrent and horizon is not None:
+            raise ValueError(f"horizon is {horizon}, expected None with recurrent=True: use episodic_update_len")
+        self.horizon = horizon
+        self.sampling = {} if recurrent else {"future": math.inf if horizon is None else horizon}
+        super().__init__(
+            policy, {"v_func": v_func}, {"policy_optimizer": policy_optimizer, "v_func_optimizer": v_func_optimizer},
+            replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
+            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
+            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
+            target_update_method="hard", soft_update_tau=1.0, n_times_update=n_times_update,
+            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
+            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
+        )  # fmt: skip
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a policy of other actions or without densities, a value function of something else than numbers.
+
+        And a replay buffer that cannot tell what came after a step.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        self.check_policys_output(check_output("policy", modules["policy"], self.value_type))
+        check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
+        if self.sampling:
+            check_tells_future(self.replay_buffer)
+
+    def check_policys_output(self, given: Any) -> None:
+        """Refuse a policy that is declared to give other distributions."""
+        check_distribution("policy", given, densities=True, reparametrised=True, instead="DiscreteAWR")
+
+    # Learning
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """Make returns, then take the steps of the value function, then those of the policy.
+
+        Raises:
+            NonFiniteError: If returns or values are not finite, or as `update` says.
+        """
+        with evaluating_readers(self.v_func):
+            returns = td_lambda_returns(self.v_func, batch, self.lam)
+            error = self.advantage(batch, returns)
+        # A GPU is waited for, once in an iteration: parts without the bad rows would be learnt from before it told.
+        if not torch.isfinite(error).all():
+            raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
+        steps = batch.replace(
+            action=batch.action.float() if batch.action.dtype == torch.float64 else batch.action,
+            returns=returns, next_obs=None, next_action_mask=None, future=None, index=None, extra=None,
+        )  # fmt: skip
+        value_stats = [self.improved(self.part(steps), False)[1] for _ in range(self.n_critic_updates)]
+        with evaluating_readers(self.v_func):
+            advantage = self.advantage(steps, returns)
+        if self.standardize_advantages:
+            advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)
+        steps = steps.replace(advantage=advantage)
+        policy_stats = [self.improved(self.part(steps), True)[1] for _ in range(self.n_actor_updates)]
+        self.policy_updates.count += 1
+        means = {
+            name: torch.stack([each[name] for each in stats]).mean()
+            for stats, name in ((value_stats, "v_func_loss"), (policy_stats, "policy_loss"))
+        }
+        first = value_stats[0]["v_func_loss"]
+        return error, {**means, "loss": first, "v": returns - error, "weight": self.weight(steps)}
+
+    @torch.no_grad()
+    def advantage(self, batch: Batch, returns: Tensor) -> Tensor:
+        """R - V(s), [N]."""
+        return returns - state_value_of(self.v_func, batch)
+
+    def part(self, batch: Batch) -> Batch:
+        """Some transitions, or sequences, of a minibatch, drawn from PyTorch's global stream."""
+        n = len(batch) if batch.lengths is None else len(batch.lengths)
+        if n <= self.batch_size_per_update:
+            return batch
+        on = self.device if batch.lengths is None else None  # which sequences has to be known on the host
+        drawn = torch.randperm(n, device=on)[: self.batch_size_per_update]
+        return batch[drawn] if batch.lengths is None else some_sequences(batch, drawn)
+
+    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """Descend on the policy's loss, or on the value function's."""
+        if with_policy:
+            return batch.reward, self.improve_policy(batch, step)
+        ((loss, error, _),) = self.descend(self.critic_losses(batch), step)
+        return error, {"v_func_loss": loss.detach()}
+
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """`awr_value_loss`."""
+        return [awr_value_loss(self.v_func, batch, self.batch_accumulator)]
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on `advantage_weighted_loss`."""
+        loss = advantage_weighted_loss(self.policy, batch, self.weight(batch), self.batch_accumulator)
+        step("policy_optimizer", loss)
+        return {"policy_loss": loss.detach()}
+
+    def weight(self, batch: Batch) -> Tensor:
+        """`exponential_weight` of the advantages, [N]."""
+        (advantage,) = batch.required("advantage")
+        return exponential_weight(advantage, self.beta, self.max_weight)
+
+
+class DiscreteAWR(AWR):
+    """Advantage-Weighted Regression of discrete actions; forbidden actions are left out.
+
+    Args:
+        args: As `AWR`; the policy gives categorical distributions, such as one that ends in a `SoftmaxCategoricalHead`.
+        kwargs: As `AWR`.
+
+    Raises:
+        ValueError: As `AWR`.
+        TypeError: As `AWR`.
+    """
+
+    value_type: type[Any] = Categorical
+    action_kind = ("discrete", "discrete", "AWR")
+    densities_of = staticmethod(probabilities)
+
+    def check_policys_output(self, given: type[Distribution]) -> None:
+        """Its class has been looked at."""
+
+
+def some_sequences(batch: Batch, which: Tensor) -> Batch:
+    """Some sequences of a batch of sequences, in the batch's order.
+
+    Args:
+        batch: The sequences.
+        which: Their numbers, on the host.
+    """
+    assert batch.lengths is not None
+    kept = torch.zeros(len(batch.lengths), dtype=torch.bool)
+    kept[which] = True
+    rows = kept[sequence_of_rows(batch.lengths)].nonzero().squeeze(1).to(batch.reward.device)
+    numbers = kept.nonzero().squeeze(1).to(batch.reward.device)
+    states = {
+        name: map_recurrent_state(lambda state: state[:, numbers], getattr(batch, name))
+        for name in ("recurrent_state", "next_recurrent_state")
+    }
+    flat = batch.replace(lengths=None, recurrent_state=None, next_recurrent_state=None, index=None)
+    return flat[rows].replace(lengths=batch.lengths[kept], **states)

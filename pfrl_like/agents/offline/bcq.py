@@ -1,0 +1,193 @@
+"""Batch-Constrained deep Q-learning (Fujimoto et al. 2018, arXiv:1812.02900)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from pfrl_like.action_value import soft_least_of
+from pfrl_like.agents.offline.candidates import ChosenAction, chosen, chosen_for_active, most_valued
+from pfrl_like.agents.offline.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
+from pfrl_like.agents.offline.offline_actor_critic import OfflineActorCritic
+from pfrl_like.batch import Batch
+from pfrl_like.functions.chunked import apply_in_chunks
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.learning.compatibility.declarations import check_critics, check_output, check_takes_pair
+from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.learning.compatibility.policy_spaces import Bounds
+from pfrl_like.learning.critics import mean_value, next_obs_of, value_of, values_of_actions
+from pfrl_like.nn import ConditionalVAE
+from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.direct_call import call
+
+
+def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
+    """pi(s, a) = a + scale * xi(s, a), cut off at +-1, [N, A] (arXiv:1812.02900, section 4.2).
+
+    Raises:
+        ValueError: If the perturbation has another size than the action.
+    """
+    perturbation = call(policy, (obs, action))
+    if perturbation.shape[1:] != action.shape[1:]:  # of one number, all would be moved by it without a word
+        raise ValueError(f"policy gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
+    moved: Tensor = torch.add(action, perturbation, alpha=scale)
+    return moved.clamp(-1.0, 1.0)
+
+
+@torch.no_grad()
+def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float) -> Tensor:
+    """N perturbed actions of the imitator in each state, [n, N, A]."""
+    drawn = imitated_actions(imitator, obs, n)
+    return apply_in_chunks(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
+
+
+def bcq_next_value(
+    imitator: Any, target_policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, scale: float, lam: float
+) -> Any:
+    """Of n candidates in the next state the largest lam * min Q' + (1 - lam) * max Q' (arXiv:1812.02900, eq. 13).
+
+    Args:
+        imitator: The imitator, from which candidates are drawn.
+        target_policy: The perturbation's target.
+        target_critics: The critics' targets.
+        batch: Transitions.
+        n: Candidates in each state.
+        scale: How far they may be perturbed.
+        lam: Weight of the least critic.
+
+    Returns:
+        An action value of one action.
+    """
+    actions = candidate_actions(imitator, target_policy, next_obs_of(batch), n, scale)
+    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
+    best = chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
+    return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
+
+
+class CandidateChoice(nn.Module):
+    """Policy that draws some actions, perturbs them, and takes the one that a critic values most.
+
+    Args:
+        imitator: What draws them.
+        policy: Perturbs them.
+        critic: Values them.
+        n: How many.
+        scale: How far they may be perturbed.
+    """
+
+    def __init__(self, imitator: nn.Module, policy: nn.Module, critic: nn.Module, n: int, scale: float) -> None:
+        super().__init__()
+        self.imitator, self.policy, self.critic = imitator, policy, critic
+        self.n, self.scale = n, scale
+
+    def forward(self, obs: Any) -> ChosenAction:
+        """The action of each observation, drawn anew by every call."""
+        actions = candidate_actions(self.imitator, self.policy, obs, self.n, self.scale)
+        return most_valued(self.critic, obs, actions)
+
+
+class BCQ(ImitatorMixin, OfflineActorCritic):
+    """Batch-Constrained deep Q-learning: among actions like the recorded ones, slightly perturbed, that of most value.
+
+    Actions lie in [-1, 1]. In training and in evaluation some are drawn and the one that the first critic values most
+    is taken; so they differ from call to call, whatever `act_deterministically` says. An update is a step of the
+    imitator, of the critics, and of the perturbation. There is no recurrent form.
+
+    Args:
+        policy: The perturbation: module from pairs of observation and action to numbers in [-1, 1] like an action's,
+            such as one that begins with `ConcatObsAndAction` and ends in `Tanh`.
+        args: As `OfflineActorCritic`.
+        imitator: A `ConditionalVAE` of actions in [-1, 1].
+        imitator_optimizer: Its optimiser.
+        lam: Weight of the least critic in the targets, where the largest has 1 - lam.
+        n_action_samples: Actions that are drawn, in the targets and to act.
+        action_flexibility: How far actions may be perturbed, at least 0.
+        beta: Weight of the divergence in the imitator's loss, at least 0.
+        rl_start_step: Updates in which only the imitator learns; it may be changed at any time.
+        kwargs: As `OfflineActorCritic`.
+
+    Raises:
+        ValueError: On values outside those named here, and as `OfflineActorCritic`.
+        TypeError: As `OfflineActorCritic`.
+    """
+
+    acting_attributes = ("choice", "policy_updates")
+    action_kind = ("box", "continuous", "DiscreteBCQ")
+    averaged_updates = ("policy_loss", "imitator_loss")
+    reported = (
+        "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "average_policy_loss",
+        "average_imitator_loss", "n_updates",
+    )  # fmt: skip
+
+    n_action_samples: Any = Fixed()
+    action_flexibility: Any = Fixed()
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        *args: Any,
+        imitator: nn.Module,
+        imitator_optimizer: torch.optim.Optimizer,
+        lam: float = 0.75,
+        n_action_samples: int = 100,
+        action_flexibility: float = 0.05,
+        beta: float = 0.5,
+        rl_start_step: float = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.lam, self.action_flexibility = lam, action_flexibility
+        check_numbers_in(self, lam=(0, 1), action_flexibility=(0, None))
+        check_counts(n_action_samples=n_action_samples)
+        self.n_action_samples = n_action_samples
+        self.take_imitator(imitator, imitator_optimizer, beta, rl_start_step)
+        super().__init__(policy, *args, **kwargs)
+        self.choice = CandidateChoice(self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility)
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a perturbation and critics that take or give something else, and another imitator.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        check_takes_pair("policy", modules["policy"])
+        check_output("policy", modules["policy"], Tensor, "one that ends in Tanh")
+        check_critics(self.critics_among(modules), self.critic_type)
+        imitator = modules["imitator"]
+        if not isinstance(imitator, ConditionalVAE):
+            raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
+        check_parts_of_vae(imitator)
+
+    # Acting
+
+    def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        return chosen_for_active(lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active)
+
+    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+        """Those at which perturbed actions are cut off."""
+        return {"policy": (-1.0, 1.0)}
+
+    # Learning
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """`bcq_next_value` of the targets."""
+        with evaluating_readers(self.imitator):
+            value = bcq_next_value(
+                self.imitator, self.target_policy, self.target_critics, batch, self.n_action_samples,
+                self.action_flexibility, self.lam,
+            )  # fmt: skip
+        return value, batch.reward
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on -Q(s, pi(s, a)) of the first critic, with an action of the imitator (arXiv:1812.02900, eq. 14)."""
+        with evaluating_readers(self.imitator):
+            (drawn,) = imitated_actions(self.imitator, batch.obs, 1)
+        action = perturbed(self.policy, batch.obs, drawn, self.action_flexibility)
+        q = mean_value(value_of(self.critics[0], batch, action))
+        loss = weighted_mean(-q, batch.weight, self.batch_accumulator)
+        step("policy_optimizer", loss)
+        return {"policy_loss": loss.detach()}

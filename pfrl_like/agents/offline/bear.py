@@ -1,0 +1,189 @@
+"""Bootstrapping Error Accumulation Reduction (Kumar et al. 2019, arXiv:1906.00949)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from pfrl_like.action_value import soft_least_of
+from pfrl_like.agents.offline.candidates import ChosenAction, chosen, chosen_for_active, most_valued
+from pfrl_like.agents.offline.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
+from pfrl_like.batch import Batch
+from pfrl_like.distributions import parameters_of, with_parameters
+from pfrl_like.functions.losses import square, weighted_mean
+from pfrl_like.functions.offline import maximum_mean_discrepancy
+from pfrl_like.learning.compatibility.declarations import check_distribution, check_output
+from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
+from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
+from pfrl_like.nn import ConditionalVAE
+from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers
+
+KERNELS = ("gaussian", "laplacian")
+
+
+def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, lam: float) -> tuple[Any, Tensor]:
+    """Of n actions of the policy in the next state the largest lam * min Q' + (1 - lam) * max Q'.
+
+    (arXiv:1906.00949, Algorithm 1.)
+
+    Args:
+        policy: The policy.
+        target_critics: The critics' targets.
+        batch: Transitions.
+        n: Actions that are drawn.
+        lam: Weight of the least critic.
+
+    Returns:
+        An action value of one action, and the log-probabilities of the actions, [N].
+    """
+    distribution = distribution_of(policy, batch, next=True)
+    actions = distribution.sample((n,))
+    values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
+    best = chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
+    value = soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
+    return value, distribution.log_prob(best)
+
+
+def drawn_for_each(distribution: Any, n: int) -> Tensor:
+    """N samples for each of N states, [n, N, A]; the numbers that are drawn for a state lie side by side."""
+    rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
+    drawn: Tensor = rows.sample()
+    return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
+
+
+class BEAR(ImitatorMixin, SoftActorCritic):
+    """Soft Actor-Critic whose policy is held near an imitator of the recorded actions, by their discrepancy.
+
+    The weight alpha of the maximum mean discrepancy in the policy's loss is learnt so that the discrepancy stays at
+    `alpha_threshold`. In evaluation some actions are drawn and the one that the first critic values most is taken; so
+    they differ from call to call. In training, and if the agent does not `act_deterministically`, it takes a sample.
+    There is no recurrent form.
+
+    Args:
+        args: As `SoftActorCritic`.
+        imitator: A `ConditionalVAE`, or a policy: module from observations to distributions of actions.
+        imitator_optimizer: Its optimiser.
+        lam: Weight of the least critic in the targets, where the largest has 1 - lam.
+        n_action_samples: Actions of the policy that are drawn, in the targets and to act in evaluation.
+        n_mmd_action_samples: Actions of policy and of imitator, each, that the discrepancy is that of; at least 2.
+        mmd_kernel: "gaussian" or "laplacian".
+        mmd_sigma: Width of the kernel, positive.
+        alpha_threshold: At which the discrepancy is held; None keeps alpha.
+        initial_alpha: First alpha, positive; the only one without an `alpha_threshold`, when it may be 0.
+        alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
+        beta: Weight of the divergence in the loss of a `ConditionalVAE`, at least 0.
+        rl_start_step: Updates in which only the imitator learns; it may be changed at any time.
+        kwargs: As `SoftActorCritic`.
+
+    Raises:
+        ValueError: On values outside those named here, and as `SoftActorCritic`.
+        TypeError: As `SoftActorCritic`.
+    """
+
+    acting_attributes = (*SoftActorCritic.acting_attributes, "acting_critic")
+    averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
+    averaged_updates = ("imitator_loss",)
+    reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
+    elementwise = staticmethod(square)
+    is_offline = True
+
+    multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
+
+    alpha_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        *args: Any,
+        imitator: nn.Module,
+        imitator_optimizer: torch.optim.Optimizer,
+        lam: float = 0.75,
+        n_action_samples: int = 10,
+        n_mmd_action_samples: int = 4,
+        mmd_kernel: str = "gaussian",
+        mmd_sigma: float = 20.0,
+        alpha_threshold: float | None = 0.05,
+        initial_alpha: float = 1.0,
+        alpha_optimizer_lr: float | None = 1e-3,
+        beta: float = 0.5,
+        rl_start_step: float = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.lam, self.mmd_sigma, self.mmd_kernel = lam, mmd_sigma, mmd_kernel
+        check_numbers_in(self, lam=(0, 1))
+        check_positive(self, "mmd_sigma")
+        if mmd_kernel not in KERNELS:
+            raise ValueError(f"mmd_kernel is {mmd_kernel!r}, expected one of {', '.join(map(repr, KERNELS))}")
+        check_counts(n_action_samples=n_action_samples)
+        check_counts(least=2, n_mmd_action_samples=n_mmd_action_samples)
+        self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples
+        self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
+        self.alpha_optimizer_lr = alpha_optimizer_lr
+        self.take_imitator(imitator, imitator_optimizer, beta, rl_start_step)
+        super().__init__(*args, **kwargs)
+        self.acting_critic = self.critics[0]
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """As of `SoftActorCritic`, and refuse an imitator of other actions.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        super().check_declared(modules)
+        if isinstance(modules["imitator"], ConditionalVAE):
+            check_parts_of_vae(modules["imitator"])
+        else:
+            given = check_output("imitator", modules["imitator"], Distribution, "a pfrl_like.nn.ConditionalVAE")
+            check_distribution("imitator", given, densities=False, reparametrised=True, instead="another agent")
+
+    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        """Of `n_action_samples` actions of the policy those that the first critic values most, and what says so."""
+        best = chosen_for_active(self._best_drawn, obs, active)
+        return best.mode, best
+
+    def _best_drawn(self, obs: Any) -> ChosenAction:
+        actions = drawn_for_each(self._distribution(obs, None, None), self.n_action_samples)
+        with evaluating_readers(self.acting_critic):
+            return most_valued(self.acting_critic, obs, actions)
+
+    @property
+    def alpha(self) -> float:
+        """Weight of the discrepancy."""
+        return float(self.multiplier("alpha"))
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """`bear_next_value` of the targets, and `soft_reward`."""
+        with evaluating_readers(self.policy):
+            value, log_prob = bear_next_value(
+                self.policy, self.target_critics, batch, self.n_action_samples, self.lam
+            )  # fmt: skip
+        return value, soft_reward(batch, log_prob, self.multiplier("temperature"))
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on the policy's loss, that of Soft Actor-Critic + alpha * (discrepancy - alpha_threshold).
+
+        Then on those of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
+        """
+        loss, log_prob, entropy = sac_policy_loss(
+            self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator
+        )
+        discrepancy = self.discrepancy(batch)
+        threshold = self.alpha_threshold or 0.0
+        excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
+        loss = loss + self.multiplier("alpha") * excess
+        step("policy_optimizer", loss)
+        self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, step)
+        self.improve_multiplier("alpha", discrepancy.detach(), -threshold, batch, step)
+        return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
+
+    def discrepancy(self, batch: Batch) -> Tensor:
+        """`maximum_mean_discrepancy` of actions of the policy, which takes the gradient, and the imitator, [N]."""
+        with evaluating_readers(self.imitator):
+            imitated = imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
+        drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
+        return maximum_mean_discrepancy(drawn, imitated, self.mmd_sigma, self.mmd_kernel)

@@ -1,0 +1,260 @@
+"""Decision Transformer, of continuous and of discrete actions (Chen et al. 2021, arXiv:2106.01345)."""
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.agents.offline.bc import BC, bc_loss_of
+from pfrl_like.agents.offline.return_context import ReturnContext
+from pfrl_like.batch import Batch, described, first_leaf, map_nested
+from pfrl_like.distributions import masked, mode_of, rows_of
+from pfrl_like.errors import ExportError
+from pfrl_like.functions.returns import linked_lambda_returns
+from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_positive
+from pfrl_like.nn import ReturnConditionedTransformer
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
+from pfrl_like.utils.spaces import space_kind
+
+
+def returns_to_go(batch: Batch) -> Tensor:
+    """Sum of the rewards from every row's step to the end of its episode, or as far as it is known, [N].
+
+    Raises:
+        ValueError: If the batch comes without its `future`.
+    """
+    future = batch.future
+    if future is None:
+        raise ValueError("batch lacks future, from which returns are made: give future=math.inf to sample_sequences")
+    if not len(future.reward):
+        return batch.reward
+    ones = torch.ones_like(future.reward)
+    rest = linked_lambda_returns(future.reward, ones, torch.zeros_like(ones), future.after, 1.0)
+    return batch.reward + torch.where(future.first >= 0, rest[future.first.clamp(min=0)], 0.0)
+
+
+def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
+    """What a model says that each row's action is, distributions of batch shape [N].
+
+    Args:
+        model: The model.
+        returns: Returns to go, [N].
+        batch: Sequences.
+
+    Raises:
+        ValueError: If the batch holds transitions.
+    """
+    if batch.lengths is None:
+        raise ValueError("batch holds transitions, but a DecisionTransformer learns from sequences: lengths is None")
+    sizes = batch_sizes_of(batch.lengths)
+    sequence = sequence_of_rows(batch.lengths).to(returns.device)
+    time = torch.arange(len(sizes)).repeat_interleave(sizes).to(returns.device)
+
+    def padded(rows: Tensor) -> Tensor:
+        return rows.new_zeros(len(batch.lengths), len(sizes), *rows.shape[1:]).index_put((sequence, time), rows)  # type: ignore[arg-type]
+
+    action = batch.action.long() if model.discrete else batch.action
+    distribution = model(padded(returns), map_nested(padded, batch.obs), padded(action))
+    return rows_of(distribution, sequence * len(sizes) + time)
+
+
+class DecisionTransformer(BC):
+    """Decision Transformer: imitates the actions that led to a return, and acts as if a high one were to come.
+
+    It learns from sequences of `context_size` steps, drawn with the steps after them: `sample_sequences(...,
+    future=math.inf)`, as runners do. Online every episode begins with `target_return`, from which the rewards that come
+    are taken.
+
+    Args:
+        args: As `BC`; the policy is a `ReturnConditionedTransformer`, the replay buffer an episodic one.
+        target_return: Return that is wanted of an episode.
+        return_scale: What returns are divided by for the network, positive.
+        context_size: Steps that are looked back at; None for as many as the network can.
+        kwargs: As `BC`. There is no other recurrent form, and `compile` is not supported. Returns are not discounted:
+            there is no `gamma`.
+
+    Raises:
+        ValueError: On values outside those named here, and as `BC`.
+        TypeError: As `BC`; on an unknown keyword, it names this class.
+    """
+
+    action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
+    may_be_recurrent = False
+    learns_from_sequences = True
+    sampling = {"future": math.inf}  # noqa: RUF012 - as in the base
+
+    policy: Any
+    context_size: Any = Fixed()
+
+    def __init__(
+        self,
+        *args: Any,
+        target_return: float,
+        return_scale: float = 1.0,
+        context_size: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if "gamma" in kwargs:
+            raise TypeError(f"{type(self).__name__} has no argument gamma: its returns are not discounted")
+        check_keywords(self, BC, kwargs)
+        self.target_return, self.return_scale = target_return, return_scale
+        check_numbers_in(self, target_return=(-math.inf, None))
+        check_positive(self, "return_scale")
+        check_counts(optional=True, context_size=context_size)
+        if kwargs.get("compile"):
+            raise ValueError("compile is True, which DecisionTransformer does not support: leave it out")
+        super().__init__(*args, **kwargs)
+        longest = self.policy.context_size
+        if context_size is not None and context_size > longest:
+            raise ValueError(f"context_size is {context_size}, expected at most {longest}, that of policy")
+        self.context_size = context_size or longest
+        self.episodic_update_len = self.context_size
+        self._contexts = self._new_contexts()
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse another network, and one of other actions.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        policy, kind, other = modules["policy"], self.action_kind[1], self.action_kind[2]
+        if not isinstance(policy, ReturnConditionedTransformer):
+            came = type(policy).__name__
+            raise TypeError(f"policy is a {came}, expected a pfrl_like.nn.ReturnConditionedTransformer")
+        if policy.discrete != (kind == "discrete"):
+            raise TypeError(f"policy has discrete={policy.discrete}, but the agent has {kind} actions: use {other}")
+
+    # Acting
+
+    @property
+    def acts_from_memory(self) -> bool:
+        """True: it acts from the last steps of its episode."""
+        return True
+
+    @property
+    def context(self) -> ReturnContext:
+        """What was seen in training, or in evaluation."""
+        context = self._contexts[self.training]
+        context.target_return, context.scale = self.target_return, self.return_scale
+        return context
+
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
+        k = first_leaf(obs).shape[0]
+        rows = list(range(k)) if active is None else np.flatnonzero(active).tolist()
+        actions = self.policy.no_action(k).cpu().numpy()
+        if not rows:
+            return actions
+        context = self.context
+        distribution = context.begin_steps(self.policy, rows, map_nested(lambda leaf: leaf[rows], obs))
+        if action_mask is not None:
+            distribution = masked(distribution, np.asarray(action_mask)[rows])
+        greedy = self.act_deterministically and not self.training
+        chosen = mode_of(distribution) if greedy else distribution.sample()
+        context.end_steps(rows, chosen)
+        actions[rows] = chosen.cpu().numpy()
+        return actions
+
+    def batch_observe(
+        self,
+        batch_obs: Any,
+        batch_reward: Sequence[float],
+        batch_done: Sequence[bool],
+        batch_reset: Sequence[bool],
+        *,
+        action_mask: Any = None,
+        active: Any = None,
+    ) -> None:
+        """As of the base; the rewards are taken from the returns to go."""
+        context = self.context
+        for row, (reward, done, reset) in enumerate(zip(batch_reward, batch_done, batch_reset, strict=True)):
+            if active is None or active[row]:
+                context.observed(row, float(reward), bool(done or reset))
+        super().batch_observe(
+            batch_obs, batch_reward, batch_done, batch_reset, action_mask=action_mask, active=active
+        )  # fmt: skip
+
+    def stop_episode(self) -> None:
+        """Leave the episodes that run."""
+        super().stop_episode()
+        self.context.clear()
+
+    def acting_copy(self) -> Self:
+        """As of the base; it has seen nothing yet."""
+        acting = super().acting_copy()
+        acting._contexts = self._new_contexts()
+        return acting
+
+    def _new_contexts(self) -> dict[bool, ReturnContext]:
+        """Empty ones, by whether it is training."""
+        return {training: ReturnContext(self.context_size) for training in (False, True)}
+
+    def probe(self, observation_space: Any) -> Any:
+        """What the network says of one observation of the space, None if the space is of no known kind."""
+        if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
+            return None
+        features, space = copy.deepcopy((self.features, observation_space))
+        obs = features([space.sample()], self.device)
+        try:
+            with torch.no_grad(), evaluating_readers(self.policy):
+                return ReturnContext(1).begin_steps(self.policy, [0], obs)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise ValueError(f"obs does not fit policy; it came as {described(obs)}, which gave: {error}") from error
+
+    def export(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not supported: what it does depends on the steps before, and on rewards, which no exported policy is given.
+
+        Raises:
+            ExportError: Always.
+        """
+        raise ExportError(
+            "a DecisionTransformer cannot be exported: it acts by returns to go, observations and actions of several "
+            "steps; export the network, agent.policy, which takes them"
+        )
+
+    # Saving
+
+    def saved_state(self) -> dict[str, Any]:
+        """As of the base, with what has been seen of the training episodes that run."""
+        return {**super().saved_state(), "context": self._contexts[True].state_dict()}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave; episodes of evaluation begin anew."""
+        contexts = self._contexts
+        if "context" in state:
+            contexts = self._new_contexts()
+            contexts[True].load_state_dict(state["context"], self.device)
+        super().restore_state({name: value for name, value in state.items() if name != "context"})
+        self._contexts = contexts
+
+    # Learning
+
+    def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`bc_loss` of what the network says of every row, given those before it and the returns that came."""
+        distribution = predictions(self.policy, returns_to_go(batch) / self.return_scale, batch)
+        if batch.action_mask is not None:
+            distribution = masked(distribution, batch.action_mask)
+        return bc_loss_of(distribution, batch, self.batch_accumulator)
+
+
+class DiscreteDecisionTransformer(DecisionTransformer):
+    """Decision Transformer of discrete actions; forbidden actions are left out.
+
+    Args:
+        args: As `DecisionTransformer`; the network is made with `discrete=True` and a head that gives categorical
+            distributions, such as one that ends in a `SoftmaxCategoricalHead`.
+        kwargs: As `DecisionTransformer`.
+
+    Raises:
+        ValueError: As `DecisionTransformer`.
+        TypeError: As `DecisionTransformer`.
+    """
+
+    action_kind = ("discrete", "discrete", "DecisionTransformer")

@@ -1,0 +1,210 @@
+"""Fitted Q evaluation: critics of a policy that does not change (Le et al. 2019, arXiv:1903.08738, Algorithm 3)."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical
+
+from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.agents.discrete_sac import probabilities, value_of_state
+from pfrl_like.batch import Batch
+from pfrl_like.distributions import mode_of
+from pfrl_like.explorer import Explorer
+from pfrl_like.explorers import Greedy
+from pfrl_like.functions.losses import square
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.critic_arguments import listed, numbered
+from pfrl_like.learning.compatibility.declarations import (
+    check_critics,
+    check_critics_of_state,
+    check_distribution,
+    check_explorer,
+    check_output,
+)
+from pfrl_like.learning.critics import critic_loss, distribution_of, value_of
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers
+
+
+def next_action_of(policy: Any, batch: Batch, deterministic: bool) -> Tensor:
+    """The policy's actions in the next states, [N, ...]: its modes, or samples."""
+    distribution = distribution_of(policy, batch, next=True)
+    action: Tensor = mode_of(distribution) if deterministic else distribution.sample()
+    return action
+
+
+def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> DiscreteActionValue:
+    """Mean of Q'(s', a) over the policy's actions, an action value of one action."""
+    probs, _ = probabilities(distribution_of(policy, batch, next=True))
+    q = value_of_state(target_critic, batch, next=True).q_values
+    return DiscreteActionValue(torch.linalg.vecdot(probs, q).unsqueeze(1))
+
+
+class FittedQEvaluation(OffPolicyActorCritic):
+    """Fitted Q evaluation: critics learn the value of a policy that somebody else has trained, and never changes.
+
+    Each critic follows `reward + discount * Q'(s', pi(s'))` of its own target network, so that what several say differs
+    by what the data leave open.
+
+    Args:
+        policy: Module from observations to distributions of actions, which is evaluated.
+        q_funcs: The critics, as in `SoftActorCritic`, of any form.
+        q_func_optimizers: Their optimisers.
+        replay_buffer: As in `DQN`, like all arguments that are not named here. Returns over several steps are those of
+            the recorded actions, not of the policy's.
+        gamma: As in `DQN`.
+        explorer: Chooses the action in training, given a sample of the policy; None takes the sample.
+        gpu: As in `DQN`.
+        replay_start_size: As in `DQN`.
+        minibatch_size: As in `DQN`.
+        update_interval: As in `DQN`.
+        target_update_interval: As in `DQN`.
+        phi: As in `DQN`; it serves the policy, too.
+        target_update_method: As in `DQN`.
+        soft_update_tau: As in `DQN`.
+        n_times_update: As in `DQN`.
+        max_grad_norm: As in `DQN`.
+        logger: As in `DQN`.
+        batch_states: As in `DQN`.
+        act_deterministically: Evaluate, and in evaluation take, the mode of the policy, not its samples.
+        batch_accumulator: As in `DQN`.
+        recurrent: As in `DQN`.
+        episodic_update_len: As in `DQN`.
+        device: As in `DQN`.
+        num_steps: As in `DQN`.
+        compile: As in `DQN`.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
+    averaged_updates = ("loss",)
+    elementwise = staticmethod(square)
+    is_offline = True
+    policy_learns = has_target_policy = False
+    action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
+
+    q_func1_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_funcs: Sequence[nn.Module],
+        q_func_optimizers: Sequence[torch.optim.Optimizer],
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        *,
+        explorer: Explorer | None = None,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        target_update_interval: int = 100,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        act_deterministically: bool = True,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+    ) -> None:
+        critics, optimizers = numbered(listed("q_funcs", q_funcs), listed("q_func_optimizers", q_func_optimizers))
+        super().__init__(
+            policy, critics, optimizers, replay_buffer, gamma, Greedy() if explorer is None else explorer,
+            burnin_action_func=None, act_deterministically=act_deterministically, gpu=gpu, device=device,
+            replay_start_size=replay_start_size, minibatch_size=minibatch_size, update_interval=update_interval,
+            target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
+            soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
+            episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
+            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, num_steps=num_steps,
+            compile=compile,
+        )  # fmt: skip
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a policy, critics and an explorer of other actions.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        given = check_output("policy", modules["policy"], self.value_type)
+        check_distribution("policy", given, densities=False, reparametrised=True, instead="DiscreteFittedQEvaluation")
+        check_critics(self.critics_among(modules), self.critic_type)
+        check_explorer(self.explorer, "continuous", type(self).__name__)
+
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of each critic against its own target's value of the policy's next action."""
+        with torch.no_grad(), evaluating_readers(self.policy):
+            action = next_action_of(self.policy, batch, self.act_deterministically)
+            following = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
+        values = [self.value_of(critic, batch) for critic in self.critics]
+        return self.losses_of(values, batch, following)
+
+    def losses_of(
+        self, values: Sequence[Any], batch: Batch, following: Sequence[Any], **actions: Any
+    ) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of the critics' values against what each of them follows."""
+        rows = self.rows_of_critics(batch)
+        return [
+            critic_loss(value, each, next, **actions, **self.loss_options)
+            for value, each, next in zip(values, rows, following, strict=True)
+        ]
+
+    def count_updates_from(self, count: int) -> None:
+        """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
+        self.optim_t = count
+        assert self.target_update_interval is not None
+        self._updates_left = self._updates_per_move() - count % self._updates_per_move()
+
+
+class DiscreteFittedQEvaluation(FittedQEvaluation):
+    """Fitted Q evaluation of a policy of discrete actions.
+
+    Args:
+        args: As `FittedQEvaluation`; the policy gives categorical distributions, and the critics take the state alone
+            and give a `DiscreteActionValue` of any form. Plain ones follow the mean over the policy's actions.
+        kwargs: As `FittedQEvaluation`.
+
+    Raises:
+        ValueError: As `FittedQEvaluation`.
+        TypeError: As `FittedQEvaluation`.
+    """
+
+    value_type: type[Any] = Categorical
+    value_of = staticmethod(value_of_state)
+    action_kind = ("discrete", "discrete", "FittedQEvaluation")
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a policy, critics and an explorer of other actions.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        check_output("policy", modules["policy"], self.value_type)
+        check_critics_of_state(self.critics_among(modules))
+        check_explorer(self.explorer, "discrete", type(self).__name__)
+
+    def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of each critic, in the action taken."""
+        values = [self.value_of(critic, batch) for critic in self.critics]
+        next_action = None
+        with torch.no_grad(), evaluating_readers(self.policy):
+            if self.act_deterministically or any(type(value) is not DiscreteActionValue for value in values):
+                next_action = next_action_of(self.policy, batch, self.act_deterministically)
+                following = [value_of_state(critic, batch, next=True) for critic in self.target_critics]
+            else:
+                following = [expected_next_value(self.policy, critic, batch) for critic in self.target_critics]
+        return self.losses_of(values, batch, following, action=batch.action.long(), next_action=next_action)

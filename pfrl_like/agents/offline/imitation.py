@@ -1,0 +1,116 @@
+"""How recorded actions are modelled by agents that keep to them: conditional autoencoders, or distributions."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.agents.offline.bc import bc_loss
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.offline import squared_distance
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.declarations import check_takes_pair
+from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.nn import ConditionalVAE
+from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.direct_call import call
+
+
+def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
+    """Squared error of the actions made anew + beta * KL(N(mean, std) || N(0, 1)), each averaged over its numbers.
+
+    (arXiv:1812.02900, appendix D.)
+
+    Args:
+        imitator: A `ConditionalVAE`, which takes the gradient.
+        batch: Transitions.
+        beta: Weight of the divergence.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and detached: the loss of each row, [N].
+    """
+    action, mean, log_std = call(imitator, (batch.obs, batch.action))
+    divergence = 0.5 * (mean.square() + (2 * log_std).exp() - 1) - log_std
+    loss = squared_distance(action, batch.action) / batch.action[0].numel() + beta * divergence.mean(1)
+    return weighted_mean(loss, batch.weight, accumulator), loss.detach()
+
+
+def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
+    """`conditional_vae_loss` of an autoencoder, `bc_loss` of a policy that gives distributions; arguments as there."""
+    if isinstance(imitator, ConditionalVAE):
+        return conditional_vae_loss(imitator, batch, beta, accumulator)
+    return bc_loss(imitator, batch, accumulator)
+
+
+@torch.no_grad()
+def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
+    """N actions for each observation as the imitator would act, [n, N, ...]."""
+    if isinstance(imitator, ConditionalVAE):
+        return imitator.draw(obs, n)
+    drawn: Tensor = call(imitator, obs).sample((n,))
+    return drawn
+
+
+class ImitatorMixin(OffPolicyActorCritic):
+    """Lets an actor-critic learn an imitator of the recorded actions beside its other parts; it is not recurrent.
+
+    The constructor calls `take_imitator` first.
+    """
+
+    may_be_recurrent = False
+
+    imitator: Any
+    imitator_optimizer: Any = Fixed()
+
+    def take_imitator(
+        self, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
+    ) -> None:
+        """Keep what the constructor was given.
+
+        Args:
+            imitator: The imitator.
+            optimizer: Its optimiser.
+            beta: Weight of the divergence in the loss of a `ConditionalVAE`, at least 0.
+            rl_start_step: Updates in which only the imitator learns.
+
+        Raises:
+            ValueError: If one of the numbers is negative.
+        """
+        self.beta, self.rl_start_step = beta, rl_start_step
+        check_numbers_in(self, beta=(0, None), rl_start_step=(0, None))
+        self._imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
+
+    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+        """The imitator."""
+        return self._imitator
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """A step of all, or of the imitator alone before `rl_start_step`."""
+        if self.optim_t >= self.rl_start_step:
+            return super().learn(batch)
+        return self.improved(batch.replace(action=batch.action.float()), False, True)
+
+    def improve(
+        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Descend on the other losses, then on the imitator's, or on the latter alone."""
+        found = None if only_imitation else super().improve(batch, step, with_policy)
+        loss, error = imitation_loss(self.imitator, batch, self.beta, self.batch_accumulator)
+        step("imitator_optimizer", loss)
+        td_error, stats = found or (error, {"loss": loss.detach()})
+        return td_error, {**stats, "imitator_loss": loss.detach()}
+
+
+def check_parts_of_vae(imitator: nn.Module) -> None:
+    """Refuse a `ConditionalVAE` whose parts are declared to take tensors, and not pairs.
+
+    Raises:
+        TypeError: Naming the part.
+    """
+    if isinstance(imitator, ConditionalVAE):
+        check_takes_pair("imitator.encoder", imitator.encoder)
+        check_takes_pair("imitator.decoder", imitator.decoder, "latent vector")

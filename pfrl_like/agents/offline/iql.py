@@ -1,0 +1,162 @@
+"""Implicit Q-Learning (Kostrikov et al. 2021, arXiv:2110.06169)."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.agents import dqn
+from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
+from pfrl_like.batch import Batch
+from pfrl_like.functions.losses import expectile, square, weighted_mean
+from pfrl_like.functions.offline import exponential_weight
+from pfrl_like.functions.td import td_target
+from pfrl_like.learning.compatibility.declarations import check_output
+from pfrl_like.learning.compatibility.parts import check_positive
+from pfrl_like.learning.critics import least_value, with_own_memory
+from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers
+
+
+def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
+    """V(s) of every row, or V(s') of the `next` states, [N]; a recurrent memory begins with the sequence.
+
+    Action masks of the batch say nothing of values of states.
+
+    Raises:
+        ValueError: If it is not one number for each row.
+    """
+    batch = batch.replace(action_mask=None, next_action_mask=None)
+    value = dqn.value_of(v_func, with_own_memory(v_func, batch, next=next), next=next)
+    n = len(batch)
+    if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
+        came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        raise ValueError(f"v_func gives {came} for {n} rows, expected one number for each, ({n}, 1)")
+    return value.reshape(-1)
+
+
+def iql_value_loss(
+    v_func: Any, q: Tensor, batch: Batch, tau: float, accumulator: str = "mean"
+) -> tuple[Tensor, Tensor]:
+    """Expectile loss of V(s) against Q(s, a) of the recorded actions (arXiv:2110.06169, eq. 5).
+
+    Args:
+        v_func: The value function, which takes the gradient.
+        q: Q(s, a), [N].
+        batch: Transitions or sequences.
+        tau: Which expectile of the values of actions V learns.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and V(s), [N], detached.
+    """
+    value = state_value_of(v_func, batch)
+    return weighted_mean(expectile(q - value, tau), batch.weight, accumulator), value.detach()
+
+
+def iql_critic_loss(
+    value: Any,
+    batch: Batch,
+    next_value: Tensor,
+    *,
+    elementwise: Callable[[Tensor], Tensor] = square,
+    accumulator: str = "mean",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss of a critic's values against reward + discount * V(s') (arXiv:2110.06169, eq. 6).
+
+    Critics of distributions learn it by their means, since V is a number.
+
+    Args:
+        value: Action value of one action, the one taken, in each state.
+        batch: Transitions or sequences.
+        next_value: V(s'), [N]; takes no gradient.
+        elementwise: Loss of one TD error.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        As `critic_loss`.
+    """
+    target = td_target(batch.reward, batch.discount, next_value)
+    only = torch.zeros_like(batch.reward, dtype=torch.int64)
+    loss, td_error, mean = value.target_loss(only, target, elementwise)
+    return weighted_mean(loss, batch.weight, accumulator), td_error, mean
+
+
+class IQL(AdvantageWeightedActorCritic):
+    """Implicit Q-Learning: no value is ever asked for of an action that was not recorded.
+
+    A value function learns an upper expectile of the critics' values of recorded actions, the critics bootstrap from
+    it, and the policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
+
+    The losses of critics and value function are those of d3rlpy 2.8, which reports their sum as `critic_loss`. In an
+    update its policy's weights have V after its step, these have V before.
+
+    Args:
+        args: As `AdvantageWeightedActorCritic`.
+        v_func: Value function: module from observations to numbers [N, 1].
+        v_func_optimizer: Its optimiser.
+        expectile: Which expectile it learns, between 0 and 1; 0.5 is the mean, 0.9 nearly the best action.
+        beta: How much the advantage counts in the weights, positive.
+        max_weight: Largest weight, positive.
+        kwargs: As `AdvantageWeightedActorCritic`.
+
+    Raises:
+        ValueError: On values outside those named here, and as `AdvantageWeightedActorCritic`.
+        TypeError: As `AdvantageWeightedActorCritic`.
+    """
+
+    averaged_rows = ("v", "weight")
+    averaged_updates = ("policy_loss", "v_func_loss")
+    reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
+
+    v_func: Any
+    v_func_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        *args: Any,
+        v_func: nn.Module,
+        v_func_optimizer: torch.optim.Optimizer,
+        expectile: float = 0.7,
+        beta: float = 3.0,
+        max_weight: float = 100.0,
+        **kwargs: Any,
+    ) -> None:
+        self.expectile, self.beta, self.max_weight = expectile, beta, max_weight
+        check_positive(self, "expectile", "beta", "max_weight")
+        if expectile >= 1:
+            raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
+        self._further = {"v_func": v_func}, {"v_func_optimizer": v_func_optimizer}
+        super().__init__(*args, **kwargs)
+
+    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+        """The value function."""
+        return self._further
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """As of the base; a value function that gives something else than numbers is refused as well."""
+        super().check_declared(modules)
+        check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
+
+    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """Descend on the losses of critics and policy, and on `iql_value_loss`, all of the value function as it was."""
+        with torch.no_grad():
+            q = least_value(self.target_critics, batch)
+        loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
+        td_error, stats = super().improve(batch.replace(advantage=q - v), step, with_policy)
+        step("v_func_optimizer", loss)
+        return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
+
+    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+        """`iql_critic_loss` of each critic."""
+        with torch.no_grad(), evaluating_readers(self.v_func):
+            next_value = state_value_of(self.v_func, batch, next=True)
+        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
+            yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self.loss_options)
+
+    def weight(self, batch: Batch) -> Tensor:
+        """`exponential_weight` of the advantage that `improve` has put into the batch."""
+        (advantage,) = batch.required("advantage")
+        return exponential_weight(advantage, 1 / self.beta, self.max_weight)

@@ -1,0 +1,95 @@
+"""What an agent that acts by returns to go has seen of the episodes that run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.batch import concatenate_nested, first_leaf, map_nested
+from pfrl_like.distributions import rows_of
+from pfrl_like.learning.tensors_as_json import from_saved, to_saved
+
+
+class ReturnContext:
+    """The last steps of the episodes that run, by environment.
+
+    Args:
+        size: Steps that are kept.
+
+    Attributes:
+        target_return: Return to go of an episode's first step.
+        scale: What returns are divided by for the model.
+    """
+
+    target_return = 0.0
+    scale = 1.0
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all episodes."""
+        self.steps: dict[int, list[list[Any]]] = {}  # of each step: return to go, observation [1, ...], action
+        self.to_go: dict[int, float] = {}
+
+    def begin_steps(self, model: Any, rows: Sequence[int], obs: Any) -> Any:
+        """Take in new observations, nested tensors [len(rows), ...], and give what the model says of them."""
+        for i, row in enumerate(rows):
+            to_go = self.to_go.setdefault(row, self.target_return)
+            steps = self.steps.setdefault(row, [])
+            own = map_nested(lambda leaf: leaf[i : i + 1], obs)  # noqa: B023 - called at once
+            steps.append([to_go / self.scale, own, model.no_action()])
+            del steps[: -self.size]
+        several = [self.steps[row] for row in rows]
+        longest = max(map(len, several))
+        filled = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]  # nothing looks at the copies
+        flat = [step for steps in filled for step in steps]
+        returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
+
+        def in_sequences(leaf: Tensor) -> Tensor:
+            return leaf.view(len(rows), longest, *leaf.shape[1:])
+
+        observed = map_nested(in_sequences, concatenate_nested([step[1] for step in flat]))
+        action = in_sequences(torch.stack([step[2] for step in flat]))
+        distribution = model(in_sequences(returns), observed, action)
+        newest = torch.tensor([i * longest + len(steps) - 1 for i, steps in enumerate(several)])
+        return rows_of(distribution, newest.to(returns.device))
+
+    def end_steps(self, rows: Sequence[int], actions: Tensor) -> None:
+        """Take in the actions that were chosen."""
+        for row, action in zip(rows, actions, strict=True):
+            self.steps[row][-1][2] = action
+
+    def observed(self, row: int, reward: float, ended: bool) -> None:
+        """Take in what came of an action."""
+        if ended:
+            self.steps.pop(row, None)
+            self.to_go.pop(row, None)
+        elif row in self.to_go:
+            self.to_go[row] -= reward
+
+    def state_dict(self) -> dict[str, Any]:
+        """The episodes that run, as numbers and tensors."""
+        return {
+            "to_go": {str(row): to_go for row, to_go in self.to_go.items()},
+            "returns": {str(row): [to_go for to_go, _, _ in steps] for row, steps in self.steps.items()},
+            "seen": {str(row): to_saved([step[1:] for step in steps]) for row, steps in self.steps.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> None:
+        """Take up what `state_dict` gave.
+
+        Raises:
+            ValueError: If it is something else; nothing was changed.
+        """
+        try:
+            to_go = {int(row): float(left) for row, left in state["to_go"].items()}
+            steps = {}
+            for row in to_go:
+                returns, seen = state["returns"][str(row)], from_saved(state["seen"][str(row)], device)
+                steps[row] = [[float(left), *parts] for left, parts in zip(returns, seen, strict=True)]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the context is {state!r:.100}, which does not fit: {error}") from error
+        self.to_go, self.steps = to_go, steps

@@ -1,0 +1,1 @@
+"""What estimators are made of: hyperparameters, networks, fitting, files."""

@@ -1,0 +1,406 @@
+"""The interface of estimators: algorithms and their hyperparameters, from which an agent is built."""
+
+import copy
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Never, Self
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pfrl_like.algos.fitting.copying import Copying
+from pfrl_like.algos.fitting.fitting import Fitting
+from pfrl_like.algos.fitting.hyperparameter_changes import Retuning
+from pfrl_like.algos.fitting.hyperparameters import Hyperparameters
+from pfrl_like.algos.fitting.later_names import LATER_NAMES
+from pfrl_like.algos.fitting.minibatches import fitting_batch
+from pfrl_like.algos.fitting.online import OnlineFitting
+from pfrl_like.algos.fitting.ranges import check_ranges
+from pfrl_like.algos.fitting.sampling import greedy, sampled
+from pfrl_like.algos.fitting.saving import ESTIMATORS as ESTIMATORS
+from pfrl_like.algos.fitting.saving import Saving
+from pfrl_like.algos.fitting.scaling import SCALERS, BatchScaling, made_scalers, take_scalers
+from pfrl_like.algos.fitting.shapes import (
+    actions_for,
+    check_as_many,
+    observations_for,
+    shape_of_one,
+)
+from pfrl_like.algos.fitting.spaces import Spaces
+from pfrl_like.augmentation import BatchAugmentation, pipeline_of
+from pfrl_like.batch import Batch
+from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.encoders import Encoder, make_encoder
+from pfrl_like.errors import NotFittedError
+from pfrl_like.gpu import Device
+from pfrl_like.preprocessing import make_scaler
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.action_masks import mask_keyword
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.contexts import evaluating_readers_among
+from pfrl_like.utils.device import resolve_device
+
+Array = NDArray[Any]
+
+
+def batch_alone(update: Any) -> Any:
+    """`update` that takes a minibatch alone as well, and gives the losses by name then."""
+
+    @functools.wraps(update)
+    def update_by(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if len(args) + len(kwargs) != 1:
+            return update(self, *args, **kwargs)
+        (batch,) = [*args, *kwargs.values()]
+        agent = self._agent
+        so_far = max(0, agent.optim_t + 1 - getattr(agent, "policy_update_delay", 1))
+        epoch, total_step = self._updating or (0, so_far)
+        losses = update(self, epoch, total_step, batch)
+        return dict(zip(self._learnt[1], losses, strict=True))
+
+    return update_by
+
+
+class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyperparameters):
+    """Base of estimators.
+
+    The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with
+    every further `fit`, and in environments with `fit_online`, by the hyperparameters as they are then. The clone of an
+    estimator is not built.
+
+    Args:
+        batch_size: Transitions of a minibatch.
+        n_frames: Images that are stacked to one observation, along the channels.
+        use_batch_norm: Whether layers of the networks are followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt `observation_scaler`. One
+            that is not fitted is fitted to the episodes of the first `fit`, as those of actions and rewards are.
+        action_scaler: Of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and acts
+            in scaled actions, which "min_max" puts into [-1, 1], where policies act; what is given to the estimator and
+            to explorers, what it gives and what buffers hold are actions of the data and of the environment.
+            `fit_online` fits "min_max" to the environment's bounds.
+        reward_scaler: Of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a `Scaler`
+            of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: How many times each row is augmented; the loss is the mean over them.
+        encoder_params: As of `pfrl_like.encoders.make_encoder`.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` that is not told how many; None for 1000.
+        impl: The agent, if it is there already.
+        kwargs: Unknown hyperparameters are ignored with a warning; those of later versions of d3rlpy are a TypeError
+            that names what does the same here.
+
+    Attributes:
+        impl: The agent; None before it is built.
+        scaler: The scaler, also where it is given by name; the fitted one once the agent is built. So are
+            `action_scaler` and `reward_scaler`.
+        augmentation: The `AugmentationPipeline` of what was given.
+        scaler_: The fitted scaler, once the agent is built; likewise `action_scaler_` and `reward_scaler_`.
+        eval_results_: Scores by name, one for each epoch.
+        observation_shape_: Shape of one observation, before frames are stacked.
+        action_size_: Numbers of an action, or how many discrete actions there are.
+    """
+
+    #: Metrics of an update and the agent's statistics that they are.
+    loss_names: ClassVar[Mapping[str, str]] = {}
+    #: Whether it learns what comes next, for which nothing can stand in, and not values alone.
+    learns_next_observations: ClassVar[bool] = False
+    #: Metrics of an epoch, attributes of the agent.
+    state_names: ClassVar[tuple[str, ...]] = ()
+    spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
+    later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
+    #: `pfrl_like.ope.evaluate_offline`, which `pfrl_like.ope` puts here: it lies above the estimators.
+    evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
+    made_by: ClassVar[Mapping[str, Any]] = {
+        **{name: functools.partial(make_scaler, column=column) for name, column in SCALERS.items()},
+        "augmentation": pipeline_of,
+    }
+
+    batch_size: int = 100
+    n_frames: int = 1
+    use_batch_norm: bool = False
+    use_gpu: Any = False
+    scaler: Any = None
+    action_scaler: Any = None
+    reward_scaler: Any = None
+    augmentation: Any = []
+    n_augmentations: int = 1
+    encoder_params: Any = {}
+    dynamics: Any = None
+    n_epochs: int | None = None
+    impl: Any = None
+
+    #: TD errors and losses of the last `update`.
+    _learnt: Any = None
+    #: Epochs and updates so far, while an overridden `update` is called.
+    _updating: tuple[int, int] | None = None
+
+    scaler_: Any = None
+    action_scaler_: Any = None
+    reward_scaler_: Any = None
+    eval_results_: dict[str, list[float]] = {}
+
+    def __init__(self, **hyperparameters: Any) -> None:
+        self._given_impl: Any = None
+        super().__init__(**hyperparameters)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set hyperparameters; others are ignored with a warning that names the nearest.
+
+        An agent that is there gets those that can change, such as learning rates, `gamma` and `tau`, at once. Those
+        that are assigned as attributes take effect in it when it is fitted again.
+
+        Returns:
+            The object itself.
+
+        Raises:
+            ValueError: On a value that cannot be, or that the agent cannot have any more because it is built, such as
+                `n_critics`; all stay as they were.
+            TypeError: Likewise.
+        """
+        before = dict(vars(self))
+        try:
+            super().set_params(**params)
+            self.use_gpu = Device.of(self.use_gpu)  # which copies can move to another GPU
+            if "impl" in params:
+                self._given_impl, self._built_with = self.impl, self.get_params(deep=False)
+            self.retune()
+        except (TypeError, ValueError):
+            vars(self).update(before)
+            raise
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All hyperparameters, from which the constructor makes an equal estimator, not built.
+
+        Args:
+            deep: Whether the values are copies.
+        """
+        params = super().get_params(deep=False) | {"impl": self._given_impl}
+        return copy.deepcopy(params) if deep else params
+
+    def __sklearn_clone__(self) -> Self:
+        """An equal estimator that is not built; its `dynamics` model is copied as it is, learnt or not."""
+        return type(self)(**self.get_params())
+
+    # Building
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        """The agent for observations, with frames stacked, and actions of these sizes."""
+        raise NotImplementedError(f"{type(self).__name__} builds no agent")
+
+    def create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """Build the agent; `fit` and `fit_online` do it for the shapes of their data.
+
+        Args:
+            observation_shape: Shape of one observation, without stacked frames.
+            action_size: Numbers of an action, or how many discrete actions there are.
+
+        Raises:
+            ValueError: On a hyperparameter or a shape that cannot be, with the value got.
+            TypeError: Likewise.
+        """
+        shape = shape_of_one(observation_shape)
+        check_counts(action_size=action_size)
+        check_ranges(self)
+        take_scalers(self, made_scalers(self, fitted=True))
+        self.observation_shape_, self.action_size_ = shape, int(action_size)
+        self.impl = self._build_agent(self._stacked_shape, self.action_size_)
+        self.impl.augment = self._augment()
+        self._built_with = self.get_params(deep=False)
+
+    def _augment(self) -> Callable[[Batch], Batch] | None:
+        """What scales and augments minibatches, if anything does."""
+        check_counts(n_augmentations=self.n_augmentations)
+        pipeline = pipeline_of(self.augmentation)
+        augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
+        if self.action_scaler_ is None and self.reward_scaler_ is None:
+            return augment
+        return BatchScaling(self.action_scaler_, self.reward_scaler_, augment)
+
+    def fit_scaler(self, episodes: Any) -> None:
+        """Make the scalers, and fit those to episodes that are not fitted; `fit` does it before it builds the agent."""
+        made = made_scalers(self)
+        for scaler in made.values():
+            if scaler is not None and not scaler.fitted:
+                scaler.fit(episodes)
+        take_scalers(self, made)
+
+    def _encoder(self, observation_shape: tuple[int, ...], action_size: int = 0) -> Encoder:
+        return make_encoder(
+            observation_shape, self.encoder_params, action_size=action_size, use_batch_norm=self.use_batch_norm,
+            scaler=self.scaler_,
+        )  # fmt: skip
+
+    def _common(self) -> dict[str, Any]:
+        """What every agent is built with; batches come from the data, and from a buffer only online."""
+        return {
+            "replay_buffer": ReplayBuffer(None), "device": self._device, "minibatch_size": self.batch_size,
+            "replay_start_size": self.batch_size,
+        }  # fmt: skip
+
+    @property
+    def _device(self) -> torch.device:
+        device = Device.of(self.use_gpu)
+        return resolve_device(None if device is None else device.get_id())
+
+    # Acting and judging
+
+    def predict(self, x: Any, *, action_mask: Any = None) -> Array:
+        """Greedy actions.
+
+        Args:
+            x: Observations, [n, ...], frames stacked.
+            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
+
+        Returns:
+            Actions, [n, action_size], or [n] if discrete.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            ValueError: If the observations or the mask have another shape.
+            NonFiniteError: If they have numbers that are not finite.
+            TypeError: On a mask of continuous actions.
+        """
+        agent, obs = self._agent, self._observations(x)
+        return self._unscaled(greedy(agent, obs, action_mask, self.discrete_action, self.action_size_))
+
+    def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
+        """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""
+        policy = getattr(self._agent, "policy", None)
+        if policy is None:
+            return self.predict(x, **mask_keyword(action_mask))
+        return self._unscaled(sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy())
+
+    def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
+        """Values of actions, means over the critics.
+
+        Args:
+            x: Observations, [n, ...], frames stacked.
+            action: Actions, [n, action_size], or [n] if discrete.
+            with_std: Whether to give also how far the critics differ.
+
+        Returns:
+            Values, [n]; with `with_std` they and the standard deviations over the critics, [n].
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            ValueError: If observations or actions have another shape.
+        """
+        agent, obs, actions = self._agent, self._tensor(self._observations(x)), self._actions(action)
+        check_as_many(obs, actions)
+        networks = [
+            part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
+        ]
+        with torch.no_grad(), evaluating_readers_among(*networks):
+            values = agent.values_of_pairs(obs, actions)
+        mean = values.mean(0).cpu().numpy()
+        return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "evaluate": self.evaluate}  # so that another process can score it
+
+    @property
+    def evaluate_offline(self) -> Never:
+        """Not here: it is a function of `pfrl_like.ope`, which lies above the estimators."""
+        raise AttributeError(
+            "estimators have no evaluate_offline; call pfrl_like.ope.evaluate_offline(estimator, dataset, "
+            "gamma=estimator.gamma)"
+        )
+
+    def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
+        """The discounted return that fitted Q evaluation expects, by which scikit-learn chooses unless told otherwise.
+
+        Args:
+            episodes: A dataset or a list of episodes.
+            y: Not looked at.
+            options: As of `pfrl_like.ope.evaluate_offline`; `gamma` is that of the estimator.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            RuntimeError: If `pfrl_like.ope` has not been imported.
+        """
+        if self.evaluate is None:
+            raise RuntimeError(
+                "score is an estimate of pfrl_like.ope, which has not been imported: import pfrl_like.ope"
+            )
+        options = {"gamma": getattr(self, "gamma", 0.99), "show_progress": False, **options, "estimators": ["fqe"]}
+        return float(self.evaluate(self, episodes, **options)["fqe"].value)
+
+    @property
+    def observation_scaler(self) -> Any:
+        """`scaler`, as later versions of d3rlpy call it."""
+        return self.scaler
+
+    @observation_scaler.setter
+    def observation_scaler(self, scaler: Any) -> None:
+        self.scaler = scaler
+
+    @property
+    def _agent(self) -> Any:
+        if self.impl is None:
+            raise NotFittedError(
+                f"{type(self).__name__} is not built yet: call fit, fit_online, create_impl or load_model"
+            )
+        return self.impl
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.impl is not None
+
+    def _observations(self, x: Any) -> Array:
+        return observations_for(x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames)
+
+    def _actions(self, action: Any) -> Tensor:
+        """Actions of the data as those of the agent."""
+        actions = self._tensor(actions_for(action, self.action_size_, self.discrete_action))
+        return actions if self.action_scaler_ is None else self.action_scaler_.transform(actions)
+
+    def _unscaled(self, actions: Array) -> Array:
+        """Actions of the agent as those of the data."""
+        if self.action_scaler_ is None:
+            return actions
+        unscaled: Array = self.action_scaler_.reverse_transform(torch.as_tensor(actions)).numpy()
+        return unscaled
+
+    def _tensor(self, values: Array) -> Tensor:
+        return torch.as_tensor(values, device=self._agent.device)
+
+    # Learning
+
+    @batch_alone
+    def update(self, epoch: int, total_step: int, batch: TransitionMiniBatch | Batch) -> list[float]:
+        """Learn once. A subclass may override it: `fit` and `fit_online` call it then, with a `TransitionMiniBatch`.
+
+        It may be called, and overridden, as `update(batch)`, too, which gives the losses by name, as later versions of
+        d3rlpy have it.
+
+        Args:
+            epoch: Epochs so far.
+            total_step: Updates so far.
+            batch: Minibatch, frames stacked.
+
+        Returns:
+            The losses, in the order of `loss_names`; those that this update had no turn for are left out. What
+            overrides it may also give a dict of losses by name, or None.
+
+        Raises:
+            NotFittedError: Before the agent is built.
+            TypeError: If it is no minibatch, or has actions of the other kind.
+            ValueError: If observations or actions have another shape, such as another number of frames, or are not as
+                many as rewards, or there is no such discrete action.
+            NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
+        """
+        fitting = fitting_batch(self, self._agent, batch)
+        self._learnt = self._learn(epoch, total_step, fitting)
+        return [float(loss) for loss in self._learnt[1].values()]
+
+    def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`update`, which gives how wrong each row was, [N], and the losses by name, where they are."""
+        agent = self._agent
+        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy learns in the first one
+        td_error, stats = agent.update(batch)
+        return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}
+
+    def _state_metrics(self) -> dict[str, float]:
+        """Metrics of an epoch that are no losses."""
+        return {name: float(getattr(self._agent, name)) for name in self.state_names}

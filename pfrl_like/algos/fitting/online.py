@@ -1,0 +1,300 @@
+"""How estimators learn in an environment: steps that are collected, and updates at the end of every epoch."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from gymnasium.spaces import Box
+
+from pfrl_like.algos.fitting.collecting import Collector
+from pfrl_like.algos.fitting.data import drawn_data
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, shown
+from pfrl_like.algos.fitting.hooks import is_overridden, warn_of_hooks
+from pfrl_like.algos.fitting.ranges import check_folder
+from pfrl_like.algos.fitting.run_log import RunLog
+from pfrl_like.algos.fitting.scaling import (
+    check_scalers_taken,
+    check_single_rewards,
+    fit_to_space,
+    made_scalers,
+    take_scalers,
+)
+from pfrl_like.algos.fitting.shapes import shapes_of_env
+from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.env import as_gymnasium
+from pfrl_like.experiments.evaluation_env import check_apart
+from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.metrics import evaluate_on_environment
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.runs.loop import Clock, run
+from pfrl_like.utils.action_masks import mask_keyword
+from pfrl_like.utils.checks import check_counts, check_function
+
+#: Capacity of the buffer that is made if none is given.
+CAPACITY = 1_000_000
+
+
+class AgentCollector(Collector):
+    """Acts by the agent of an estimator; by `predict` or `sample_action` if actions are scaled, or these overridden.
+
+    Args:
+        algo: The estimator.
+        buffer: As of `Collector`.
+        explorer: As of `Collector`; within the context the agent explores by it.
+        action_space: As of `Collector`.
+        random_steps: As of `Collector`.
+    """
+
+    def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
+        self.agent = algo.impl
+        super().__init__(algo, buffer, explorer, action_space, random_steps)
+        self._before = self.agent.explorer
+        self._asks = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
+
+    def __enter__(self) -> Self:
+        """Explore from now on."""
+        if self.explorer is not None and not self._asks:
+            self.agent.explorer = self.explorer
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Explore as the agent did before."""
+        self.agent.explorer = self._before
+
+    def choose(self, obs: Any, action_mask: Any) -> Any:
+        """What the agent does in training."""
+        if self._asks:
+            own = self.algo.predict if self.explorer is not None else self._drawn
+            return self.explored(own, obs, action_mask, self.agent.t)
+        return self.agent.act(obs, **mask_keyword(action_mask))
+
+    def _drawn(self, obs: Any, **options: Any) -> Any:
+        """Actions of `sample_action`, or of `predict` where it draws none."""
+        try:
+            return self.algo.sample_action(obs, **options)
+        except NotImplementedError:
+            return self.algo.predict(obs, **options)
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
+        """Store the step, and count it."""
+        super().observe(obs, reward, done, reset, action_mask=action_mask)
+        self.agent.count_step()
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment that the agent cannot act in."""
+        n_frames = self.algo.n_frames
+        if self.algo.action_scaler_ is not None:
+            action_space = Box(-1.0, 1.0, action_space.shape)
+        if stacked_shape(observation_space.shape, n_frames) != observation_space.shape:
+            low, high = ([bound] * n_frames for bound in (observation_space.low, observation_space.high))
+            observation_space = Box(np.concatenate(low), np.concatenate(high), dtype=observation_space.dtype)
+        self.agent.check_spaces(observation_space, action_space)
+
+
+class OnlineFitting:
+    """The online training of estimators."""
+
+    batch_size: int
+
+    def fit_online(
+        self,
+        env: Any,
+        buffer: Any = None,
+        explorer: Any = None,
+        n_epochs: int = 1000,
+        n_steps_per_epoch: int = 4000,
+        n_updates_per_epoch: int = 100,
+        update_start_step: int = 0,
+        eval_env: Any = None,
+        eval_epsilon: float = 0.0,
+        eval_interval: int = 1,
+        experiment_name: str | None = None,
+        with_timestamp: bool = True,
+        logdir: str = "d3rlpy_logs",
+        verbose: bool = True,
+        show_progress: bool = True,
+        tensorboard: bool = True,
+        save_interval: int = 1,
+        *,
+        save_metrics: bool = True,
+        n_steps: int | None = None,
+        update_interval: int = 1,
+        n_updates: int = 1,
+        random_steps: int = 0,
+        callback: Callable[[Any, int, int], Any] | None = None,
+    ) -> Self:
+        """Learn in an environment; an agent that is there already learns on.
+
+        Args:
+            env: The environment; what `pfrl_like.env.as_gymnasium` takes.
+            buffer: Where transitions are stored, with observations as the environment gives them: one of
+                `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`; None makes one of a million.
+            explorer: Chooses the actions: one of `pfrl_like.explorers` or `pfrl_like.online.explorers`; None leaves
+                them to the policy, which explores only if it is stochastic.
+            n_epochs: Epochs; each collects steps, and then learns from them.
+            n_steps_per_epoch: Steps of an epoch.
+            n_updates_per_epoch: Updates at its end.
+            update_start_step: Steps that are made before updates begin; the first one may come after the next step.
+                There is none either while the buffer holds less than `batch_size` steps; an epoch without any for that
+                reason prints no losses, and a warning says so, once a process.
+            eval_env: Environment of evaluations, another one than `env`; None for none.
+            eval_epsilon: Probability of a random action in them.
+            eval_interval: Epochs between them.
+            experiment_name: Name of the folder; None for that of the class with "_online".
+            with_timestamp: As of `fit`.
+            logdir: As of `fit`.
+            verbose: As of `fit`.
+            show_progress: Whether progress is shown.
+            tensorboard: As of `fit`.
+            save_interval: Epochs between saved models.
+            save_metrics: As of `fit`.
+            n_steps: Steps in all, instead of `n_epochs`; updates then come with the steps, not at an epoch's end.
+            update_interval: Steps between updates then.
+            n_updates: Updates at a time then.
+            random_steps: First steps, whose actions are drawn uniformly from the allowed ones.
+            callback: Called with (estimator, epoch, steps so far) at the end of every epoch.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: On numbers out of range, an environment whose observations are no arrays, a buffer that cannot
+                hold a minibatch, or an `eval_env` that is `env`.
+            TypeError: If the environment has actions of another kind, or something is no environment, buffer,
+                explorer, function or path, or an explorer takes no `action_mask` where the environment tells one.
+            NonFiniteError: On NaN or infinity in observations, rewards or losses.
+        """
+        check_counts(
+            n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, eval_interval=eval_interval,
+            save_interval=save_interval, update_interval=update_interval, n_updates=n_updates,
+        )  # fmt: skip
+        check_counts(
+            least=0, n_updates_per_epoch=n_updates_per_epoch, update_start_step=update_start_step,
+            random_steps=random_steps,
+        )  # fmt: skip
+        check_counts(optional=True, n_steps=n_steps)
+        check_function(optional=True, callback=callback)
+        check_apart(env, eval_env)
+        name = experiment_name or f"{type(self).__name__}_online"
+        if save_metrics:
+            check_folder(logdir, name, with_timestamp)
+        algo: Any = self
+        warn_of_hooks(algo)
+        build_for_env(algo, env)
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        check_single_rewards(algo.reward_scaler_, buffer)
+        data = drawn_data(buffer, self.batch_size, algo.n_frames, algo.observation_shape_)
+        if not data.options:  # of its own accord an agent stores what it sees, here stacks
+            algo.impl.replay_buffer = buffer
+        algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
+        evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
+        collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
+        source = SerialSource(collector, env)
+        clock = Clock(n_epochs * n_steps_per_epoch if n_steps is None else n_steps)
+        log = RunLog(
+            name, save_metrics=save_metrics, with_timestamp=with_timestamp, logdir=logdir, verbose=verbose,
+            tensorboard=tensorboard,
+        )  # fmt: skip
+        with log, collector, shown(clock, show_progress) as bar:
+            log.params(algo._json_params())
+            schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
+            updates = OnlineUpdates(algo, data, *schedule, update_start_step)
+            epochs = OnlineEpochs(
+                algo, log, n_steps_per_epoch, updates, evaluate, eval_interval, save_interval, callback
+            )
+            run(source, clock, [updates, *bar, epochs])
+        return self
+
+
+class OnlineEpochs:
+    """Callback of the training loop: what happens at the end of every epoch.
+
+    Args:
+        algo: The estimator.
+        log: Where metrics and models go.
+        length: Steps of an epoch.
+        updates: What learns between the ends.
+        evaluate: Gives a score of the estimator; None for none.
+        eval_interval: Epochs between scores.
+        save_interval: Epochs between saved models.
+        callback: Called with (estimator, epoch, steps so far); None for nothing.
+    """
+
+    def __init__(
+        self,
+        algo: Any,
+        log: RunLog,
+        length: int,
+        updates: OnlineUpdates,
+        evaluate: Callable[[Any], float] | None,
+        eval_interval: int,
+        save_interval: int,
+        callback: Callable[[Any, int, int], Any] | None,
+    ) -> None:
+        self.algo, self.log, self.length, self.updates = algo, log, length, updates
+        self.callback = callback
+        self.evaluate, self.eval_interval, self.save_interval = evaluate, eval_interval, save_interval
+        self.epoch = 0
+        updates.begin_epoch(0)
+
+    def __call__(self, clock: Clock) -> None:
+        """End an epoch, if the clock says so."""
+        if clock.t % self.length and not clock.done:
+            return
+        updates = self.updates
+        metrics = {**updates.source.metrics(), **self.algo._state_metrics()}
+        metrics["rollout_return"] = float(np.mean(updates.returns)) if updates.returns else float("nan")
+        if self.evaluate is not None:
+            metrics["evaluation"] = self._score()
+        self.log.metrics(self.epoch, clock.t, metrics, unprinted=() if len(updates.source) else self.algo.loss_names)
+        if (self.epoch + 1) % self.save_interval == 0:
+            self.log.save(self.algo, self.epoch, clock.t)
+        if self.callback is not None:
+            self.callback(self.algo, self.epoch, clock.t)
+        self.epoch += 1
+        updates.begin_epoch(self.epoch)
+
+    def _score(self) -> float:
+        if self.epoch % self.eval_interval or self.evaluate is None:
+            return float("nan")
+        score = self.evaluate(self.algo)
+        self.algo.eval_results_["evaluation"].append(score)
+        return score
+
+
+def build_for_env(algo: Any, env: Any) -> None:
+    """Build an estimator's agent for an environment, or refuse it.
+
+    Raises:
+        NotFittedError: If a scaler has no statistics, which data give, or of actions the bounds of the environment.
+        TypeError: If it is none, or its actions are of another kind than the estimator's.
+        ValueError: If its actions are no vectors, its observations no arrays, or they have other shapes than those that
+            the agent was built for.
+    """
+    shape, size = shapes_of_env(algo, env)
+    if algo.impl is None:
+        made = made_scalers(algo, fitted=True)
+        fit_to_space(made["action_scaler"], as_gymnasium(env).action_space)
+        take_scalers(algo, made)
+        algo.create_impl(shape, size)
+    check_scalers_taken(algo)
+    algo.check_shapes(shape, size)
+    algo.retune()
+
+
+def checked_buffer(buffer: Any, batch_size: int) -> Any:
+    """A replay buffer, which can hold a minibatch.
+
+    Raises:
+        TypeError: If it is none.
+        ValueError: If it is too small.
+    """
+    needed = ("append_batch", "sample_batch", "stop_current_episode", "__len__")
+    if not all(hasattr(buffer, name) for name in needed):
+        raise TypeError(
+            f"buffer is {buffer!r:.80}, expected one of pfrl_like.replay_buffers or pfrl_like.online.buffers"
+        )
+    capacity = getattr(buffer, "capacity", None)
+    if capacity is not None and capacity < batch_size:
+        raise ValueError(f"buffer has a capacity of {capacity}, expected at least batch_size, {batch_size}")
+    return buffer

@@ -1,0 +1,1 @@
+"""Files and tables of datasets: HDF5, npz, Minari, pandas."""

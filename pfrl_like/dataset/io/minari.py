@@ -1,0 +1,230 @@
+"""Datasets in Minari's form: a folder with `data/metadata.json` and `data/main_data.hdf5`, a group for each episode."""
+
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from pfrl_like.batch import first_leaf
+from pfrl_like.columns import Field
+from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, log_probs_of, numbers_of
+from pfrl_like.dataset.flat import MOST_ACTIONS, looks_discrete
+from pfrl_like.dataset.io.hdf5 import concatenated, opened, write_nested
+from pfrl_like.dataset.io.hdf5_members import Members, h5py_module
+from pfrl_like.dataset.io.hdf5_output import new_hdf5
+from pfrl_like.dataset.table import Table, field_of
+from pfrl_like.errors import CheckpointError
+from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
+
+_LOG_PROB = "log_prob"  # an info; as all of them it has a row for the reset, before those of the steps
+_DATA, _META = "main_data.hdf5", "metadata.json"
+#: Bytes of metadata; bounds of spaces of images are written out.
+LARGEST_META = 1 << 26
+_EPISODE = re.compile(r"episode_(\d+)")
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
+
+
+def check_minari_id(**named: str) -> None:
+    """Refuse what is no id of a dataset; a folder elsewhere is none.
+
+    Raises:
+        ValueError: Naming the argument.
+    """
+    for name, value in named.items():
+        if not _NAME.fullmatch(value) or ".." in value:
+            raise ValueError(f"{name}: got {value!r}, expected an id of Minari's form, as 'mujoco/hopper/medium-v0'")
+
+
+def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, bool, int]:
+    """The table of a dataset, whether its actions are discrete, and how many there are at least.
+
+    Args:
+        directory: Its folder.
+        max_bytes: The most that its arrays may take, as of `Budget`.
+
+    Raises:
+        CheckpointError: If there is none in this directory, or it is damaged.
+        MissingDependencyError: If h5py is not installed.
+    """
+    data = directory if (directory / _META).exists() else directory / "data"
+    meta = read_json(str(data / _META), LARGEST_META)
+    kind = meta.get("data_format", "hdf5")
+    if kind != "hdf5":
+        raise CheckpointError(data, f"holds data in the form {kind!r}; expected hdf5")
+    image = _image_shape(meta)
+    with opened(str(data / _DATA), max_bytes) as file:
+        numbers = sorted(int(found[1]) for name in file if (found := _EPISODE.fullmatch(name)))
+        if not numbers:
+            raise CheckpointError(data / _DATA, "holds no episode")
+        episodes = [_read_episode(file.within(f"episode_{i}"), image) for i in numbers]
+    try:
+        return *_table(episodes), _n_actions(meta)
+    except ValueError as error:
+        raise CheckpointError(data / _DATA, str(error)) from error
+
+
+def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, Any]:
+    names = ("actions", "rewards", "terminations", "truncations")
+    parts = {name: episode.read(name) for name in names} | _log_probs_of(episode)
+    node = episode.node("observations")
+    encoded = image is not None and not hasattr(node, "keys") and node.shape[1:] != image
+    parts["observations"] = _decoded(node, image, episode) if encoded and image else episode.read("observations")
+    steps = len(parts["rewards"])
+    lengths = {name: len(first_leaf(parts[name])) - (name in ("observations", _LOG_PROB)) for name in parts}
+    if any(length != steps for length in lengths.values()) or not steps:
+        raise ValueError(f"{episode.group.name} has arrays of steps {lengths}, expected {steps} each, and at least 1")
+    if _LOG_PROB in parts:
+        parts[_LOG_PROB] = parts[_LOG_PROB][1:]
+    return parts
+
+
+def _log_probs_of(episode: Members) -> dict[str, Any]:
+    infos = episode.within("infos") if "infos" in episode else ()
+    return {_LOG_PROB: infos.read(_LOG_PROB)} if isinstance(infos, Members) and _LOG_PROB in infos else {}
+
+
+def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
+    lengths = np.array([len(episode["rewards"]) for episode in episodes])
+    obs, n_obs = field_of(concatenated([episode["observations"] for episode in episodes]))
+    check_finite("observations", obs, n_obs)
+    told = [name for name in episodes[0] if all(name in episode for episode in episodes)]
+    arrays = {name: concatenated([episode[name] for episode in episodes]) for name in told}
+    n = int(lengths.sum())
+    discrete = looks_discrete(np.asarray(arrays["actions"]))
+    actions, rewards = actions_of(arrays["actions"], n, discrete), numbers_of("rewards", arrays["rewards"], n)
+    ends = np.cumsum(lengths) - 1
+    terminal = flags_of("terminations", arrays["terminations"], n)
+    if early := np.setdiff1d(np.flatnonzero(terminal), ends).tolist():
+        raise ValueError(f"terminations: set in step {early[0]}, which is not the last of its episode")
+    at = np.arange(n) + np.repeat(np.arange(len(episodes)), lengths)
+    log_prob = log_probs_of(_LOG_PROB, arrays[_LOG_PROB], n, discrete) if _LOG_PROB in arrays else None
+    return assembled(
+        obs, actions, rewards, terminal[ends], ends, np.ones(len(episodes), np.bool_), obs_row=at,
+        end_obs=at[ends] + 1, log_prob=log_prob,
+    ), discrete  # fmt: skip
+
+
+def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Shape of the images that observations are, which Minari compresses unless it was told not to."""
+    space = _space_of(meta, "observation_space")
+    try:
+        shape = tuple(int(size) for size in space.get("shape", ()))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    is_image = space.get("type") == "Box" and space.get("dtype") == "uint8" and len(shape) == 3
+    return shape if is_image and meta.get("jpeg_encoding", True) else None
+
+
+def _n_actions(meta: Mapping[str, Any]) -> int:
+    """How many discrete actions the space has; 0 if that is not known, or not of numbers from 0 on."""
+    space = _space_of(meta, "action_space")
+    n = space.get("n")
+    if space.get("type") != "Discrete" or type(n) is not int or not 0 < n <= MOST_ACTIONS or space.get("start", 0) != 0:
+        return 0
+    return n
+
+
+def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What is written of a space; nothing if that is no description of one."""
+    try:
+        space = json.loads(meta.get(name, "{}"))
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return space if isinstance(space, dict) else {}
+
+
+def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.uint8]:
+    """Images that are stored as JPEG files, a row of bytes each."""
+    episode.stored_here(node)
+    bytes_each = h5py_module().check_vlen_dtype(node.dtype) == np.uint8
+    if not (bytes_each or (node.dtype == np.uint8 and node.ndim == 2)):
+        raise ValueError(f"{node.name} holds {node.dtype}, expected images")
+    episode.budget.spend(len(node) * math.prod(shape), node.name)
+    images = np.empty((len(node), *shape), np.uint8)
+    for i, content in enumerate(node):
+        with Image.open(io.BytesIO(np.asarray(content, np.uint8).tobytes()), formats=["JPEG"]) as image:
+            if image.size != (shape[1], shape[0]):
+                raise ValueError(f"{node.name}: image {i} has size {image.size}, expected {shape[1::-1]}")
+            images[i] = np.asarray(image).reshape(shape)
+    return images
+
+
+def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_id: str, env_spec: str | None) -> None:
+    """Write a dataset; it is there once `metadata.json` is.
+
+    Raises:
+        ValueError: If `dataset_id` is none, or there is no transition.
+        CheckpointError: If there is such a dataset already, or it cannot be written.
+    """
+    check_minari_id(dataset_id=dataset_id)
+    data = directory / dataset_id / "data"
+    if (data / _META).exists():
+        raise CheckpointError(data, "holds a dataset already")
+    kept = np.flatnonzero(table.lengths > 0)
+    if not len(kept):
+        raise ValueError("the dataset holds no transition, expected at least one")
+    make_directory(str(data))
+    with new_hdf5(data / _DATA, track_order=True) as file:
+        for i, number in enumerate(kept.tolist()):
+            group = file.create_group(f"episode_{i}")
+            for name, values in _episode_arrays(table, number):
+                write_nested(group, name, values)
+            group.attrs["id"], group.attrs["total_steps"] = i, int(table.lengths[number])
+    meta = {
+        "dataset_id": dataset_id,
+        "total_episodes": len(kept),
+        "total_steps": int(table.lengths.sum()),
+        "data_format": "hdf5",
+        "jpeg_encoding": False,
+        "minari_version": "0.5.4",
+        "observation_space": json.dumps(_nested_space(table.obs, table.obs.structure)),
+        "action_space": json.dumps(_action_space(table, n_actions)),
+        "dataset_size": round((data / _DATA).stat().st_size / 1e6, 1),
+    }
+    if env_spec is not None:
+        meta["env_spec"] = env_spec
+    atomic_write(data / _META, dump_json(meta, str(data / _META), LARGEST_META))
+
+
+def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:
+    start, length = int(table.starts[number]), int(table.lengths[number])
+    own = slice(start - 1, start - 1 + length)
+    last = np.arange(length) == length - 1
+    yield "observations", table.observations(np.arange(start, start + length + 1))
+    yield "actions", table.action[own]
+    yield "rewards", table.reward[own]
+    yield "terminations", last & table.terminated[number]
+    yield "truncations", last & ~table.terminated[number]
+    if table.log_prob is not None:
+        yield "infos", {_LOG_PROB: np.append(0.0, table.log_prob[own])}
+
+
+def _action_space(table: Table, n_actions: int | None) -> dict[str, Any]:
+    if n_actions is not None:
+        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
+    return _box(table.action.shape[1:], table.action.dtype)
+
+
+def _nested_space(field: Field, structure: Any) -> dict[str, Any]:
+    if isinstance(structure, dict):
+        return {"type": "Dict", "subspaces": {key: _nested_space(field, part) for key, part in structure.items()}}
+    if isinstance(structure, tuple):
+        return {"type": "Tuple", "subspaces": [_nested_space(field, part) for part in structure]}
+    leaf = field.leaves[structure]
+    return _box(leaf.shape, leaf.dtype)
+
+
+def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Any]:
+    """A space that everything of this shape and dtype lies in."""
+    low, high = (-np.inf, np.inf) if dtype.kind == "f" else (0, 1)
+    if dtype.kind in "iu":
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    bounds = {name: np.full(shape, value).tolist() for name, value in (("low", low), ("high", high))}
+    return {"type": "Box", "dtype": str(dtype), "shape": list(shape)} | bounds

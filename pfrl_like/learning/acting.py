@@ -1,0 +1,256 @@
+"""How an agent chooses actions: features, what its network says of them, the mask, the explorer."""
+
+import contextlib
+import copy
+import types
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import ActionValue
+from pfrl_like.batch import ACTION_MASK, described
+from pfrl_like.explorer import select_actions
+from pfrl_like.learning.exporting import ExportingMixin
+from pfrl_like.learning.overrides.off_policy import act_through_hook
+from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
+from pfrl_like.optimizers.compiled_region import CompiledFunction
+from pfrl_like.optimizers.compiled_step import CompiledStep
+from pfrl_like.preprocessing.features import FeatureExtractor
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
+from pfrl_like.utils.recurrent import forward
+from pfrl_like.utils.spaces import space_kind
+
+#: What networks raise that cannot take in what they are given.
+MISFITS = (RuntimeError, TypeError, ValueError)
+
+#: What gives an action value of each class.
+_GIVEN_BY = {
+    "ActionValue": "one that ends in a DiscreteActionValueHead",
+    "DiscreteActionValue": "one that ends in a DiscreteActionValueHead",
+    "DistributionalDiscreteActionValue": "a DistributionalFCStateQFunctionWithDiscreteAction",
+    "QuantileDiscreteActionValue": "a QuantileFCStateQFunctionWithDiscreteAction",
+    "ImplicitQuantileActionValue": "an ImplicitQuantileQFunction",
+    "FullyParametrizedActionValue": "a FullyParametrizedQFunction",
+    "Categorical": "one that ends in a SoftmaxCategoricalHead",
+    "Distribution": "one that ends in a head of pfrl_like.policies",
+    "tuple": "a pfrl_like.nn.Branched of a policy and a value function, which gives (distribution, values [B, 1])",
+}
+#: What gives one of each class of state and action.
+_CRITICS_GIVING = {
+    "DiscreteActionValue": "an FCSAQFunction",
+    "QuantileDiscreteActionValue": "a QuantileFCSAQFunction",
+}
+
+
+class ActingMixin(ExportingMixin):
+    """What an agent needs to act; it need not learn.
+
+    An agent that chooses in another way than by the greedy actions of a Q-function overrides `select_actions`.
+    """
+
+    #: Modules that choose actions; the first one is given the features.
+    acting_attributes: tuple[str, ...] = ("model",)
+    #: What errors call it.
+    acting_argument: str = "q_function"
+    #: Class of what it gives; for the `select_actions` below it has `greedy_actions`.
+    value_type: type[Any] = ActionValue
+
+    training: bool
+    device: torch.device
+    explorer: Any
+    features: FeatureExtractor
+    memory: RecurrentMemory | None
+    t: int
+    batch_last_obs: Any = None
+    batch_last_action: Any = None
+    #: Methods of PFRL's agent that the class or the agent overrides (`learning.HookType`).
+    overridden_hooks: frozenset[str] = frozenset()
+    #: That of them which chooses actions for raw observations.
+    acting_hook: str = ""
+    _last_mask: Any = None
+    _compiled: CompiledStep | None = None
+    _compiled_greedy: CompiledFunction | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether updates are compiled, but for the first one of a process."""
+        return self._compiled is not None
+
+    @property
+    def acts_from_memory(self) -> bool:
+        """True if it is recurrent."""
+        return self.memory is not None
+
+    def batch_act(self, batch_obs: Any, *, action_mask: Any = None, active: Any = None) -> Any:
+        """Choose an action for each environment.
+
+        Args:
+            batch_obs: k observations.
+            action_mask: True where an action is allowed, [k, n_actions]; also read from the observations, if they are
+                dicts with the key "action_mask".
+            active: False for environments whose action will be ignored, [k].
+
+        Returns:
+            k actions.
+
+        Raises:
+            ValueError: If the observations do not fit the Q-function. NaN in them is not looked for, also in
+                `eval_mode`, where the action is then any: runners and evaluators refuse it, and so does the update that
+                learns from it.
+        """
+        if isinstance(batch_obs, Mapping) or len(batch_obs) == 0:
+            came = f"a dict with the keys {sorted(batch_obs)}" if isinstance(batch_obs, Mapping) else "empty"
+            raise ValueError(f"obs is {came}, expected a sequence of observations, one for each environment")
+        if action_mask is None and has_mask(batch_obs):
+            action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
+        if self.acting_hook in self.overridden_hooks:
+            return act_through_hook(self, batch_obs, action_mask, active)
+        try:
+            obs = self.features(batch_obs, self.device)
+            module = getattr(self, self.acting_attributes[0])
+            learns_moments = self.training or not normalizations_of(module)
+            still = contextlib.nullcontext() if learns_moments else holding_still(module)
+            with torch.inference_mode(), evaluating_readers(module), still:
+                action = self.select_actions(obs, action_mask, active)
+        except (ValueError, TypeError, AttributeError) as error:
+            if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
+                hint = "; did you pass reset()'s (obs, info)?"
+                raise misfit(batch_obs, error, self.acting_argument, hint) from error
+            raise
+        if self.training:
+            self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
+        return action
+
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
+        if self._compiled_greedy is None or action_mask is not None or (self.training and self._explorer_reads_value):
+            greedy, value = self.greedy_actions(obs, action_mask, active)
+        else:
+            value = types.SimpleNamespace(**{"action_mask": None, **self._compiled_greedy(obs)})
+            greedy = value.greedy_actions
+        actions = greedy.cpu().numpy()
+        return select_actions(self.explorer, self.t, actions, value, active) if self.training else actions
+
+    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
+        """The actions of evaluation for a batch of features, [k, ...], and what says that they are the best.
+
+        Torch operations alone: this is what `export` writes into a file.
+        """
+        value = self._value(obs, active)
+        if action_mask is not None:
+            value = value.masked(action_mask)
+        return value.greedy_actions, value
+
+    def _value(self, obs: Any, active: Any = None) -> Any:
+        """What the acting network gives for features."""
+        module = getattr(self, self.acting_attributes[0])
+        try:
+            if self.memory is None:
+                value = call(module, obs)
+            else:
+                value = self.memory.forward(module, obs, self.training, active)
+        except MISFITS as error:
+            if type(error) not in MISFITS:  # out of memory, not implemented, ...
+                raise
+            raise misfit(obs, error, self.acting_argument) from error
+        if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
+            raise wrong_value(value, self.value_type, self.acting_argument)
+        return value
+
+    def _greedy_actions(self, obs: Any) -> dict[str, Tensor]:
+        greedy, value = self.greedy_actions(obs)
+        found = {"greedy_actions": greedy, "action_mask": getattr(value, "action_mask", None)}
+        return {name: tensor for name, tensor in found.items() if tensor is not None}
+
+    @property
+    def _explorer_reads_value(self) -> bool:
+        return getattr(self.explorer, "reads_action_value", True)
+
+    def probe(self, observation_space: Any) -> Any:
+        """What the network gives for one observation of the space, None if the space is of no known kind.
+
+        Neither the network nor `phi` keeps anything of it.
+
+        Raises:
+            ValueError: If the observation does not fit the network.
+        """
+        if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
+            return None
+        module = getattr(self, self.acting_attributes[0])
+        features, space = copy.deepcopy((self.features, observation_space))
+        obs = features([space.sample()], self.device)
+        try:
+            with torch.no_grad(), evaluating_readers(module), holding_still(module):
+                return forward(module, obs)[0]
+        except MISFITS as error:
+            if type(error) not in MISFITS:
+                raise
+            raise misfit(obs, error, self.acting_argument) from error
+
+
+def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
+    """The error of a network that gives something else than an agent needs, and what gives that."""
+    return wrong_type(type(value), value_type, argument, example)
+
+
+def wrong_type(given: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
+    """`wrong_value` where only the class of what is given is known."""
+    needed, came = value_type.__name__, given.__name__
+    example = example or _GIVEN_BY.get(needed)
+    return TypeError(
+        f"{argument} gives {_with_article(came)}, expected one that gives {_with_article(needed)}"
+        f"{example and f', such as {example}' or ''}"
+    )
+
+
+def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> TypeError:
+    """`wrong_type` of a critic of state and action."""
+    return wrong_type(given, value_type, argument, critic_giving(value_type))
+
+
+def critic_giving(value_type: type) -> str:
+    """A critic of state and action that gives this, in words."""
+    return _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
+
+
+def _with_article(name: str) -> str:
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
+
+
+def misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:
+    """The error of observations, or features, that a network cannot take in."""
+    came = described(obs)
+    hint = hint or _hint(obs, str(came))
+    return ValueError(f"obs does not fit {argument}; it came as {came}, which gave: {error}{hint}")
+
+
+def _hint(obs: Any, came: str) -> str:
+    """What is often the matter with features of this form."""
+    if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
+        return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
+    if isinstance(obs, Mapping):
+        return "; phi makes of each observation what the network takes"
+    if "float64" in came or "int" in came:
+        return "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
+    if tuple(getattr(obs, "shape", ()))[:2] == (1, 1):
+        return "; act takes one observation, batch_act a sequence of them"
+    return ""
+
+
+def _is_of_reset(obs: Any) -> bool:
+    """Whether this may be the (obs, info) of an environment's `reset`."""
+    if not isinstance(obs, tuple) or len(obs) != 2:
+        return False
+    info = obs[1]
+    return isinstance(info[0] if isinstance(info, list) and info else info, dict)
+
+
+def has_mask(batch_obs: Any) -> bool:
+    """Whether the observations bring their action masks along."""
+    return isinstance(batch_obs[0], dict) and ACTION_MASK in batch_obs[0]

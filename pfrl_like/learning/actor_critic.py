@@ -1,0 +1,425 @@
+"""What agents with a replay buffer, a policy and critics of state and action have in common."""
+
+import functools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical, Distribution
+
+from pfrl_like.action_value import DiscreteActionValue
+from pfrl_like.batch import Batch, batch_of_states
+from pfrl_like.distributions import rsample_with_log_prob
+from pfrl_like.explorers import AdditiveGaussian
+from pfrl_like.functions.losses import bootstrap_weight, half_square
+from pfrl_like.learning.acting import wrong_value
+from pfrl_like.learning.compatibility.declarations import (
+    check_critics,
+    check_distribution,
+    check_explorer,
+    check_output,
+)
+from pfrl_like.learning.compatibility.dry_run import try_critics
+from pfrl_like.learning.compatibility.policy_spaces import Bounds, bounds_of, bounds_that_differ, check_policy_fits
+from pfrl_like.learning.compatibility.recorded_data import (
+    RecordedDataMixin,
+    check_kind,
+    check_size,
+    warn_of_actions_out_of_reach,
+)
+from pfrl_like.learning.compatibility.replay_arguments import check_pairs, check_start
+from pfrl_like.learning.critics import critic_loss, value_of
+from pfrl_like.learning.off_policy import OffPolicyAgent
+from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
+from pfrl_like.learning.overrides.off_policy import learn_through_hooks, own_step
+from pfrl_like.learning.policy_acting import PolicyActingMixin, check_one_for_each
+from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+from pfrl_like.q_functions.ensemble import members_by_name, members_of
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.checks import check_counts, check_function
+from pfrl_like.utils.copy_param import frozen_copy
+from pfrl_like.utils.spaces import space_kind
+
+
+class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin):
+    """Base of agents that learn critics from replay, and a policy from the critics.
+
+    An algorithm says what the critics bootstrap from (`bootstrap`) and how the policy follows them
+    (`improve_policy`). Importance weights count in all losses, those of the policy included.
+
+    Args:
+        policy: Module from observations to distributions of actions.
+        critics: The critics, by the attribute that they become; beside each stands its target, `target_` and the name.
+            One may be a `QFunctionEnsemble`: several critics with one optimiser.
+        optimizers: By the attribute that they become: the policy's, those of the critics, those of `further` modules.
+        replay_buffer: This and the others are as in `DQN`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training, given a sample of the policy.
+        further: Other modules that learn, by attribute.
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        policy_update_delay: Updates of the critics for each one of the policy.
+        schedule: As of `OffPolicyAgent`.
+    """
+
+    acting_attributes: tuple[str, ...] = ("policy", "policy_updates")
+    #: The kind of spaces whose actions it chooses, in words, and what an environment of another one needs.
+    action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
+    averaged_rows: tuple[str, ...] = ()
+    averaged_updates: tuple[str, ...] = ()
+    #: What `get_statistics` gives, in this order.
+    reported: tuple[str, ...] = ("n_updates",)
+    #: Loss of one TD error, for critics that give plain numbers.
+    elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
+    #: Called as (critic, batch): what a critic says of the actions taken.
+    value_of: Callable[..., Any] = staticmethod(value_of)
+    #: Methods of PFRL's agent that make up its update.
+    hooks_of_update: frozenset[str] = frozenset()
+    #: Whether the policy learns; one that does not has no optimiser.
+    policy_learns: bool = True
+    #: Whether the policy has a target, too.
+    has_target_policy: bool = True
+    #: Whether the critics have targets.
+    has_target_critics: bool = True
+    #: Whether the policy's distributions need log-probabilities.
+    needs_densities: bool = False
+    #: What the losses need of the policy's distributions then.
+    densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
+    #: What the critics give; numbers stand for a plain `DiscreteActionValue`.
+    critic_type: type[Any] = DiscreteActionValue
+
+    policy: Any
+    target_policy: Any
+    _told_of_bounds: str = ""
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        critics: Mapping[str, nn.Module],
+        optimizers: Mapping[str, torch.optim.Optimizer],
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Any,
+        *,
+        further: Mapping[str, nn.Module] | None = None,
+        burnin_action_func: Callable[[], Any] | None,
+        act_deterministically: bool,
+        policy_update_delay: int = 1,
+        **schedule: Any,
+    ) -> None:
+        check_counts(policy_update_delay=policy_update_delay)
+        check_function(optional=True, burnin_action_func=burnin_action_func)
+        further = further or {}
+        named = members_by_name(critics)
+        self.critic_arguments, self.critic_names = tuple(critics), tuple(named)
+        self.averaged_rows = (*(f"q{i}" for i in range(1, len(named) + 1)), *self.averaged_rows)
+        self.averaged_updates = (*(f"{name}_loss" for name in named), *self.averaged_updates)
+        self.policy_update_delay = policy_update_delay
+        self.burnin_action_func = burnin_action_func
+        self.act_deterministically = act_deterministically
+        modules = {"policy": policy, **critics, **further}
+        super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
+        check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
+        for name, part in {**modules, **optimizers}.items():
+            setattr(self, name, part)
+        followed = ["policy"] * self.has_target_policy + [*critics] * self.has_target_critics
+        self.target_attributes = tuple(followed)
+        for name in self.target_attributes:
+            setattr(self, f"target_{name}", frozen_copy(modules[name]))
+        targets = [f"target_{name}" for name in self.target_attributes]
+        self.saved_attributes = (*modules, *targets, *optimizers)
+        own = [*optimizers][self.policy_learns :][: len(critics)]
+        self._critics_of_optimizers = {
+            name: len([*members_of(critic)]) for name, critic in zip(own, critics.values(), strict=True)
+        }
+        self._bootstraps = any(getattr(critic, "bootstrap", False) for critic in critics.values())
+        self.policy_updates = Count()
+
+    # How an algorithm differs
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a policy, critics and an explorer that do not fit.
+
+        Raises:
+            TypeError: Naming the argument.
+        """
+        given = check_output("policy", modules["policy"], self.value_type)
+        check_distribution("policy", given, densities=self.needs_densities, reparametrised=True)
+        check_critics(self.critics_among(modules), self.critic_type)
+        check_explorer(self.explorer, "continuous", type(self).__name__)
+
+    def critics_among(self, modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+        """The critics by name, those of ensembles one by one."""
+        return members_by_name({name: modules[name] for name in self.critic_arguments})
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """The value that the critics bootstrap from, an action value of one action, and the rewards before it, [N]."""
+        raise NotImplementedError
+
+    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+        """Descend on the policy's loss, and those that follow from it; returns statistics.
+
+        Args:
+            batch: Minibatch of features.
+            step: Descends on a loss, called as `step("policy_optimizer", loss)`: by the optimiser's attribute.
+        """
+        raise NotImplementedError
+
+    def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
+        """`critic_loss` of each critic, which is computed when it is asked for (see `descend`)."""
+        with torch.no_grad():
+            next_value, reward = self.bootstrap(batch)
+        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
+            yield critic_loss(self.value_of(critic, batch), rows, next_value, reward, **self.loss_options)
+
+    def rows_of_critics(self, batch: Batch) -> list[Batch]:
+        """What each critic learns from: the batch, or of an ensemble that bootstraps random rows of it, by weight."""
+        if not self._bootstraps:
+            return [batch] * len(self.critic_names)
+        weight = torch.ones_like(batch.reward) if batch.weight is None else batch.weight
+        return [batch.replace(weight=weight * bootstrap_weight(weight)) for _ in self.critic_names]
+
+    @property
+    def loss_options(self) -> dict[str, Any]:
+        """How the critics' errors become one number."""
+        return {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
+
+    def targets_are_due(self, with_policy: bool) -> bool:
+        """Whether the targets move after this update, of an agent that `moves_its_targets`."""
+        return True
+
+    # Learning
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The critics' step, and the policy's if it is its turn."""
+        if batch.action.dtype == torch.float64:  # as NumPy's functions give random actions
+            batch = batch.replace(action=batch.action.float())
+        if self.overridden_hooks and not self.hooks_of_update.isdisjoint(self.overridden_hooks):
+            return learn_through_hooks(self, batch)
+        with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
+        td_error, stats = self.improved(batch, with_policy)
+        if with_policy:
+            self.policy_updates.count += 1
+        if self.moves_its_targets and self.targets_are_due(with_policy):
+            self.sync_target_network()
+        return td_error, stats
+
+    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+        """Call the methods of PFRL's agent as its `update` does, which a subclass overrides."""
+        raise NotImplementedError
+
+    def step_on_critics(self, batch: Any) -> None:
+        """A step on the critics' losses: the own body of PFRL's methods for it.
+
+        Args:
+            batch: A minibatch in any of the forms that `to_batch` takes.
+        """
+        self.record(self.improve(to_batch(batch), own_step(self), False)[1])
+
+    def step_on_policy(self, batch: Any) -> None:
+        """A step on the policy's loss, and on those that follow from it; argument as of `step_on_critics`."""
+        self.record(self.improve_policy(to_batch(batch), own_step(self)))
+        self.n_policy_updates += 1
+
+    def td_errors_of(self, batch: Batch) -> Tensor:
+        """`td_errors` of a minibatch of features, one for each row, [N]."""
+        with isolated_rng():
+            return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
+
+    def improved(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """What `improve` gives, which is compiled if the agent is; called with what it takes beside the step."""
+        if self._compiled is not None:
+            return self._compiled(batch, *choice)
+        steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
+        td_error, stats = self.improve(batch, steps, *choice)
+        self.put_back_moments()
+        return td_error, stats
+
+    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+        """All descents of one update, in order; returns the TD errors [N] and statistics.
+
+        Args:
+            batch: Minibatch of features.
+            step: Descends on a loss.
+            with_policy: Whether the policy learns as well.
+        """
+        found, further = self.improve_critics(batch, step)
+        losses, errors, values = zip(*found, strict=True)
+        stats = {"loss": sum(loss.detach() for loss in losses), **further}
+        stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self.critic_names, losses, strict=True)}
+        stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
+        if with_policy:
+            stats |= self.improve_policy(batch, step)
+        # How wrong a row is: by its only critic, or on the average of several.
+        td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
+        return td_error, stats
+
+    def improve_critics(
+        self, batch: Batch, step: Step
+    ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
+        """Descend on the critics' losses, and on others that come with them; returns `critic_losses` and statistics."""
+        return self.descend(self.critic_losses(batch), step), {}
+
+    def descend(
+        self, found: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
+    ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
+        """Descend on the losses of the critics, in order, and return what was given.
+
+        Each is asked for after the descent on the one before, so that a processor finds in its cache what the loss
+        has left there. Those that share an optimiser, the members of an ensemble, have their losses added up.
+        """
+        taken: list[tuple[Tensor, Tensor, Tensor]] = []
+        following = iter(found)
+        for optimizer, count in self._critics_of_optimizers.items():
+            members = [each for _, each in zip(range(count), following, strict=False)]
+            if len(members) < count:
+                raise self._not_of_all(len(taken) + len(members))
+            step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
+            taken += members
+        if rest := len(list(following)):
+            raise self._not_of_all(len(taken) + rest)
+        return taken
+
+    def _not_of_all(self, count: int) -> ValueError:
+        names = ", ".join(self.critic_names)
+        return ValueError(
+            f"critic_losses of {type(self).__name__} gave {count} losses, expected one for each of {names}"
+        )
+
+    @property
+    def critics(self) -> list[Any]:
+        """The critics, of an ensemble its members."""
+        return [member for name in self.critic_arguments for member in members_of(getattr(self, name))]
+
+    @property
+    def target_critics(self) -> list[Any]:
+        """Their targets."""
+        return [member for name in self.critic_arguments for member in members_of(getattr(self, f"target_{name}"))]
+
+    def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
+        """What each critic holds of observations and actions, features on the agent's device, [n_critics, N].
+
+        Raises:
+            TypeError: If the agent has no critics of actions.
+        """
+        batch = batch_of_states(obs, action)
+        values = [self.value_of(critic, batch) for critic in self.critics]
+        if not values or isinstance(values[0], Tensor):
+            has = ", ".join(self.critic_names) or "no critic"
+            raise TypeError(f"{type(self).__name__} has {has}, expected critics of actions, whose values are asked for")
+        return torch.stack([value.evaluate_actions(action) for value in values])
+
+    # Progress
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
+        known = {**dict(super().get_statistics()), **self.further_statistics()}
+        return [(name, known[name]) for name in self.reported if name in known]  # a single critic has no second
+
+    def further_statistics(self) -> dict[str, Any]:
+        """Statistics that are no means."""
+        return {}
+
+    @property
+    def n_policy_updates(self) -> int:
+        """Updates of the policy."""
+        return int(self.policy_updates.count)
+
+    @n_policy_updates.setter
+    def n_policy_updates(self, count: int) -> None:
+        self.policy_updates.count.fill_(count)
+
+    @property
+    def burning_in(self) -> bool:
+        """Whether the policy has not learnt yet."""
+        return self.n_policy_updates == 0
+
+    def _counters(self) -> dict[str, int]:
+        return {**super()._counters(), "n_policy_updates": self.n_policy_updates}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        super().restore_state(state)
+        self.policy_updates.count.fill_(state.get("n_policy_updates", self.n_policy_updates))
+
+    # Environments
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment in which the policy cannot act, and critics that cannot learn there.
+
+        Raises:
+            TypeError: If policy or critics give something else than they should, or actions are of another kind.
+            ValueError: If the number or shape of actions differs, or observations do not fit,
+                or, in training, `replay_start_size` is above the capacity of the replay buffer.
+        """
+        if self.training:
+            check_start(self)
+        distribution = self.probe(observation_space)
+        if distribution is None or action_space is None:
+            return
+        if not isinstance(distribution, Distribution):
+            raise wrong_value(distribution, Distribution, "policy")
+        self.check_policy(distribution, action_space)
+        if self.critics and self.critics[0] is not None:  # an acting copy has none
+            try_critics(self, observation_space, distribution)
+
+    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+        """Refuse actions that are not those of the policy, and warn of those that it cannot give."""
+        kind, _, others = self.action_kind
+        check_kind(self, dataset, kind == "discrete", others)
+        if isinstance(output, Categorical):
+            check_size(self, dataset, output.probs.shape[-1])
+        elif isinstance(output, Distribution) and kind != "discrete":
+            check_size(self, dataset, output.event_shape.numel())
+            warn_of_actions_out_of_reach(self, dataset, output)
+
+    def check_policy(self, distribution: Distribution, action_space: Any) -> None:
+        """Refuse what the policy gives for one observation if it cannot act, or be learnt, by it."""
+        kind, name, others = self.action_kind
+        if space_kind(action_space) not in (kind, "other"):
+            raise TypeError(
+                f"{type(self).__name__} has {name} actions, but the environment has {action_space}; use {others}"
+            )
+        check_one_for_each(distribution, 1)
+        check_policy_fits(distribution, action_space)
+        if self.needs_densities:
+            self._check_densities(distribution)
+        differ = bounds_that_differ(self.bounds_of_actions(distribution), action_space)
+        if differ and differ != self._told_of_bounds:
+            self.logger.warning(differ)
+        self._told_of_bounds = differ
+
+    def _check_densities(self, distribution: Distribution) -> None:
+        try:
+            with isolated_rng():
+                self.densities_of(distribution)
+        except (RuntimeError, NotImplementedError) as error:
+            name = type(self).__name__
+            raise TypeError(f"{name} needs a policy with densities, but {error}") from error
+
+    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+        """Within which bounds, as far as it is known, the agent's parts keep actions.
+
+        Args:
+            distribution: What the policy gives for some observation.
+        """
+        bounds = {"policy": bounds_of(self.policy, distribution)}
+        explorer = self.explorer
+        if isinstance(explorer, AdditiveGaussian) and explorer.low is not None and explorer.high is not None:
+            bounds["explorer"] = explorer.low, explorer.high
+        return bounds
+
+
+class Count(nn.Module):
+    """A number that travels with the parameters to actors in other processes."""
+
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))

@@ -1,0 +1,146 @@
+"""Actors in processes and a learner in a thread, around any agent with a replay buffer (after arXiv:1803.00933).
+
+Actors (`distributed/actor.py`) send their steps to the poller (`distributed/poller.py`), a thread that puts them into
+the agent's replay buffer; the learner (`distributed/learner.py`), another, samples and updates. They take turns by a
+lock that neither can keep from the other.
+"""
+
+import copy
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, Self, cast
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from pfrl_like.distributed.actor import STEPS, ActorFactory
+from pfrl_like.distributed.agent_proxy import AgentProxy, RunnersAgentProxy
+from pfrl_like.distributed.fair_lock import FairLock
+from pfrl_like.distributed.learner import FailureEvent, Hook, Learner, Pace
+from pfrl_like.distributed.poller import Poller, listen
+from pfrl_like.distributed.weights import SharedWeights
+from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.processes import SharedArrays
+from pfrl_like.processes.shared_arrays import ensure_tracker
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.copy_param import frozen_copy
+from pfrl_like.utils.stoppable_thread import StoppableThread
+
+#: What an acting copy does without, beside modules that do not act and optimisers.
+_LEFT_BEHIND = ("gradient_steps", "last_steps", "_moments", "_compiled", "_compiled_greedy", "batch_last_obs")
+
+
+class ActorLearnerMixin:
+    """Lets an agent learn from what copies of it do in other processes."""
+
+    saved_attributes: tuple[str, ...]
+    acting_attributes: tuple[str, ...]
+    t: int
+    _cumulative_steps: int
+
+    def acting_copy(self) -> Self:
+        """A copy that chooses actions as this agent does, on the CPU, and has nothing to learn with."""
+        acting: Any = copy.copy(self)
+        parts = [name for name, value in vars(self).items() if isinstance(value, nn.Module | Optimizer)]
+        vars(acting).update(dict.fromkeys((*self.saved_attributes, *parts, *_LEFT_BEHIND)))  # past what is fixed
+        for name in self.acting_attributes:
+            setattr(acting, name, frozen_copy(getattr(self, name)).cpu())
+        acting.explorer = copy.deepcopy(acting.explorer)
+        acting.device, acting.gpu = torch.device("cpu"), None
+        acting.memory = None if acting.memory is None else RecurrentMemory(acting.episodic_update_len)
+        acting.clear_records()
+        acting.replay_buffer = ()  # an `Actor` puts something in its place
+        acting.target_update_interval = sys.maxsize  # there is no target to move
+        return cast(Self, acting)
+
+    def setup_actor_learner_training(
+        self,
+        n_actors: int,
+        update_counter: Any = None,
+        n_updates: int | None = None,
+        actor_update_interval: int = 8,
+        step_hooks: Sequence[Hook] = (),
+        optimizer_step_hooks: Sequence[Hook] = (),
+        *,
+        updates_per_step: float | None = None,
+    ) -> tuple[ActorFactory, StoppableThread, StoppableThread, FailureEvent]:
+        """Prepare training with actors in other processes and a learner in a thread of this one.
+
+        To be used so, or through `experiments.train_agent_actor_learner`::
+
+            make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=4)
+            poller.start()
+            learner.start()
+            train_agent_async(
+                outdir, processes=4, make_env=make_env, make_agent=make_actor,
+                stop_event=learner.stop_event, exception_event=exception_event,
+            )
+            poller.stop()
+            learner.stop()
+            poller.join()
+            learner.join()
+
+        The learner updates as fast as it can, or `updates_per_step`, whatever `update_interval` says. While it runs,
+        the agent is used through the actors or `make_actor.representative` alone. It stays as the runner has saved it
+        last, as `<t>_finish` or `<t>_except`.
+
+        Args:
+            n_actors: Number of actors.
+            update_counter: A `multiprocessing.Value` that counts how often the actors' parameters were renewed.
+            n_updates: Updates after which the learner ends, and sets its `stop_event`; None for no end.
+            actor_update_interval: Updates after which the actors' parameters are renewed.
+            step_hooks: Called by the learner as (None, agent, step) after every update, where step is the number of
+                updates times `update_interval`.
+            optimizer_step_hooks: Called as (None, agent, number of updates).
+            updates_per_step: Updates for each step from the first update on; the learner waits for steps, and the
+                actors for the learner when it is behind. None lets each run as fast as it can.
+
+        Returns:
+            What makes actor i, from 0, in its process; the learner's thread; the thread that takes in what the actors
+            send; and an event that is set if one of these threads fails, with its `error`.
+
+        Raises:
+            ValueError: If a number is out of range.
+            TypeError: If a number is no integer.
+        """
+        check_counts(n_actors=n_actors, actor_update_interval=actor_update_interval)
+        check_counts(optional=True, n_updates=n_updates)
+        if updates_per_step is not None and not updates_per_step > 0:
+            raise ValueError(f"updates_per_step is {updates_per_step!r}, expected a positive number, or None")
+        ensure_tracker()
+        weights = SharedWeights([getattr(self, name) for name in self.acting_attributes])
+        counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
+        counts.arrays[STEPS][0] = self.t
+        server, address, remove = listen(n_actors)
+        key, lock, failure = os.urandom(32), FairLock(), FailureEvent()
+        parts = (self, lock, counts, weights, threading.Event())
+        representative = AgentProxy(*parts)
+        learner = Learner(
+            representative, lock, weights, Pace(updates_per_step, counts), threading.Event(), failure,
+            n_updates=n_updates, actor_update_interval=actor_update_interval, update_counter=update_counter,
+            step_hooks=step_hooks, optimizer_step_hooks=optimizer_step_hooks,
+        )  # fmt: skip
+
+        def release() -> None:
+            remove()
+            for memory in (weights.memory, counts):
+                memory.unlink()
+
+        poller = Poller(representative, lock, server, key, learner, threading.Event(), failure, counts, release)
+        make_actor = ActorFactory(
+            self.acting_copy(), self.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
+            (counts.name, counts.layout), RunnersAgentProxy(*parts),
+        )  # fmt: skip
+        threads = [
+            StoppableThread(body.stop_event, target=body.run, name=name, daemon=True)
+            for body, name in ((learner, "learner"), (poller, "poller"))
+        ]
+        return make_actor, threads[0], threads[1], failure
+
+    def count_step(self) -> None:
+        """Count an environment step in training that somebody else, such as another process, has stored."""
+        self.t += 1
+        self._cumulative_steps += 1

@@ -1,0 +1,370 @@
+"""What A3C and ACER share: act in an environment, a few steps at a time, and learn from these with a shared model."""
+
+import copy
+import logging
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.agent import BatchAgent
+from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning.acting import has_mask
+from pfrl_like.learning.compatibility.declarations import check_policy
+from pfrl_like.learning.compatibility.on_policy_arguments import check_parts
+from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
+from pfrl_like.learning.model_outputs import check_outputs
+from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
+from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
+from pfrl_like.learning.policy_acting import PolicyActingMixin
+from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.learning.shared_model import SharedModelMixin
+from pfrl_like.learning.steps import Steps
+from pfrl_like.learning.transitions import check_observed
+from pfrl_like.preprocessing.features import FeatureExtractor, identity
+from pfrl_like.utils.checks import check_counts, check_rewards
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers, learning
+from pfrl_like.utils.copy_param import copy_grad
+from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
+
+
+class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclass=HookType):
+    """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
+
+    Every process acts with a copy of the shared model, at most `t_max` steps or to the end of an episode, computes the
+    gradient of `loss` on this copy, lets it move the shared parameters with the shared state of the optimiser, and
+    copies them. In several environments at once, each has steps of its own to learn from, one after the other.
+
+    An algorithm defines `loss(batch)`. It computes on the CPU.
+
+    Args:
+        model: Module from observations to a tuple that begins with distributions of actions; a copy of it acts.
+        optimizer: Optimiser of its parameters. This and the others are as in `A3C`.
+    """
+
+    acting_argument = "model"
+    acting_attributes = ("model",)
+    value_type: type[Any] = tuple
+
+    #: What the model gives beside distributions.
+    further_outputs: tuple[type[Any], ...] = (Tensor,)
+
+    #: Statistics with a value for each row whose running mean is the attribute `average_` and the name.
+    averaged: tuple[str, ...] = ("value", "entropy")
+    #: Further attributes that are numbers and are saved.
+    kept_numbers: tuple[str, ...] = ()
+    #: The parts of what the model gives, as errors call them.
+    model_parts = "(distribution, values)"
+
+    #: Updates from replay after that from the last steps, and whether there is no such one.
+    n_times_replay: int = 0
+    disable_online_update: bool = False
+
+    #: The steps that overridden methods of PFRL's learn from, while they run, and how often `update` has stepped.
+    hooked_batch: Batch | None = None
+    hooked_updates: int = 0
+    past_rewards: Mapping[int, float] = types.MappingProxyType({})
+
+    phi: Any = Fixed()
+    batch_states: Any = Fixed()
+    recurrent: Any = Fixed()
+    obs_normalizer: None = None
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        t_max: int,
+        gamma: float,
+        *,
+        phi: Callable[[Any], Any] | None,
+        batch_states: Callable[..., Any],
+        recurrent: bool,
+        max_grad_norm: float | None,
+        act_deterministically: bool,
+        logger: logging.Logger | None,
+        decays: dict[str, float],
+    ) -> None:
+        resolve_hooks(type(self))
+        self.device = torch.device("cpu")
+        self.t_max = t_max
+        self.gamma = gamma
+        self.max_grad_norm = max_grad_norm
+        self.act_deterministically = act_deterministically
+        self.recurrent = recurrent
+        self.logger = logger or logging.getLogger(__name__)
+        self.phi = identity if phi is None else phi
+        self.batch_states = batch_states
+        check_parts(self, {"model": model}, {"optimizer": optimizer})
+        check_policy(self, {"model": model}, self.further_outputs)
+        check_counts(t_max=t_max)
+        devices = {param.device.type for param in model.parameters()} - {"cpu"}
+        if devices:
+            raise ValueError(
+                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move it there"
+            )
+        self.share_model(model, optimizer)
+        self.features = FeatureExtractor(self.phi, batch_states)
+        self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
+        self.t = 0  # steps of this process
+        self.optim_t = 0  # its updates
+        for name, decay in decays.items():
+            setattr(self, f"average_{name}", 0.0)
+            setattr(self, f"average_{name}_decay", decay)
+            check_numbers_in(self, **{f"average_{name}_decay": (0, 1)})
+        self._steps: dict[int, Steps] = {}  # of each environment
+        self._features: Any = None  # of the observations that were acted on last
+
+    # How an algorithm differs
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Scalar loss, errors of the values [N] and statistics of consecutive steps of one episode."""
+        raise NotImplementedError
+
+    def learn_from(self, batch: Batch) -> None:
+        """What follows after `t_max` steps, or an episode's end: one update."""
+        self.learn(batch)
+
+    def learn_by_hooks(self, statevar: Any) -> None:
+        """Call the methods of PFRL's that a subclass overrides, as PFRL does after the last of `hooked_batch`.
+
+        Args:
+            statevar: Features of the last observation, None if it is terminal.
+        """
+        batch: Any = self.hooked_batch if update_takes_batch(self) else statevar
+        self.update(batch)
+
+    def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
+        """Values of states, [N] or [N, 1], among what the model gives for them."""
+        value: Tensor = outputs[-1]
+        return value
+
+    def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
+        """Keep the last step of all environments for longer than until the next update; arguments: `store_step`."""
+
+    # Acting
+
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features; in training these are kept, since it is they that are learnt from."""
+        if self.training:
+            self._features = obs
+        return super().select_actions(obs, action_mask, active)
+
+    def _value(self, obs: Any, active: Any = None) -> Any:
+        """The distribution of actions for features."""
+        outputs = super()._value(obs, active)
+        check_outputs(outputs, first_leaf(obs).shape[0], self.acting_argument, self.model_parts)
+        return outputs[0]
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment whose actions the policy cannot choose, or whose observations do not fit the model.
+
+        Raises:
+            TypeError: If actions are of another kind.
+            ValueError: If their number differs, or observations do not fit.
+        """
+        outputs = self.probe(observation_space)
+        if outputs is None:
+            return
+        check_outputs(outputs, 1, self.acting_argument, self.model_parts)
+        if action_space is not None:
+            check_policy_fits(outputs[0], action_space, self.acting_argument)
+
+    # Observing
+
+    def batch_observe(
+        self,
+        batch_obs: Any,
+        batch_reward: Sequence[float],
+        batch_done: Sequence[bool],
+        batch_reset: Sequence[bool],
+        *,
+        action_mask: Any = None,
+        active: Any = None,
+    ) -> None:
+        """Take in what the last actions led to; in training, learn from the steps of each environment by themselves.
+
+        Rewards are checked here, observations are not (runners do): NaN in one is refused by the model or the update.
+
+        Args:
+            batch_obs: The k observations after the actions; at an episode's end its true last one.
+            batch_reward: k rewards.
+            batch_done: Whether each observation is terminal, so that nothing is bootstrapped from it.
+            batch_reset: Whether each episode is cut off there for another reason.
+            action_mask: True where an action is allowed in the new observations, [k, n_actions]; `act` gets it again.
+            active: False for environments that took no step, [k].
+
+        Raises:
+            RuntimeError: In training, if no action was asked for before.
+            ValueError: If the arguments have different lengths.
+            NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
+            TypeError: In training, if a reward is no number; likewise.
+        """
+        check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
+        if self.training:
+            check_rewards(batch_reward, active)
+            step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
+            self.store(step, action_mask, active)
+            if action_mask is None and self._last_mask is not None and has_mask(batch_obs):
+                action_mask = [obs[ACTION_MASK] for obs in batch_obs]
+            for i in range(len(batch_obs)) if active is None else np.flatnonzero(active).tolist():
+                steps = self._with_last_step(i, float(batch_reward[i]))
+                if batch_done[i] or batch_reset[i] or len(steps) >= self.t_max:
+                    del self._steps[i]
+                    last_obs = self.features([batch_obs[i]], self.device)
+                    last_mask = None if action_mask is None else action_mask[i]
+                    batch = steps.batch(last_obs, last_mask, self.gamma, bool(batch_done[i]))
+                    if self.overridden_hooks:
+                        learn_from_steps(self, batch, steps.raw_obs, i)
+                    else:
+                        self.learn_from(batch)
+        if self.memory is not None:
+            self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
+
+    def _with_last_step(self, i: int, reward: float) -> Steps:
+        """The steps of environment i, to the last one."""
+        steps = self._steps.get(i)
+        if steps is None:
+            state = None if self.memory is None else self.memory.train_previous_state
+            steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
+        obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)
+        mask = None if self._last_mask is None else self._last_mask[i]
+        steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask)
+        self.t += 1
+        return steps
+
+    def stop_episode(self) -> None:
+        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""
+        self._steps.clear()
+        if self.memory is not None:
+            self.memory.forget(self.training)
+
+    # Learning
+
+    def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+        """Learn once, from consecutive steps of one episode: the only way to the parameters.
+
+        A subclass may override it in two forms, and is then called after `t_max` steps or at an episode's end. As
+        `update(batch, ...)` it gets the steps as a `Batch` of features. As `update(statevar)` of PFRL's A3C it gets the
+        features of the last observation, tensors [1, ...], None at a terminal one, and the steps as attributes:
+        `past_obs`, `past_action` and `past_rewards`, dicts by time from `t_start` to before `t`, `past_recurrent_state`
+        (that of `t_start` alone) and `train_recurrent_states`, that after the last step.
+
+        Args:
+            batch: The steps in their order, with raw observations; within an overridden `update(statevar)` also
+                `statevar`.
+            errors_out: Cleared and filled with the absolute errors, if given.
+
+        Returns:
+            Errors of the values, [N] (of a sequence: the largest, [1]), and the statistics of the loss.
+
+        Raises:
+            ValueError: If the batch holds several sequences.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
+                holds the steps.
+        """
+        is_hooked = self.hooked_batch is not None
+        if is_hooked:
+            batch = batch_of_steps(self, batch)
+        if batch.lengths is not None and len(batch.lengths) != 1:
+            raise ValueError(f"batch holds {len(batch.lengths)} sequences, expected the steps of one episode")
+        ready = batch
+        if not self.features.is_identity and not is_hooked:  # which has features
+            obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
+            ready = batch.replace(obs=obs, next_obs=next_obs)
+        try:
+            with learning(self.model):
+                error, stats = self.learn(ready)
+        except NonFiniteError as refusal:
+            refusal.batch = batch
+            raise
+        if is_hooked:
+            copy_grad(self._shared_model, self.model)  # as PFRL leaves them
+        if batch.lengths is not None:
+            error = max_over_sequences(error, batch.lengths)
+        if errors_out is not None:
+            errors_out[:] = error.abs().tolist()
+        return error, stats
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """`update` with features in place of observations."""
+        loss, error, stats = self.loss(batch)
+        try:
+            self.descend(loss)
+        except NonFiniteError as refusal:
+            refusal.batch = batch
+            self.logger.error("update %d was refused: %s", self.optim_t + 1, refusal)
+            raise
+        self.optim_t += 1
+        for name in self.averaged:
+            if name in stats:
+                setattr(self, f"average_{name}", self._running_mean(name, stats[name]))
+        return error, stats
+
+    def last_value(self, batch: Batch) -> Tensor:
+        """Value of the state after the last row, [1], without a gradient; 0 if that is terminal."""
+        if not batch.discount[-1]:
+            return torch.zeros(1)
+        last = map_nested(lambda leaf: leaf[-1:], batch.next_obs)
+        mask = None if batch.next_action_mask is None else batch.next_action_mask[-1:]
+        with torch.no_grad(), evaluating_readers(self.model):
+            if self.recurrent:
+                _, state = forward(self.model, batch.obs, batch.recurrent_state, batch.lengths)
+                outputs, _ = forward(self.model, last, state)
+            else:
+                outputs = call(self.model, last)
+            return self.state_value(outputs, mask).reshape(1)
+
+    def _running_mean(self, name: str, values: Tensor) -> float:
+        mean: float = getattr(self, f"average_{name}")
+        decay: float = getattr(self, f"average_{name}_decay")
+        for value in values.tolist():
+            mean += (1 - decay) * (value - mean)
+        return mean
+
+    # Statistics and files
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Running means over the rows that this process has learnt from."""
+        return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self.averaged]
+
+    def saved_state(self) -> dict[str, Any]:
+        """Counters, running means, recurrent states and the steps that have not been learnt from."""
+        state: dict[str, Any] = self._numbers()
+        if self.memory is not None:
+            state["memory"] = self.memory.state_dict()
+        if self._steps:
+            with_raw_obs = bool(self.overridden_hooks)
+            state["steps"] = {str(i): steps.state_dict(with_raw_obs) for i, steps in self._steps.items()}
+        return state
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave; what `state` lacks stays as it is, but for steps not learnt from.
+
+        Raises:
+            ValueError: If it is something else; nothing was changed.
+        """
+        state = dict(state)
+        steps = {int(i): Steps.of_state(each) for i, each in state.pop("steps", {}).items()}
+        memory = copy.copy(self.memory)
+        if memory is not None and "memory" in state:
+            memory.load_state_dict(state.pop("memory"))
+        known = self._numbers()
+        for name, value in state.items():
+            if name not in known:
+                raise ValueError(f"the state has {name}, which this {type(self).__name__} has not")
+            if type(value) not in (int, type(known[name])):
+                raise ValueError(f"{name} is {value!r:.80}, expected a number as {known[name]!r}")
+        vars(self).update(state)
+        self.memory, self._steps = memory, steps
+
+    def _numbers(self) -> dict[str, Any]:
+        names = ("t", "optim_t", *(f"average_{name}" for name in self.averaged), *self.kept_numbers)
+        return {name: getattr(self, name) for name in names}

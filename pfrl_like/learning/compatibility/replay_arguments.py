@@ -1,0 +1,133 @@
+"""What an agent with a replay buffer is made of: which parts and arguments fit, and what is said of the others."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pfrl_like.learning.compatibility.parts import (
+    check_kinds,
+    check_lengths,
+    check_max_grad_norm,
+    check_numbers_in,
+    check_optimizers,
+    functions_of,
+)
+from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
+from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.recurrent import is_recurrent
+
+
+def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
+    """Refuse what is no such part, and parts that do not fit together.
+
+    Args:
+        agent: The agent, which has the other parts as attributes.
+        modules: The modules that learn, by argument.
+        optimizers: Their optimisers, likewise.
+    """
+    buffer, explorer = agent.replay_buffer, agent.explorer
+    check_kinds(
+        modules, optimizers,
+        ("replay_buffer", buffer, _has(buffer, "capacity", "append_batch", "sample_batch", "__len__"),
+         "one of pfrl_like.replay_buffers"),
+        ("explorer", explorer, _has(explorer, "select_action"), "one of pfrl_like.explorers"),
+        *functions_of(agent),
+    )  # fmt: skip
+    _check_recurrence(agent, modules)
+    check_optimizers(agent, modules, optimizers)
+
+
+def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
+    """Refuse an optimiser that holds nothing of the module in its place, which would learn nothing without a word.
+
+    Args:
+        modules: The modules that learn, by argument.
+        optimizers: One of each, in the same order, likewise; others may follow.
+    """
+    for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
+        held = {id(param) for group in optimizer.param_groups for param in group["params"]}
+        if held.isdisjoint(map(id, module.parameters())):
+            raise ValueError(
+                f"{name} holds no parameter of {module_name}, which would not learn: make it of "
+                f"{module_name}.parameters()"
+            )
+
+
+def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
+    """Refuse modules and buffers that are recurrent when the agent is not, and what acts or a buffer the reverse."""
+    for name in ("recurrent", "episodic_update_len"):
+        if getattr(agent, name) and not agent.may_be_recurrent:
+            raise ValueError(
+                f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} has no recurrent form, which would "
+                "learn from sequences: leave it out"
+            )
+    for name, module in modules.items():
+        kind = type(module).__name__
+        if agent.recurrent and name == agent.acting_argument and not is_recurrent(module):
+            raise TypeError(
+                f"recurrent is True, but {name} is a {kind}, which keeps no recurrent state: compose it with "
+                "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
+            )
+        if not agent.recurrent and is_recurrent(module):
+            no_form = f"{type(agent).__name__} has no recurrent form: use another network"
+            way_out = "recurrent is False: say True" if agent.may_be_recurrent else no_form
+            raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but {way_out}")
+    buffer = agent.replay_buffer
+    episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
+    if agent.learns_from_sequences and not episodic:
+        which = "a recurrent agent" if agent.recurrent else type(agent).__name__
+        raise TypeError(
+            f"replay_buffer is a {type(buffer).__name__}, but {which} learns from sequences: "
+            "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
+        )
+    if not agent.learns_from_sequences and episodic and buffer.prioritized:
+        raise TypeError(
+            f"replay_buffer is a {type(buffer).__name__}, whose priorities are those of sequences, but "
+            "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
+        )
+
+
+def check_arguments(agent: Any) -> None:
+    """Refuse numbers and words outside what `DQN` says of them; the parts have been checked."""
+    counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
+    check_lengths(agent, *counts, optional=("episodic_update_len",))
+    check_counts(least=0, burn_in=agent.burn_in)
+    check_numbers_in(agent, gamma=(0, 1), replay_start_size=(0, None), soft_update_tau=(0, None))
+    check_max_grad_norm(agent)
+    interval = agent.target_update_interval
+    if not (interval is None and agent.moves_its_targets):
+        check_numbers_in(agent, target_update_interval=(1, None))
+    start = agent.replay_start_size
+    if not agent.is_offline:
+        check_start(agent)
+    needs = [
+        ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
+        ("target_update_interval",
+         interval is None or interval % agent.update_interval == 0,
+         f"at least 1, and a multiple of update_interval, {agent.update_interval}"),
+        ("target_update_method", agent.target_update_method in ("hard", "soft"), "'hard' or 'soft'"),
+        ("soft_update_tau", 0 < agent.soft_update_tau <= 1, "a number above 0, at most 1"),
+        ("batch_accumulator", agent.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
+        ("num_steps", agent.num_steps == 1 or agent.recurrent,
+         "1, or more with recurrent=True; otherwise the replay buffer has num_steps"),
+        ("burn_in", agent.burn_in == 0 or agent.recurrent, "0, or more with recurrent=True"),
+    ]  # fmt: skip
+    for name, holds, expected in needs:
+        if not holds:
+            raise ValueError(f"{name} is {getattr(agent, name)!r}, expected {expected}")
+
+
+def check_start(agent: Any) -> None:
+    """Refuse a `replay_start_size` that the replay buffer never reaches; offline agents ask when a run online begins.
+
+    Raises:
+        ValueError: If it is so.
+    """
+    start, capacity = agent.replay_start_size, getattr(agent.replay_buffer, "capacity", None)
+    if capacity is not None and start > capacity:
+        raise ValueError(f"replay_start_size is {start!r}, expected at most the capacity of replay_buffer, {capacity}")
+
+
+def _has(part: Any, *names: str) -> bool:
+    return not isinstance(part, type) and all(hasattr(part, name) for name in names)

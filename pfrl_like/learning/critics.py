@@ -1,0 +1,236 @@
+"""What actor-critics ask of their networks: values of actions under critics of any form, distributions of a policy.
+
+A critic is called as `critic((obs, action))` and gives numbers, [N, 1], or an action value of one action: quantiles
+[N, n, 1], probabilities of atoms [N, 1, n], ... The batch may hold sequences. A recurrent critic then has a memory of
+the actions that were taken: the value of another action is asked for at the end of the history that really was.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.action_value import DiscreteActionValue, least_of
+from pfrl_like.batch import Batch, map_nested
+from pfrl_like.distributions import masked, rows_of
+from pfrl_like.functions.chunked import apply_in_chunks
+from pfrl_like.functions.losses import half_square, weighted_mean
+from pfrl_like.learning.acting import wrong_critic
+from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.recurrent import (
+    batch_sizes_of,
+    is_recurrent,
+    map_recurrent_state,
+    one_step_forward,
+    sequence_outputs,
+)
+
+
+def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
+    """The policy's distributions in every row's state, or in the `next` ones; forbidden actions are left out."""
+    obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
+    if batch.lengths is None:
+        distribution = call(policy, obs)
+    else:
+        state = batch.next_recurrent_state if next else batch.recurrent_state
+        distribution = sequence_outputs(policy, obs, state, batch.lengths)
+    distribution = distribution if mask is None else masked(distribution, mask)
+    return distribution if batch.next_row is None or not next else rows_of(distribution, batch.next_row)
+
+
+def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: bool = False) -> Any:
+    """Value of one action in every row's state, or in the `next` one.
+
+    Args:
+        critic: The critic.
+        batch: Transitions or sequences.
+        action: The actions, [N, ...]; None for those of the batch, to which the critic's memory is tuned.
+        next: Whether the actions are chosen in the next states.
+
+    Returns:
+        An action value of one action, which has the number 0.
+
+    Raises:
+        TypeError: If the critic gives something else.
+        ValueError: If it gives another number of numbers than one for each row.
+    """
+    obs = next_obs_of(batch) if next else batch.obs
+    if batch.lengths is None or not is_recurrent(critic):
+        output = call(critic, (obs, batch.action if action is None else action))
+    elif action is None:
+        output = sequence_outputs(critic, (obs, batch.action), None, batch.lengths)
+    else:
+        history = _histories(critic, batch, after=next)
+        if next and batch.next_row is not None:
+            history = map_recurrent_state(lambda state: state[:, batch.next_row], history)
+        output = one_step_forward(critic, (obs, action), history)[0]
+    return _checked(output, len(batch.action if action is None else action))
+
+
+def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
+    """Mean values of several actions in every row's state, or in the `next` one, [M, N], in few calls of the critic.
+
+    Off a CPU it is one call. A recurrent critic is called once for each action, at the end of the history that really
+    was.
+
+    Args:
+        critic: The critic.
+        batch: Transitions or sequences.
+        actions: M for each row, [M, N, ...].
+        next: Whether the actions are chosen in the next states.
+    """
+    if batch.lengths is not None and is_recurrent(critic):
+        return torch.stack([mean_value(value_of(critic, batch, action, next=next)) for action in actions])
+
+    def values(obs: Any, action: Tensor) -> Tensor:
+        return mean_value(value_of(critic, batch.replace(obs=obs, lengths=None), action))
+
+    return apply_in_chunks(values, next_obs_of(batch) if next else batch.obs, actions)
+
+
+def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
+    """Of actions in the next states, the value under the critic that holds least of it, an action value."""
+    return least_of([value_of(critic, batch, action, next=True) for critic in critics])
+
+
+def least_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
+    """Min Q(s, a), [N]; the actions are those of the batch unless others are given."""
+    return least([mean_value(value_of(critic, batch, action)) for critic in critics])
+
+
+def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
+    """The batch for a recurrent function of the state, whose memory begins with the sequence.
+
+    The states that the batch brings along are those of the policy.
+    """
+    if batch.lengths is None:
+        return batch
+    after_first = None
+    if next and is_recurrent(network):
+        count = len(batch.lengths)
+        with torch.no_grad():
+            first_obs = map_nested(lambda leaf: leaf[:count], batch.obs)
+            _, after_first = one_step_forward(network, first_obs, None)
+    return batch.replace(recurrent_state=None, next_recurrent_state=after_first)
+
+
+def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
+    """Log-probabilities of actions, [N].
+
+    Raises:
+        ValueError: If they have another shape, or the actions have.
+    """
+    own, given = distribution.event_shape, action.shape[1:]
+    if own != given and len(distribution.batch_shape) == 1:  # some distributions would broadcast it without a word
+        raise ValueError(f"policy gives actions of shape {tuple(own)}, but those of the batch have {tuple(given)}")
+    return one_for_each_row(distribution.log_prob(action))
+
+
+def one_for_each_row(log_prob: Tensor) -> Tensor:
+    """Log-probabilities, refused if they are not one number for each row.
+
+    Raises:
+        ValueError: If they are not.
+    """
+    if log_prob.ndim != 1:
+        raise ValueError(
+            f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
+            "wrap it in torch.distributions.Independent"
+        )
+    return log_prob
+
+
+def next_obs_of(batch: Batch) -> Any:
+    """The states after each row's n steps, nested tensors [N, ...]."""
+    if batch.next_row is None:
+        return batch.next_obs
+    return map_nested(lambda leaf: leaf[batch.next_row], batch.next_obs)
+
+
+@torch.no_grad()
+def _histories(critic: Any, batch: Batch, after: bool) -> Any:
+    """The critic's state before each row, or after it, as the state of N sequences; None if all are initial."""
+    assert batch.lengths is not None
+    state, start, count, states = None, 0, len(batch.lengths), []
+    for size in batch_sizes_of(batch.lengths).tolist():
+        before = map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called at once
+        step = map_nested(lambda leaf: leaf[start : start + size], (batch.obs, batch.action))  # noqa: B023
+        _, state = one_step_forward(critic, step, before)
+        states.append(state if after else before)
+        start += size
+    if states[-1] is None:  # all sequences have one step
+        return None
+    if states[0] is None:
+        states[0] = map_recurrent_state(lambda part: part.new_zeros(part.shape[0], count, *part.shape[2:]), states[-1])
+    return _joined(states)
+
+
+def _joined(states: Sequence[Any]) -> Any:
+    if isinstance(states[0], tuple):
+        return tuple(_joined(parts) for parts in zip(*states, strict=True))
+    return torch.cat(list(states), dim=1)
+
+
+def mean_value(value: Any) -> Tensor:
+    """Q(s, a) of an action value of one action, [N]."""
+    mean: Tensor = value.q_values.squeeze(1)
+    return mean
+
+
+def least(values: Sequence[Tensor]) -> Tensor:
+    """Least of several numbers for each row, [N]."""
+    return functools.reduce(torch.minimum, values)
+
+
+def average(values: Sequence[Tensor]) -> Tensor:
+    """Mean of several numbers for each row, [N]."""
+    return torch.stack(list(values)).mean(0)
+
+
+def critic_loss(
+    value: Any,
+    batch: Batch,
+    next_value: Any,
+    reward: Tensor | None = None,
+    *,
+    action: Tensor | None = None,
+    next_action: Tensor | None = None,
+    elementwise: Callable[[Tensor], Tensor] = half_square,
+    accumulator: str = "mean",
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss of a critic's values against `reward + discount * next_value`.
+
+    Args:
+        value: Action value of one action, the one taken, in each state.
+        batch: Transitions or sequences.
+        next_value: Likewise in each next state; takes no gradient.
+        reward: In place of the batch's, [N].
+        action: The one taken, [N], of a `value` of several actions.
+        next_action: The one to bootstrap from, [N], of a `next_value` of several actions.
+        elementwise: Loss of one TD error, for critics that give plain numbers; the others have their own.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+    """
+    reward = batch.reward if reward is None else reward
+    only = torch.zeros_like(reward, dtype=torch.int64)
+    action = only if action is None else action
+    next_action = only if next_action is None else next_action
+    loss, td_error, mean = value.td_loss(action, reward, batch.discount, next_value, next_action, elementwise)
+    return weighted_mean(loss, batch.weight, accumulator), td_error, mean
+
+
+def _checked(output: Any, n: int) -> Any:
+    """What a critic gave for n rows, as an action value."""
+    if not isinstance(output, Tensor):
+        if not isinstance(output, DiscreteActionValue):
+            raise wrong_critic(type(output), DiscreteActionValue)
+        return output
+    if output.shape not in {(n, 1), (n,)}:
+        raise ValueError(
+            f"a critic gives numbers of shape {tuple(output.shape)} for {n} rows, expected one for each, ({n}, 1)"
+        )
+    return DiscreteActionValue(output.reshape(-1, 1))

@@ -1,0 +1,500 @@
+"""The loop of all agents that learn from replay: store, schedule, sample, update, move the target, keep statistics."""
+
+import dataclasses
+import logging
+import os
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.agent import AttributeSavingMixin, BatchAgent
+from pfrl_like.batch import ACTION_MASK, Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.functions.returns import n_step_returns
+from pfrl_like.learning.acting import ActingMixin
+from pfrl_like.learning.actor_learner import ActorLearnerMixin
+from pfrl_like.learning.burn_in import burn_in
+from pfrl_like.learning.compatibility.recorded_data import refuse_unknown_actions
+from pfrl_like.learning.compatibility.replay_arguments import check_arguments, check_parts
+from pfrl_like.learning.guard import GuardMixin, Moments
+from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
+from pfrl_like.learning.overrides.off_policy import (
+    check_not_compiled,
+    takes_experiences,
+    update_by_experiences,
+    within_hook,
+)
+from pfrl_like.learning.progress import ProgressMixin
+from pfrl_like.learning.records import add_values
+from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.learning.transitions import check_observed, store_step
+from pfrl_like.optimizers.compiled_region import CompiledFunction
+from pfrl_like.optimizers.compiled_step import CompiledStep, Step
+from pfrl_like.optimizers.gradient_step import GradientStep
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+from pfrl_like.preprocessing.features import FeatureExtractor, identity
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import FREE, MODES, learning
+from pfrl_like.utils.copy_param import synchronize_parameters
+from pfrl_like.utils.device import resolve_device
+from pfrl_like.utils.experiences import batch_of_experiences
+from pfrl_like.utils.recurrent import max_over_sequences
+
+#: Name of the replay buffer's file in a snapshot.
+SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
+
+
+class OffPolicyAgent(
+    ActingMixin, ActorLearnerMixin, ProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
+):
+    """Base of agents with a replay buffer and target networks.
+
+    An algorithm adds its modules and optimisers as attributes, `loss(batch)` (or `learn(batch)`, where one loss and
+    one optimiser are not enough) and, if it acts in another way, `select_actions`.
+
+    Args:
+        modules: The modules that learn, by argument, as errors call them; they are moved to the device.
+        optimizers: Their optimisers, likewise; `gradient_steps` has a `GradientStep` of each.
+        replay_buffer: This and the others are as in `DQN`; `target_update_interval` is None if the agent
+            `moves_its_targets`.
+    """
+
+    saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
+    #: Modules that a target network follows, the attribute `target_` and the name.
+    target_attributes: tuple[str, ...] = ("model",)
+    #: Whether `learn` calls `sync_target_network`, which otherwise happens every `target_update_interval` steps.
+    moves_its_targets: bool = False
+    #: Whether it is made for recorded data, so that its replay buffer may be one that is never used.
+    is_offline: bool = False
+    #: Whether the next observations count in the losses.
+    bootstraps: bool = True
+    #: Whether present and next states pass through a network in one batch, which may normalise over both.
+    joins_next_states: bool = False
+    _ignores_modes: bool | None = None  # no network has a part that reads its mode, such as dropout; None if not asked
+    #: Whether it has a form that learns from sequences, for recurrent networks.
+    may_be_recurrent: bool = True
+    #: Whether it learns from sequences; so do agents that are `recurrent`.
+    learns_from_sequences: bool = False
+    #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
+    sampling: Mapping[str, Any] = types.MappingProxyType({})
+
+    #: Changes what is learnt from, a minibatch of features on the agent's device; None leaves it. It may give all rows
+    #: several times, one copy of the batch after the other.
+    augment: Callable[[Batch], Batch] | None = None
+
+    #: The minibatch of an update by overridden methods of PFRL's, while it runs.
+    hooked_batch: Batch | None = None
+
+    #: What other parts of the agent were built with.
+    optimizer: Any = Fixed()
+    phi: Any = Fixed()
+    batch_states: Any = Fixed()
+    recurrent: Any = Fixed()
+    max_grad_norm: Any = Fixed()
+    num_steps: Any = Fixed()
+    burn_in: Any = Fixed()
+
+    def __init__(
+        self,
+        modules: Mapping[str, torch.nn.Module],
+        optimizers: Mapping[str, torch.optim.Optimizer],
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Any,
+        *,
+        gpu: int | None,
+        device: torch.device | str | None,
+        replay_start_size: int,
+        minibatch_size: int,
+        update_interval: int,
+        target_update_interval: int | None,
+        phi: Callable[[Any], Any] | None,
+        target_update_method: str,
+        soft_update_tau: float,
+        n_times_update: int,
+        batch_accumulator: str,
+        episodic_update_len: int | None,
+        logger: logging.Logger,
+        batch_states: Callable[..., Any],
+        recurrent: bool,
+        max_grad_norm: float | None,
+        num_steps: int,
+        burn_in: int,
+        compile: bool,
+    ) -> None:
+        resolve_hooks(type(self))
+        self.device = resolve_device(gpu, device)
+        self.gpu = gpu
+        self.replay_buffer = replay_buffer
+        self.gamma = gamma
+        self.explorer = explorer
+        self.replay_start_size = replay_start_size
+        self.minibatch_size = minibatch_size
+        self.update_interval = update_interval
+        self.target_update_interval = target_update_interval
+        self.target_update_method = target_update_method
+        self.soft_update_tau = soft_update_tau
+        self.n_times_update = n_times_update
+        self.batch_accumulator = batch_accumulator
+        self.episodic_update_len = episodic_update_len
+        self.logger = logger
+        self.recurrent = recurrent
+        self.learns_from_sequences = self.learns_from_sequences or recurrent
+        self.max_grad_norm = max_grad_norm
+        self.num_steps = num_steps
+        self.burn_in = burn_in
+        self.phi = identity if phi is None else phi
+        self.batch_states = batch_states
+        check_parts(self, modules, optimizers)
+        check_arguments(self)
+        self.check_declared(modules)
+        for module in modules.values():
+            module.to(self.device)
+        self.features = FeatureExtractor(self.phi, batch_states)
+        self._takes_raw = self.features.is_identity and self.device.type == "cpu" and not burn_in and num_steps == 1
+        self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
+        several = len(optimizers) > 1
+        self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
+        check_not_compiled(self, compile)
+        if compile and recurrent:
+            raise ValueError("compile is True, which recurrent agents do not support: leave it out")
+        if compile and type(self).learn is not OffPolicyAgent.learn and type(self).improve is OffPolicyAgent.improve:
+            raise ValueError(
+                f"compile is True, but {type(self).__name__} defines learn(batch) and not improve(batch, step)"
+            )
+        self._compiled = CompiledStep(self.improve, optimizers, max_grad_norm) if compile else None
+        self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
+
+        self._moments = Moments.of(modules.values())
+        #: What says on a GPU whether the last update was skipped there.
+        self.last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
+        self.t = 0  # environment steps in training
+        self.optim_t = 0  # updates
+        self._cumulative_steps = 0
+        self._updates_left = self._updates_per_move()  # before the target has to move
+        self.clear_records()
+
+    # How an algorithm differs
+
+    def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Scalar loss, TD errors [N] and statistics of a minibatch; changes nothing.
+
+        Means are kept of those statistics that `averaged_rows` and `averaged_updates` name.
+        """
+        raise NotImplementedError
+
+    def check_declared(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        """Refuse modules, by argument, that are declared to take or give other things than this agent needs."""
+
+    def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """The descent of one update, by calls of `step(name of the optimiser, loss)`; `compile` compiles this."""
+        loss, td_error, stats = self.loss(batch)
+        step("optimizer", loss)
+        return td_error, stats
+
+    # Observing
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
+        """Take in what the last action led to; see `batch_observe`."""
+        if action_mask is None:  # not passed on, so that a subclass may have PFRL's signature
+            self.batch_observe([obs], [reward], [done], [reset])
+        else:
+            self.batch_observe([obs], [reward], [done], [reset], action_mask=[action_mask])
+
+    def batch_observe(
+        self,
+        batch_obs: Any,
+        batch_reward: Sequence[float],
+        batch_done: Sequence[bool],
+        batch_reset: Sequence[bool],
+        *,
+        action_mask: Any = None,
+        active: Any = None,
+    ) -> None:
+        """Take in what the last actions led to; in training, store it and learn.
+
+        Args:
+            batch_obs: The k observations after the actions; at an episode's end its true last one.
+            batch_reward: k rewards.
+            batch_done: Whether each observation is terminal, so that nothing is bootstrapped from it.
+            batch_reset: Whether each episode is cut off there for another reason.
+            action_mask: True where an action is allowed in the new observations, [k, n_actions].
+            active: False for environments that took no step, [k].
+
+        Raises:
+            RuntimeError: In training, if no action was asked for before.
+            ValueError: If the arguments have different lengths.
+        """
+        k = len(batch_obs)
+        if (
+            not k == len(batch_reward) == len(batch_done) == len(batch_reset)
+            or (active is not None and len(active) != k)
+            or (self.training and (self.batch_last_obs is None or len(self.batch_last_action) != k))
+        ):  # the usual step is spared the call
+            check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
+        ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
+        if self.training:
+            step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
+            if self.memory is None and self._last_mask is None and action_mask is None and active is None:
+                self.replay_buffer.append_batch(*step)
+            else:
+                store_step(self, step, ended, action_mask, active)
+        if self.memory is not None:
+            self.memory.episodes_ended(self.training, ended)
+        if not self.training:
+            return
+        for _ in range(k if active is None else int(np.count_nonzero(active))):
+            self.t += 1
+            self._cumulative_steps += 1
+            if self.t % self.update_interval == 0 and len(self.replay_buffer) >= self.replay_start_size:
+                for _ in range(self.n_times_update):
+                    self.update_from_replay()
+            if self.target_update_interval is not None and self.t % self.target_update_interval == 0:
+                self.sync_target_network()
+
+    def stop_episode(self) -> None:
+        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this.
+
+        The last run may have stopped in mid-episode, which nobody has told the agent.
+        """
+        if self.memory is not None:
+            self.memory.forget(self.training)
+        if self.training and self.batch_last_obs is not None:
+            for env_id in range(len(self.batch_last_obs)):
+                self.replay_buffer.stop_current_episode(env_id)
+
+    # Learning
+
+    def update_from_replay(self) -> None:
+        """Sample, learn, and write the priorities back; nothing happens while a recurrent agent lacks episodes."""
+        buffer: Any = self.replay_buffer
+        device = self.device if self.features.is_identity else torch.device("cpu")
+        if self.learns_from_sequences and buffer.n_episodes < self.minibatch_size:
+            return
+        if (self.overridden_hooks or "update" in self.__dict__) and takes_experiences(self):
+            update_by_experiences(self)
+            return
+        if self.learns_from_sequences:
+            batch = buffer.sample_sequences(
+                self.minibatch_size, self.sequence_length, self.gamma, device, **self.sampling
+            )  # fmt: skip
+        else:
+            batch = buffer.sample_batch(self.minibatch_size, self.gamma, device, **self.sampling)
+        if not buffer.prioritized:
+            self.update(batch)
+            return
+        try:
+            td_error, _ = self.update(batch)
+            buffer.update_priorities(batch.index, td_error)
+        except BaseException:
+            buffer.update_priorities(batch.index[:0], [])  # it may wait for errors, which will not come
+            raise
+
+    @property
+    def sequence_length(self) -> int | None:
+        """Steps of the longest sequence that it learns from, those of burn-in included; None for whole episodes."""
+        return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
+
+    def update(
+        self, batch: Batch | Sequence[Any], errors_out: list[float] | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Learn once: the only way to the parameters.
+
+        The target network moves by itself if no step has moved it for as many updates as fit in
+        `target_update_interval` steps, so that a caller without environment (a dataset, a learner process) needs
+        nothing else.
+
+        Args:
+            batch: Transitions or sequences with raw observations; what `sample` and `sample_episodes` give will do.
+            errors_out: Cleared and filled with the absolute TD errors, if given.
+
+        Returns:
+            TD errors, [N] (of sequences: the largest of each, [B]), and the statistics of the loss.
+
+        Raises:
+            ValueError: If rewards, discounts or weights are not one number for each row.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
+                Learning goes on as if it had never come; only steps on losses before the bad one stay, such as those
+                of critics before their policy's, and the error names them. A GPU skips the update, and the error
+                comes up to 100 updates later, or with `settle`, and without the minibatch.
+        """
+        order = None
+        if not isinstance(batch, Batch):
+            batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
+            order = batch.index
+        rows = batch.reward.shape
+        if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):
+            raise _not_in_rows(batch)
+        if self._updates_left == 0:
+            self.sync_target_network()
+        ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
+        if self.augment is not None:
+            ready = self.augment(ready)
+        if self._moments is not None:
+            self._moments.keep()
+        if self.draws:
+            self.stream = self.read_stream()
+        try:
+            with self._turn() if self._ignores_modes is None else FREE if self._ignores_modes else MODES:
+                if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
+                    td_error, stats = self.learn(ready)
+                elif self._compiled is not None:
+                    if self.overridden_hooks:
+                        check_not_compiled(self, True)  # they came to the class later
+                    td_error, stats = self._compiled(ready)
+                else:  # `learn` of this class, without the calls on the way
+                    loss, td_error, stats = self.loss(ready)
+                    self.gradient_steps["optimizer"](loss)
+                    self.put_back_moments()
+        except NonFiniteError as error:
+            if self._moments is not None:
+                self._moments.put_back()
+            self.refused(error, batch, "optim_t")
+            raise
+        except RuntimeError as error:
+            refuse_unknown_actions(batch, error)
+            raise
+        if self.draws and self.looks_left:
+            self.look_for_draws()
+        self.optim_t += 1
+        self._updates_left -= 1
+        add_values(self, self._records, stats)
+        if len(td_error) > len(batch.reward):
+            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # of the copies of each row
+        if ready.lengths is not None:
+            td_error = max_over_sequences(td_error, ready.lengths)
+        if order is not None:
+            td_error = td_error[order.argsort()]
+        if errors_out is not None:
+            errors_out[:] = td_error.abs().tolist()
+        return td_error, stats
+
+    def _turn(self) -> AbstractContextManager[Any]:
+        """What holds off evaluation in other threads, if a network reads its mode; which is asked once."""
+        turn = learning(*(getattr(self, name) for name in self.saved_attributes))
+        self._ignores_modes = turn is FREE
+        return turn
+
+    def count_update(self) -> None:
+        """Count an update that an overridden method of PFRL's has made and not counted."""
+        self.optim_t += 1
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The part of `update` that changes parameters: one step on the `loss`. A subclass may override it.
+
+        Args:
+            batch: A minibatch of features, on the agent's device.
+
+        Returns:
+            TD errors and statistics, as `loss` gives them.
+        """
+        td_error, stats = self.improve(batch, lambda name, loss: self.gradient_steps[name](loss))
+        self.put_back_moments()
+        return td_error, stats
+
+    def record(self, stats: Mapping[str, Tensor]) -> None:
+        """Add statistics of a loss to the records of their names."""
+        add_values(self, self._records, stats)
+
+    def td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
+        """TD errors of a minibatch as the networks are now, [N] (of sequences: the largest of each, [B]).
+
+        Nothing is learnt, and no random stream moves.
+
+        Args:
+            batch: Transitions or sequences with raw observations; what `sample` and `sample_episodes` give will do.
+        """
+        order = None
+        if not isinstance(batch, Batch):
+            batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
+            order = batch.index
+        td_error = self.td_errors_of(self._prepare(batch))
+        if batch.lengths is not None:
+            td_error = max_over_sequences(td_error, batch.lengths)
+        return td_error if order is None else td_error[order.argsort()]
+
+    def td_errors_of(self, batch: Batch) -> Tensor:
+        """`td_errors` of a minibatch of features, one for each row, [N]."""
+        with isolated_rng(), within_hook(self, batch):
+            return self.loss(batch)[1]
+
+    def _prepare(self, batch: Batch) -> Batch:
+        """Features instead of raw observations, on this agent's device."""
+        if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may leave it out
+            batch = batch.replace(
+                action_mask=batch.obs[ACTION_MASK].bool(), next_action_mask=batch.next_obs[ACTION_MASK].bool()
+            )
+        if not self.features.is_identity:
+            batch = batch.replace(
+                obs=self.features.on_batch(batch.obs, self.device),
+                next_obs=self.features.on_batch(batch.next_obs, self.device),
+            )
+            future = batch.future
+            if future is not None and len(future.reward):
+                next_obs = self.features.on_batch(future.next_obs, self.device)
+                batch = batch.replace(future=dataclasses.replace(future, next_obs=next_obs))
+        if self.device.type != "cpu":
+            batch = batch.to(self.device)
+        batch = burn_in(getattr(self, self.acting_attributes[0]), batch, self.burn_in) if self.burn_in else batch
+        if self.num_steps == 1 or batch.lengths is None:
+            return batch
+        reward, discount, next_row = n_step_returns(batch.reward, batch.discount, batch.lengths, self.num_steps)
+        return batch.replace(reward=reward, discount=discount, next_row=next_row)
+
+    def sync_target_network(self) -> None:
+        """Move the target networks to, or towards, the online networks."""
+        for name in self.target_attributes:
+            online, target = getattr(self, name), getattr(self, f"target_{name}")
+            synchronize_parameters(
+                online, target, self.target_update_method, self.soft_update_tau, self.last_steps.refused
+            )
+        self._updates_left = self._updates_per_move()
+
+    def put_back_moments(self) -> None:
+        """Let running moments be as before the update where a GPU has skipped it, for which nobody waits."""
+        if self._moments is not None and self.last_steps.refused is not None:
+            self._moments.put_back_if(self.last_steps.refused)
+
+    def take_back(self, updates: int) -> None:
+        """Let the counters be as if so many of the last updates had never come, which a GPU has skipped."""
+        self.optim_t -= updates
+        self._updates_left = min(self._updates_left + updates, self._updates_per_move())
+
+    def _updates_per_move(self) -> int:
+        if self.target_update_interval is None:
+            return sys.maxsize
+        return int(self.target_update_interval // self.update_interval * self.n_times_update)
+
+    # Saving
+
+    def save_snapshot(self, dirname: str) -> None:
+        """`save`, and the replay buffer beside it, as `replay_buffer.pkl`.
+
+        Raises:
+            CheckpointError: If something cannot be saved or written; the agent may have been saved by then.
+        """
+        self.save(dirname)
+        self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
+
+    def load_snapshot(self, dirname: str) -> None:
+        """Load what `save_snapshot` saved.
+
+        Raises:
+            CheckpointError: If the directory lacks one of the two; the agent may have been loaded by then.
+        """
+        self.load(dirname)
+        self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
+
+
+def _not_in_rows(batch: Batch) -> ValueError:
+    columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
+    came = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
+    return ValueError(f"batch has columns of the shapes {came}, expected one number for each row, [N]")

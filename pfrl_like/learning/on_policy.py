@@ -1,0 +1,396 @@
+"""The loop of all agents that learn from what they have just done: collect, learn from all of it, forget it."""
+
+import dataclasses
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.agent import AttributeSavingMixin, BatchAgent
+from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.functions.rollout_returns import gae
+from pfrl_like.learning.acting import wrong_value
+from pfrl_like.learning.compatibility.declarations import check_policy
+from pfrl_like.learning.compatibility.on_policy_arguments import check_parts
+from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
+from pfrl_like.learning.episodes_of_batch import batch_of_episodes, episodes_of_batch
+from pfrl_like.learning.guard import GuardMixin
+from pfrl_like.learning.model_outputs import allowed, check_outputs
+from pfrl_like.learning.on_policy_progress import OnPolicyProgressMixin
+from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
+from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
+from pfrl_like.learning.policy_acting import PolicyActingMixin
+from pfrl_like.learning.records import add_values, make_records
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
+from pfrl_like.learning.rollout import Episodes, Rollout, Rows
+from pfrl_like.learning.transitions import check_observed
+from pfrl_like.optimizers.gradient_step import GradientStep
+from pfrl_like.preprocessing.features import FeatureExtractor, identity
+from pfrl_like.utils.checks import check_counts, check_rewards
+from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.contexts import evaluating_readers, learning
+from pfrl_like.utils.device import resolve_device
+from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.recurrent import one_step_forward
+
+
+class OnPolicyAgent(
+    PolicyActingMixin, OnPolicyProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
+):
+    """Base of agents that learn from their own last steps alone.
+
+    An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution
+    of actions and their values, (distribution, [B, 1]), unless `value_type` says something else.
+
+    Args:
+        modules: The modules that learn, by argument, as errors call them; they are moved to the device.
+        optimizers: Their optimisers, likewise; `gradient_steps` has a `GradientStep` of each.
+        rollout_size: Steps to collect between updates, of all environments together; None if `is_due` says when.
+        windows: Sizes of the records of statistics, by name; each is an attribute `name_record`.
+        gamma: This and the others are as in `PPO`.
+    """
+
+    saved_attributes: tuple[str, ...] = ("model", "optimizer")
+    acting_attributes: tuple[str, ...] = ("model",)
+    acting_argument = "model"
+    value_type: type[Any] = tuple
+
+    model: Any
+    obs_normalizer: Any
+    #: Of agents with records of statistics.
+    entropy_record: deque[float]
+    value_record: deque[float]
+
+    #: What is learnt from by overridden methods of PFRL's, while they run: a minibatch, or all that was collected.
+    hooked_batch: Batch | None = None
+    hooked_episodes: Episodes | None = None
+
+    #: What other parts of the agent were built with.
+    phi: Any = Fixed()
+    batch_states: Any = Fixed()
+    recurrent: Any = Fixed()
+    max_grad_norm: Any = Fixed()
+
+    def __init__(
+        self,
+        modules: Mapping[str, torch.nn.Module],
+        optimizers: Mapping[str, torch.optim.Optimizer],
+        *,
+        rollout_size: int | None,
+        windows: Mapping[str, int],
+        gpu: int | None,
+        device: torch.device | str | None,
+        gamma: float,
+        phi: Callable[[Any], Any] | None,
+        batch_states: Callable[..., Any],
+        act_deterministically: bool,
+        max_grad_norm: float | None,
+        logger: logging.Logger,
+        recurrent: bool = False,
+        obs_normalizer: torch.nn.Module | None = None,
+    ) -> None:
+        resolve_hooks(type(self))
+        self.device = resolve_device(gpu, device)
+        self.gpu = gpu
+        self.gamma = gamma
+        self.phi = identity if phi is None else phi
+        self.batch_states = batch_states
+        self.act_deterministically = act_deterministically
+        self.max_grad_norm = max_grad_norm
+        self.logger = logger
+        self.recurrent = recurrent
+        self.obs_normalizer = obs_normalizer
+        check_parts(self, modules, optimizers)
+        check_policy(self, modules)
+        check_counts(1, False, **{f"{name}_stats_window": size for name, size in windows.items()})
+        for module in (*modules.values(), obs_normalizer):
+            if module is not None:
+                module.to(self.device)
+        self.features = FeatureExtractor(self.phi, batch_states)
+        self.memory = RecurrentMemory(None, self.device) if recurrent else None
+        self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
+        self.rollout_size = rollout_size
+        self.rollout = Rollout() if rollout_size is None else Rollout(rollout_size)
+        self._features: Any = None  # of the observations that were acted on last
+        self._said: Any = None  # by the model, of these
+        self._next_obs: list[Any] = []  # the last observation that came from each environment
+        self._last_of = self._bootstrap_from
+        self.t = 0  # environment steps in training
+        self.n_updates = 0
+        self._cumulative_steps = 0
+        self._records = make_records(self, windows)
+
+    # How an algorithm differs
+
+    def is_due(self) -> bool:
+        """Whether there is enough to learn from."""
+        return self.rollout_size is not None and len(self.rollout) >= self.rollout_size
+
+    def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
+        """Learn from episodes of features; returns the TD errors or advantages of the steps, [N], and statistics."""
+        raise NotImplementedError
+
+    # Acting
+
+    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features; in training these are kept, since it is they that are learnt from."""
+        actions = super().select_actions(obs, action_mask, active)
+        if self.training:
+            self._features = obs
+            distribution, value = self._said
+            acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
+            self.record_acting(allowed(distribution, action_mask), value, acting)
+        return actions
+
+    def _value(self, obs: Any, active: Any = None) -> Any:
+        """The distribution of actions for features."""
+        output = super()._value(self.normalized(obs), active)
+        if self.value_type is tuple:
+            check_outputs(output, first_leaf(obs).shape[0], self.acting_argument)
+        said = output if self.value_type is tuple else (output, None)
+        if self.training:  # of threads in evaluation nothing is kept
+            self._said = said
+        return said[0]
+
+    def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
+        """Keep statistics of what the model says of the states that are acted in, those rows that `acting` selects."""
+        if self._records:
+            add_values(self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]})
+
+    def normalized(self, obs: Any) -> Any:
+        """What the model takes in: features, normalised if there is a normaliser."""
+        return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
+
+    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+        """Refuse an environment in which the policy cannot act.
+
+        Raises:
+            TypeError: If the actions are of another kind.
+            ValueError: If there are another number of them, or observations do not fit the model.
+        """
+        said = self.probe(observation_space)
+        if said is None or action_space is None:
+            return
+        if not isinstance(said, self.value_type):
+            raise wrong_value(said, self.value_type, self.acting_argument)
+        if self.value_type is tuple:
+            check_outputs(said, 1, self.acting_argument)
+        check_policy_fits(said[0] if self.value_type is tuple else said, action_space, self.acting_argument)
+
+    # Observing
+
+    def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
+        """Take in what the last action led to; see `batch_observe`."""
+        self.batch_observe([obs], [reward], [done], [reset])
+
+    def batch_observe(
+        self,
+        batch_obs: Any,
+        batch_reward: Sequence[float],
+        batch_done: Sequence[bool],
+        batch_reset: Sequence[bool],
+        *,
+        action_mask: Any = None,
+        active: Any = None,
+    ) -> None:
+        """Take in what the last actions led to; in training, keep it, and learn when there is enough.
+
+        Rewards are checked here, observations are not (runners do): NaN in one is refused by the model or the update.
+
+        Args:
+            batch_obs: The k observations after the actions; at an episode's end its true last one.
+            batch_reward: k rewards.
+            batch_done: Whether each observation is terminal, so that nothing is bootstrapped from it.
+            batch_reset: Whether each episode is cut off there for another reason.
+            action_mask: What is allowed in the new observations; `batch_act` is told again.
+            active: False for environments that took no step, [k].
+
+        Raises:
+            RuntimeError: In training, if no action was asked for before.
+            ValueError: If the arguments have different lengths.
+            NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
+            TypeError: In training, if a reward is no number; likewise.
+        """
+        check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
+        if self.training:
+            check_rewards(batch_reward, active)
+        terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
+        ended = terminated | truncated
+        if self.training:
+            self._store(batch_obs, np.asarray(batch_reward, np.float32), terminated, ended, active)
+        if self.memory is not None:
+            self.memory.episodes_ended(self.training, ended)
+        if self.training and self.is_due():
+            self.update_from_rollout()
+
+    def stop_episode(self) -> None:
+        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this.
+
+        The last run may have stopped in mid-episode, which nobody has told the agent.
+        """
+        if self.training and len(self.rollout):
+            env_ids, rows = self.rollout.running()
+            self.rollout.end(rows)
+            self.cut_off(env_ids, rows)
+        if self.memory is not None:
+            self.memory.forget(self.training)
+
+    def _store(self, next_obs: Any, reward: Any, terminated: Any, ended: Any, active: Any) -> None:
+        """Keep the step of each active environment, and the true last observations of episodes that are cut off."""
+        k = len(reward)
+        columns = {
+            "obs": self._features,
+            "action": torch.as_tensor(np.asarray(self.batch_last_action)),
+            "reward": torch.from_numpy(reward),
+            "terminated": torch.from_numpy(terminated),
+        }
+        if self._last_mask is not None:
+            columns[ACTION_MASK] = torch.as_tensor(np.asarray(self._last_mask), dtype=torch.bool)
+        if self.memory is not None:
+            columns["state"] = batch_first(self.memory.train_previous_state, self.memory.train_state)
+        env_ids = np.arange(k)
+        if len(self._next_obs) != k:
+            self._next_obs = [None] * k
+        if active is not None and not np.all(active):
+            env_ids = np.flatnonzero(active)
+            rows = torch.from_numpy(env_ids)
+            columns = {name: map_nested(lambda leaf: leaf[rows.to(leaf.device)], v) for name, v in columns.items()}
+            terminated, ended = terminated[env_ids], ended[env_ids]
+            for i in env_ids:
+                self._next_obs[i] = next_obs[i]
+        else:
+            self._next_obs = next_obs
+        added = self.rollout.append(env_ids, ended, **columns)
+        cut_off = ended & ~terminated
+        self._last_of = self._bootstrap_from
+        if cut_off.any():
+            self.cut_off(env_ids[cut_off], added[cut_off])
+        self.t += len(env_ids)
+        self._cumulative_steps += len(env_ids)
+
+    def cut_off(self, env_ids: Rows, rows: Rows) -> None:
+        """Take in that episodes were cut off after the steps in these rows; what came then is bootstrapped from."""
+        if len(rows):
+            self.rollout.follow(rows, *self._last_of(env_ids))
+
+    def _bootstrap_from(self, env_ids: Rows) -> tuple[Any, Any]:
+        """Features of the last observations of some environments, and the recurrent states to look at them with."""
+        obs = self.features([self._next_obs[i] for i in env_ids], self.device)
+        if self.memory is None:
+            return obs, None
+        state = batch_first(self.memory.train_state, self.memory.train_state)
+        return obs, map_nested(lambda leaf: leaf[torch.from_numpy(env_ids).to(leaf.device)], state)
+
+    # Learning
+
+    def update_from_rollout(self) -> None:
+        """Learn from all that was collected, and forget it."""
+        self._learn_once(self.rollout.take(self.gamma, self.device, self._last_of))
+
+    def update(
+        self, batch: Batch | None = None, errors_out: list[float] | None = None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Learn once from steps that came from elsewhere, as if they were those that were collected.
+
+        Args:
+            batch: Transitions or sequences with raw observations. What it lacks of `log_prob`, `value`, `advantage` and
+                `returns` is computed; with sequences from all steps of each, otherwise from each transition by itself.
+                None, within an overridden `update()` of `A2C`: what was collected.
+            errors_out: Cleared and filled with the absolute advantages, if given.
+
+        Returns:
+            Advantages of the rows, [N], and the statistics of the losses.
+
+        Raises:
+            NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite; `batch` of the error is the
+                batch, but not on a GPU, which tells later. Values are looked at before anything is changed.
+        """
+        if batch is None:
+            return self.learn(episodes_of_rollout(self))
+        episodes, order = episodes_of_batch(self, batch)
+        if self.hooked_episodes is None:
+            error, stats = self._learn_once(episodes, batch)
+        else:
+            error, stats = self.learn(episodes)
+        error = torch.empty_like(error).index_copy(0, order.to(error.device), error)
+        if errors_out is not None:
+            errors_out[:] = error.abs().tolist()
+        return error, stats
+
+    def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
+        self.stream = self.read_stream()
+        try:
+            with learning(*(getattr(self, name) for name in self.saved_attributes)):
+                error, stats = self.learn(episodes)
+        except NonFiniteError as failure:
+            self.refused(failure, batch_of_episodes(episodes) if batch is None else batch, "n_updates")
+            raise
+        add_values(self, self._records, stats)
+        return error, stats
+
+    def take_back(self, updates: int) -> None:
+        """Let the counter be as if so many of the last updates had never come, which a GPU has skipped."""
+        self.n_updates -= updates
+
+    def evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
+        """The steps with log-probability, value, advantage and return of each, as the model gives them now.
+
+        What the steps have already is left alone.
+
+        Args:
+            episodes: Episodes of features.
+            gae_lambda: Lambda of the generalised advantage estimate.
+
+        Raises:
+            NonFiniteError: If one of these numbers is NaN or infinite.
+        """
+        steps = episodes.steps
+        with torch.no_grad(), evaluating_readers(self.model):
+            distribution, value = self._look(steps.obs, steps.action_mask, episodes.states)
+            last_value = value[:0]
+            if len(episodes.last_rows):
+                last_value = self._look(episodes.last_obs, None, episodes.last_state)[1]
+            value = value if steps.value is None else steps.value
+            log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
+            advantage = steps.advantage
+            if advantage is None:
+                following = episodes.next_values(value, last_value)
+                columns = steps.reward, steps.discount, value, following, episodes.continues
+                reward, discount, now, following, continues = (column.unsqueeze(1) for column in columns)
+                advantage = gae(reward, discount, now, following, continues, gae_lambda).squeeze(1)
+            returns = advantage + value if steps.returns is None else steps.returns
+            check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+        return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
+
+    def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
+        """The episodes with other `steps`, their features normalised by a normaliser that has learnt from them now."""
+        if self.obs_normalizer is not None:
+            self.obs_normalizer.experience(steps.obs)
+        return dataclasses.replace(episodes, steps=steps.replace(obs=self.normalized(steps.obs)))
+
+    def _look(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
+        """Distributions and values, [N], of observations that each come with a recurrent state of their own."""
+        obs = self.normalized(obs)
+        if self.memory is None:
+            output = call(self.model, obs)
+        else:
+            state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
+            output = one_step_forward(self.model, obs, state)[0]
+        distribution, value = output
+        return allowed(distribution, action_mask), value.squeeze(-1)
+
+
+def check_numbers(**columns: Tensor) -> None:
+    """Refuse numbers to learn from of which one is NaN or infinite.
+
+    Raises:
+        NonFiniteError: Naming the column.
+    """
+    for name, column in columns.items():
+        if not bool(torch.isfinite(column).all()):
+            raise NonFiniteError(name, f"{name} holds NaN or infinity, expected finite numbers; no update was made")

@@ -1,0 +1,244 @@
+"""Updates of A3C and ACER by the methods of PFRL's agents that a subclass overrides."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pfrl_like.batch import Batch, concatenate_nested, map_nested
+from pfrl_like.distributions import masked, with_parameters
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning.overrides.hooks import arguments_of
+from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.utils.copy_param import copy_grad
+from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
+
+#: PFRL's methods of ACER that make up an update, on policy and from replay.
+_UPDATE = frozenset(["update", "compute_loss", "compute_one_step_pi_loss"])
+
+
+def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> None:
+    """Learn after `t_max` steps or at an episode's end, where methods of PFRL's are overridden.
+
+    Args:
+        agent: An A3C or ACER.
+        batch: The steps, features.
+        raw_obs: The observations that they are features of.
+        env: Number of the environment that they were made in.
+
+    Raises:
+        NonFiniteError: As of `checked_after_hooks`; `batch` of the error holds the steps.
+    """
+    agent.t_start = agent.t - len(batch)
+    agent.past_rewards = _by_time(agent.t_start, batch.reward.tolist())
+    agent.past_obs = _by_time(agent.t_start, raw_obs)
+    agent.past_action = agent.past_actions = _by_time(agent.t_start, batch.action)
+    agent.past_recurrent_state = {agent.t_start: batch.recurrent_state}
+    state = None if agent.memory is None else agent.memory.train_state
+    agent.train_recurrent_states = get_recurrent_state_at(state, [env], detach=True)
+    statevar = map_nested(lambda leaf: leaf[-1:], batch.next_obs) if batch.discount[-1] else None
+    try:
+        _learn(agent, batch, lambda: agent.learn_by_hooks(statevar), 0 if agent.disable_online_update else 1)
+    finally:
+        forget_steps(agent)
+    for _ in range(agent.n_times_replay):
+        agent.update_from_replay()
+
+
+def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
+    """Call overridden methods, which make at least so many updates from a batch of features."""
+    updates, agent.hooked_updates = agent.optim_t, 0
+    stats = _loss(agent, batch)[2]
+    try:
+        params = {"the model": [*agent.shared_model.parameters()]}
+        with within_hook(agent, batch), checked_after_hooks(agent, params):
+            hooks()
+    except NonFiniteError as error:
+        if error.batch is None:
+            agent.logger.error("update %d was refused: %s", agent.optim_t + 1, error)
+            error.batch = batch
+        raise
+    if agent.optim_t == updates:  # our `learn`, which counts and reports, was not called
+        made = max(agent.hooked_updates, least)
+        agent.optim_t += made
+        for name in ("value", "entropy"):
+            if made and name in stats:
+                setattr(agent, f"average_{name}", agent._running_mean(name, stats[name]))
+
+
+def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """`loss` of a batch of features, which leaves the random streams where they are."""
+    with isolated_rng():
+        loss: tuple[Tensor, Tensor, dict[str, Tensor]] = agent.loss(batch)
+    return loss
+
+
+def update_takes_batch(agent: Any) -> bool:
+    """True if `update` is overridden in our form."""
+    return "update" in agent.overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
+
+
+def batch_of_steps(agent: Any, statevar: Any) -> Batch:
+    """The steps that an agent is learning from, as its attributes hold them: our body's argument.
+
+    Args:
+        agent: An A3C or ACER.
+        statevar: Features of the last observation, tensors [1, ...]; None if it is terminal. Or a `Batch`, which is
+            returned.
+
+    Raises:
+        TypeError: If the agent does not learn by an overridden method just now.
+    """
+    if isinstance(statevar, Batch):
+        return statevar
+    given: Batch = agent.hooked_batch
+    if given is None or not agent.past_rewards:
+        raise TypeError("there are no steps to learn from but within an overridden method of PFRL's: expected a Batch")
+    times = range(agent.t_start, agent.t)
+    obs = agent.features([agent.past_obs[time] for time in times], agent.device)
+    last = map_nested(lambda leaf: leaf[-1:], given.next_obs) if statevar is None else statevar
+    discount = torch.full_like(given.discount, agent.gamma)
+    discount[-1] *= statevar is not None
+    return given.replace(
+        obs=obs,
+        action=torch.stack([torch.as_tensor(agent.past_action[time]) for time in times]),
+        reward=torch.tensor([float(agent.past_rewards[time]) for time in times]),
+        next_obs=concatenate_nested([map_nested(lambda leaf: leaf[1:], obs), last]),
+        discount=discount,
+    )
+
+
+def forget_steps(agent: Any) -> None:
+    """PFRL's `init_history_data_for_online_update`: begin all that is kept of the last steps anew."""
+    agent.past_obs, agent.past_action, agent.past_recurrent_state = {}, {}, {}
+    agent.past_actions, agent.past_rewards, agent.past_values = {}, {}, {}
+    agent.past_action_distrib, agent.past_action_values, agent.past_avg_action_distrib = {}, {}, {}
+    agent.t_start = agent.t
+
+
+# ACER
+
+
+def update_on_policy(agent: Any, statevar: Any) -> None:
+    """Our body of ACER's `update_on_policy`; argument as of `batch_of_steps`."""
+    if agent.disable_online_update:
+        return
+    batch = batch_of_steps(agent, statevar)
+    if update_takes_batch(agent):
+        agent.update(batch)
+    elif _UPDATE.isdisjoint(agent.overridden_hooks):
+        agent.learn(batch)
+    else:
+        agent.update(
+            t_start=agent.t_start, t_stop=agent.t, R=float(agent.last_value(batch)), actions=agent.past_actions,
+            rewards=agent.past_rewards, values=agent.past_values, action_values=agent.past_action_values,
+            action_distribs=agent.past_action_distrib, action_distribs_mu=None,
+            avg_action_distribs=agent.past_avg_action_distrib,
+        )  # fmt: skip
+
+
+def lay_out_outputs(agent: Any) -> None:
+    """Give an ACER what its models say of each of the last steps, as PFRL keeps it when it acts."""
+    outputs = _outputs(agent, agent.hooked_batch, agent.t_start)
+    agent.past_values, agent.past_action_values = outputs["values"], outputs["action_values"]
+    agent.past_action_distrib = outputs["action_distribs"]
+    agent.past_avg_action_distrib = outputs["avg_action_distribs"]
+
+
+def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    """An update of ACER from replay by overridden methods of PFRL's; our own if they are of another kind.
+
+    Args:
+        agent: The ACER.
+        batch: A sequence of raw observations.
+
+    Returns:
+        The largest error of the values after the update, [1], and no statistics.
+    """
+    if _UPDATE.isdisjoint(agent.overridden_hooks):
+        learnt: tuple[Tensor, dict[str, Tensor]] = agent.update(batch)
+        return learnt
+    ready = batch
+    if not agent.features.is_identity:
+        obs, next_obs = (agent.features.on_batch(each, agent.device) for each in (batch.obs, batch.next_obs))
+        ready = batch.replace(obs=obs, next_obs=next_obs)
+    _learn(agent, ready, lambda: _update_from_replay(agent))
+    assert batch.lengths is not None
+    return max_over_sequences(_loss(agent, ready)[1].detach(), batch.lengths), {}
+
+
+def _update_from_replay(agent: Any) -> None:
+    batch: Batch = agent.hooked_batch
+    if update_takes_batch(agent):
+        agent.update(batch)
+        return
+    outputs = _outputs(agent, batch, 0)
+    mu = (batch.extra or {})["mu"]
+    behaviours = {
+        i: _allowed(with_parameters(each, *(part[i : i + 1] for part in mu)), batch, i)
+        for i, each in outputs["action_distribs"].items()
+    }
+    agent.update(
+        t_start=0, t_stop=len(batch), R=float(agent.last_value(batch)), actions=_by_time(0, batch.action),
+        rewards=_by_time(0, batch.reward.tolist()), action_distribs_mu=behaviours, **outputs,
+    )  # fmt: skip
+
+
+def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Our body of ACER's `update` with PFRL's arguments: a step on `compute_loss`.
+
+    Called once more in an update, it takes what the models say of the same steps by then.
+
+    Args:
+        agent: The ACER.
+        steps: The arguments by name.
+
+    Returns:
+        No errors, [0], and the loss.
+
+    Raises:
+        TypeError: If the agent does not learn by an overridden method just now.
+    """
+    if agent.hooked_batch is None:
+        raise TypeError(f"update takes a batch, got {', '.join(steps)}: PFRL's arguments come within an update alone")
+    if agent.hooked_updates:  # the graph was freed
+        steps = {**steps, **_outputs(agent, agent.hooked_batch, steps["t_start"])}
+    loss = given_loss(agent, "compute_loss", **steps)
+    agent.descend(loss)
+    copy_grad(agent.shared_model, agent.model)  # as PFRL leaves them
+    agent.hooked_updates += 1
+    return loss.new_zeros(0), {"loss": loss.detach()}
+
+
+def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]]:
+    """The outputs of the models for each step of a sequence, by PFRL's names and by time, from `t_start` on."""
+    distributions, action_values, values, averages = [], [], [], []
+    state = average_state = batch.recurrent_state
+    for i in range(len(batch)):
+        obs = map_nested(lambda leaf: leaf[i : i + 1], batch.obs)  # noqa: B023 - called at once
+        outputs, state = forward(agent.model, obs, state)
+        with torch.no_grad():
+            average, average_state = forward(agent.shared_average_model, obs, average_state)
+        mask = None if batch.action_mask is None else batch.action_mask[i : i + 1]
+        distributions.append(_allowed(outputs[0], batch, i))
+        action_values.append(outputs[1])
+        values.append(agent.state_value(outputs, mask))
+        averages.append(_allowed(average[0], batch, i))
+    named = {
+        "values": values,
+        "action_values": action_values,
+        "action_distribs": distributions,
+        "avg_action_distribs": averages,
+    }
+    return {name: _by_time(t_start, column) for name, column in named.items()}
+
+
+def _allowed(distribution: Any, batch: Batch, i: int) -> Any:
+    mask = batch.action_mask
+    return distribution if mask is None else masked(distribution, mask[i : i + 1])
+
+
+def _by_time(t_start: int, column: Any) -> dict[int, Any]:
+    return dict(enumerate(column, t_start))

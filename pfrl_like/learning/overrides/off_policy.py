@@ -1,0 +1,229 @@
+"""Updates and choices of replay agents by the methods of PFRL's agents that a subclass overrides."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
+from pfrl_like.learning.overrides.hooks import arguments_of
+from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+
+
+def check_not_compiled(agent: Any, compile: bool) -> None:
+    """Refuse `compile=True` of an agent that overrides a method of PFRL's.
+
+    Raises:
+        TypeError: Naming the methods.
+    """
+    if compile and agent.overridden_hooks:
+        raise TypeError(
+            f"compile is True, but {type(agent).__name__} overrides {', '.join(sorted(agent.overridden_hooks))} of "
+            "PFRL's agents, which a compiled update does not call: leave compile out"
+        )
+
+
+# Updates
+
+
+def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    """One update of an actor-critic by PFRL's methods, of which some are overridden.
+
+    Args:
+        agent: Has `update_through_hooks`, which calls them as PFRL's `update` does.
+        batch: Minibatch of features.
+
+    Returns:
+        TD errors of the critics after the update, [N], and no statistics: the methods record their own.
+
+    Raises:
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter or TD error after
+            those of the overridden methods. Optimiser steps before stay.
+    """
+    agent.last_steps = StepsOfUpdate(agent.gradient_steps)
+    with checked_after_hooks(agent, _params_of(agent)):
+        with within_hook(agent, batch):
+            agent.update_through_hooks(ColumnsOfBatch(batch, agent.gamma))
+        agent.put_back_moments()
+    td_error = agent.td_errors_of(batch)
+    if not bool(torch.isfinite(td_error).all()):
+        names = " and ".join(sorted(agent.overridden_hooks))
+        raise NonFiniteError("td_error", f"TD errors are NaN or infinite after optimiser steps of {names}, which stay")
+    return td_error, {}
+
+
+@contextlib.contextmanager
+def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Iterator[None]:
+    """Within it overridden methods may step the optimisers; then the parameters are checked.
+
+    Args:
+        agent: Has the names of the methods.
+        params: Parameters that they move, by the name that an error gives them.
+
+    Raises:
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter in the end. It says
+            that optimiser steps of the methods before stay.
+    """
+    try:
+        yield
+        for name, group in params.items():
+            if not bool(torch.isfinite(torch.stack(torch._foreach_norm(group))).all()):
+                raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
+    except NonFiniteError as error:
+        names = " and ".join(sorted(agent.overridden_hooks)) or "update"  # which may be assigned to the agent
+        text = f"{error}; optimiser steps that {names} made before cannot be taken back"
+        raise NonFiniteError(error.name, text, error.batch, error.skipped) from error
+
+
+@contextlib.contextmanager
+def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
+    """Within it `hooked_batch` of the agent is the minibatch that an overridden method, or its own body, is given."""
+    before = agent.hooked_batch
+    agent.hooked_batch = batch
+    try:
+        yield
+    finally:
+        agent.hooked_batch = before
+
+
+def _params_of(agent: Any) -> dict[str, list[Tensor]]:
+    return {name: step.params for name, step in agent.gradient_steps.items()}
+
+
+def own_step(agent: Any) -> StepsOfUpdate:
+    """The steps that a method's own body makes: those of the update that runs, else new ones."""
+    if agent.hooked_batch is None or not isinstance(agent.last_steps, StepsOfUpdate):
+        agent.last_steps = StepsOfUpdate(agent.gradient_steps)
+    steps: StepsOfUpdate = agent.last_steps
+    return steps
+
+
+# Q-learning
+
+
+def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """`loss` of a DQN whose `_compute_loss` is overridden: its loss, with our TD errors and values.
+
+    The TD errors are those that the override has put into `errors_out`, if it has.
+    """
+    errors: list[float] | None = None if batch.weight is None else []
+    with within_hook(agent, batch):
+        loss = given_loss(agent, "_compute_loss", ColumnsOfBatch(batch, agent.gamma), errors_out=errors)
+    if errors:
+        td_error = torch.as_tensor(np.asarray(errors, np.float32), device=batch.reward.device)
+    else:
+        td_error = agent.td_errors_of(batch)
+    return loss, td_error, {"loss": loss.detach()}
+
+
+def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
+    """The loss that an overridden method gives, a scalar.
+
+    Args:
+        agent: The agent.
+        method: Name of the method.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+
+    Raises:
+        TypeError: If it gives something else than one number that a gradient flows from.
+    """
+    loss = getattr(agent, method)(*args, **kwargs)
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        came = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{loss!r:.80}"
+        without = " without a gradient" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
+        raise TypeError(
+            f"{method} of {type(agent).__name__} returned {came}{without}, expected the loss, a scalar tensor"
+        )
+    return loss.reshape(())
+
+
+def overridden_target(agent: Any) -> Any:
+    """The `target` of a DQN whose `_compute_target_values` is overridden."""
+
+    def target(value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
+        wanted: Tensor = agent._compute_target_values(ColumnsOfBatch(batch, agent.gamma))
+        return wanted.reshape(batch.reward.shape)
+
+    return target
+
+
+def takes_experiences(agent: Any) -> bool:
+    """True if `update` or, for sequences, `update_from_episodes` is overridden and takes lists of transition dicts.
+
+    A function that is assigned to one agent as its `update` does if its first argument is called `experiences`; PFRL
+    itself calls no function that is assigned so.
+    """
+    if agent.learns_from_sequences and "update_from_episodes" in agent.overridden_hooks:
+        return True
+    own = vars(agent).get("update")
+    if own is None:
+        return "update" in agent.overridden_hooks
+    return arguments_of(own)[:1] == ["experiences"]
+
+
+def update_by_experiences(agent: Any) -> None:
+    """Sample in PFRL's form and update by the overridden `update` or `update_from_episodes`.
+
+    An update that it has not counted, in `optim_t`, is counted. Errors of prioritised items that the override has not
+    written back are those of our loss after the update.
+
+    Raises:
+        NonFiniteError: As of `checked_after_hooks`.
+    """
+    buffer = agent.replay_buffer
+    if agent.learns_from_sequences:
+        experiences = buffer.sample_episodes(agent.minibatch_size, agent.sequence_length)
+        hooked = "update_from_episodes" in agent.overridden_hooks
+        update = agent.update_from_episodes if hooked else agent.update
+    else:
+        experiences, update = buffer.sample(agent.minibatch_size), agent.update
+    updates = agent.optim_t
+    try:
+        with checked_after_hooks(agent, _params_of(agent)):
+            update(experiences)
+        if agent.optim_t == updates:
+            agent.count_update()
+        if buffer.prioritized and buffer.waits_for_errors:
+            buffer.update_errors(agent.td_errors(experiences))
+    except BaseException:
+        if buffer.prioritized and buffer.waits_for_errors:
+            buffer.update_priorities(np.zeros(0, np.int64), [])  # it may wait for errors, which will not come
+        raise
+
+
+# Acting
+
+
+def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
+    """Choose actions by the overridden method that gives the policy's, with the explorer on top in training.
+
+    Args:
+        agent: Has the name of the method as `acting_hook`.
+        batch_obs: k observations.
+        action_mask: True where an action is allowed, [k, n_actions]; None for everywhere.
+        active: False for environments whose action will be ignored, [k].
+
+    Returns:
+        k actions.
+    """
+    name = agent.acting_hook
+    options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
+    agent.hooked_choice = (action_mask, active)
+    try:
+        if agent.training and agent.burnin_action_func is not None and agent.burning_in:
+            actions: Any = agent.burnin_actions(len(batch_obs), action_mask, active)
+        else:
+            actions = getattr(agent, name)(batch_obs, **({} if agent.training else options))
+            if agent.training and agent.explorer is not None:
+                actions = agent.explored(np.asarray(actions), action_mask, active)
+    finally:
+        agent.hooked_choice = (None, None)
+    if agent.training:
+        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
+    return actions

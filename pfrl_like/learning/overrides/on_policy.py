@@ -1,0 +1,270 @@
+"""Updates of PPO, A2C and REINFORCE by the methods of PFRL's agents that a subclass overrides."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.functions.rollout_returns import gae
+from pfrl_like.learning.overrides.hooks import arguments_of
+from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
+from pfrl_like.utils.user_warnings import warn_once
+
+# PPO
+
+
+def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    """`loss` of a PPO whose `_lossfun` is overridden, with that one's loss.
+
+    Args:
+        agent: The PPO.
+        distribution: What its model gives for the batch.
+        value: Likewise, [N].
+        batch: Minibatch of features.
+
+    Returns:
+        The scalar loss and "log_ratio"; the method records its own losses.
+    """
+    old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
+    log_prob, entropy = distribution.log_prob(batch.action), distribution.entropy()
+    with within_hook(agent, batch):
+        loss = given_loss(
+            agent, "_lossfun", entropy, value.unsqueeze(-1), log_prob, vs_pred_old=old_value.unsqueeze(-1),
+            log_probs_old=old_log_prob, advs=advantage, vs_teacher=returns.unsqueeze(-1),
+        )  # fmt: skip
+    return loss, {"log_ratio": (log_prob - old_log_prob).detach()}
+
+
+# A2C
+
+
+def learn_by_update(
+    agent: Any, episodes: Any, batch_of_episodes: Callable[[Any], Batch]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """`learn` of an A2C whose `update` or `_compute_returns` is overridden.
+
+    Args:
+        agent: The A2C.
+        episodes: What was collected, features.
+        batch_of_episodes: Makes a `Batch` of it, for an `update` whose first argument is called `batch`.
+
+    Returns:
+        What `update` gives; advantages of 0 and no statistics if that is nothing, as of PFRL's.
+
+    Raises:
+        NonFiniteError: As of `checked_after_hooks`.
+    """
+    updates, agent.hooked_episodes = agent.n_updates, episodes
+    try:
+        with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
+            if "update" in agent.overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]:
+                learnt = agent.update(batch_of_episodes(episodes))
+            else:
+                _lay_out_rollout(agent, episodes)
+                learnt = agent.update()
+    finally:
+        agent.hooked_episodes = None
+    agent.n_updates = max(agent.n_updates, updates + 1)
+    agent.t_start = agent.t
+    return (torch.zeros_like(episodes.steps.reward), {}) if learnt is None else learnt
+
+
+def _lay_out_rollout(agent: Any, episodes: Any) -> None:
+    """Give an A2C the attributes that PFRL's `update` reads, of what was collected.
+
+    Raises:
+        ValueError: If it is not as many steps of as many environments as the agent was built for.
+        TypeError: If observations are no single array.
+    """
+    steps, n_steps, n_envs = episodes.steps, agent.update_steps, agent.num_processes
+    ends = np.cumsum(episodes.lengths)
+    if len(steps) != n_steps * n_envs or not np.isin(n_steps * np.arange(1, n_envs + 1), ends).all():
+        raise ValueError(
+            f"{type(agent).__name__} overrides a method of PFRL's, which learns from update_steps = {n_steps} steps of "
+            f"each of num_processes = {n_envs} environments: {len(steps)} steps of {len(ends)} episodes do not fit"
+        )
+    if not isinstance(steps.obs, Tensor):
+        raise TypeError(
+            f"observations are nested, {type(steps.obs).__name__}, of which PFRL's update() knows nothing: override "
+            "update(batch) instead"
+        )
+    after = torch.cat([steps.obs, episodes.last_obs])[_rows_after(episodes)[n_steps - 1 :: n_steps]]
+    states = torch.cat([_by_time(agent, steps.obs), after.unsqueeze(0)])
+    cut = _cut_off(episodes, n_steps)
+    if cut.any():
+        warn_once(
+            ("A2C", "cut off"), "the update() of PFRL's A2C takes an episode that was cut off within the rollout for "
+            "one that ended there: override update(batch) instead, in which it is bootstrapped from", UserWarning,
+        )  # fmt: skip
+    value = agent.evaluated(episodes, 1.0).value
+    agent.t_start = agent.t - len(steps)
+    agent.states, agent.obs_shape = states.float(), states.shape[2:]
+    agent.actions = _by_time(agent, steps.action).float()
+    agent.action_shape = agent.actions.shape[2:]
+    agent.rewards = _by_time(agent, steps.reward).clone()
+    agent.masks = _by_time(agent, ((steps.discount > 0) & ~cut).float()).clone()
+    agent.value_preds = torch.cat([_by_time(agent, value), value.new_zeros(1, n_envs)])
+    agent.returns = torch.zeros_like(agent.value_preds)
+
+
+def episodes_of_rollout(agent: Any) -> Any:
+    """The steps that an A2C has collected, as the attributes of PFRL's `update` hold it: our body of `update()`.
+
+    Raises:
+        TypeError: If the agent does not learn by an overridden `update()` just now.
+    """
+    given = agent.hooked_episodes
+    if given is None:
+        raise TypeError(
+            "batch is None, expected a Batch: there is nothing to learn from but within an overridden update()"
+        )
+    n_steps, steps = agent.update_steps, given.steps
+
+    def rows(column: Tensor) -> Tensor:
+        return column.transpose(0, 1).reshape(len(steps), *column.shape[2:])
+
+    discount = torch.where(_cut_off(given, n_steps), steps.discount, agent.gamma * rows(agent.masks))
+    env, at_end = given.last_rows // n_steps, (given.last_rows + 1) % n_steps == 0
+    last_obs = given.last_obs.clone()
+    last_obs[at_end] = agent.states[-1, env[at_end]].to(last_obs.dtype)
+    steps = steps.replace(
+        obs=rows(agent.states[:-1]).to(steps.obs.dtype),
+        action=rows(agent.actions).to(steps.action.dtype),
+        reward=rows(agent.rewards),
+        discount=discount,
+    )
+    episodes = dataclasses.replace(given, steps=steps, last_obs=last_obs)
+    if "_compute_returns" not in agent.overridden_hooks:
+        return episodes
+    with torch.no_grad():
+        agent._compute_returns(agent.model(agent.states[-1])[1][:, 0])
+    returns, value = rows(agent.returns[:-1]), agent.evaluated(episodes, 1.0).value
+    return dataclasses.replace(episodes, steps=steps.replace(returns=returns, value=value, advantage=returns - value))
+
+
+def fill_returns(agent: Any, next_value: Tensor) -> None:
+    """PFRL's `_compute_returns`: fill `returns` of an A2C from its `rewards`, `masks` and `value_preds`.
+
+    Args:
+        agent: The A2C.
+        next_value: Values of the last row of `states`, [P].
+    """
+    agent.value_preds[-1] = agent.returns[-1] = next_value
+    value = agent.value_preds
+    lambd = agent.tau if agent.use_gae else 1.0
+    advantage = gae(agent.rewards, agent.gamma * agent.masks, value[:-1], value[1:], agent.masks > 0, lambd)
+    agent.returns[:-1] = advantage + value[:-1]
+
+
+def _by_time(agent: Any, column: Tensor) -> Tensor:
+    """A column with a row for each step, one environment after the other, as [T, P, ...]."""
+    return column.reshape(agent.num_processes, agent.update_steps, *column.shape[1:]).transpose(0, 1)
+
+
+def _rows_after(episodes: Any) -> Tensor:
+    """Rows of what came after each step, among all observations and then `last_obs`; after a terminal one its own."""
+    n = len(episodes)
+    after = torch.arange(1, n + 1)
+    ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1)
+    after[ends] = ends
+    after[episodes.last_rows.cpu()] = n + torch.arange(len(episodes.last_rows))
+    return after.to(episodes.steps.reward.device)
+
+
+def _cut_off(episodes: Any, n_steps: int) -> Tensor:
+    """True for steps after which an episode was cut off before the rollout ended, [N]."""
+    cut = torch.zeros_like(episodes.steps.reward, dtype=torch.bool)
+    cut[episodes.last_rows] = (episodes.last_rows + 1) % n_steps != 0
+    return cut
+
+
+# REINFORCE
+
+
+def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
+    """`learn` of a REINFORCE that overrides methods of PFRL's: calls them as its `_observe_train` does.
+
+    Args:
+        agent: The REINFORCE; `distributions_of(batch)` gives those of the actions of an episode.
+        episodes: The episodes, features.
+
+    Raises:
+        NonFiniteError: As of `checked_after_hooks`.
+    """
+    try:
+        with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
+            if agent.backward_separately:
+                for each in episodes:
+                    _lay_out_sequences(agent, [each])
+                    agent.accumulate_grad()
+                if agent.n_backward >= agent.batchsize:
+                    agent.update_with_accumulated_grad()
+            else:
+                _lay_out_sequences(agent, episodes)
+                agent.batch_update()
+    finally:
+        _lay_out_sequences(agent, ())
+    agent.n_updates += 1
+
+
+def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
+    """Give a REINFORCE the sequences that PFRL's `accumulate_grad` reads, a list for each episode."""
+    agent.hooked_sequences = episodes
+    rewards, log_probs, entropies = [], [], []
+    for batch in episodes:
+        distribution = agent.distributions_of(batch)
+        rewards.append([0.0, *batch.reward.tolist()])
+        log_probs.append([*distribution.log_prob(batch.action).split(1)])
+        entropies.append([*distribution.entropy().split(1)])
+    agent.reward_sequences = rewards or [[]]
+    agent.log_prob_sequences, agent.entropy_sequences = log_probs or [[]], entropies or [[]]
+
+
+def accumulate_gradient(agent: Any) -> None:
+    """Our body of REINFORCE's `accumulate_grad`: the gradient of the loss of its sequences.
+
+    Called once more in an update, it takes those that the model gives for the same episodes by then.
+
+    Raises:
+        TypeError: If the agent does not learn by these methods just now.
+    """
+    episodes = agent.hooked_sequences
+    if not episodes:
+        raise TypeError(
+            "accumulate_grad was called without episodes, expected the agent to call it when they have been collected: "
+            "override it, or call observe"
+        )
+    if not any(agent.log_prob_sequences):
+        _lay_out_sequences(agent, episodes)
+    if agent.n_backward == 0:
+        agent.optimizer.zero_grad()
+    loss: Any = 0.0
+    for rewards, log_probs, entropies in zip(
+        agent.reward_sequences, agent.log_prob_sequences, agent.entropy_sequences, strict=True
+    ):
+        log_prob, entropy = torch.cat(log_probs), torch.cat(entropies)
+        returns = np.cumsum(rewards[:0:-1])[::-1].astype(np.float32)
+        loss = loss - (torch.from_numpy(returns.copy()).to(log_prob) * log_prob + agent.beta * entropy).sum()
+    (loss / agent.batchsize).backward()
+    _lay_out_sequences(agent, ())
+    agent.hooked_sequences = episodes
+    agent.n_backward += 1
+
+
+def step_along_gradient(agent: Any) -> None:
+    """Step REINFORCE's optimiser along the gradient that its parameters have.
+
+    Raises:
+        NonFiniteError: If it is NaN or infinite; no step is made.
+    """
+    agent.n_backward = 0
+    params = [param for param in agent.model.parameters() if param.grad is not None]
+    norm = torch.nn.utils.clip_grad_norm_(params, agent.max_grad_norm or float("inf"))
+    if not bool(torch.isfinite(norm)):
+        raise NonFiniteError("gradient", f"the norm of the gradient is {float(norm)}; no update was made")
+    agent.optimizer.step()

@@ -1,0 +1,338 @@
+"""What an on-policy agent has seen since it last learnt: a column for each field, a row for each step."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pfrl_like.batch import Batch, concatenate_nested, map_nested
+from pfrl_like.learning.tensors_as_json import from_saved, to_saved
+
+Rows = NDArray[np.int64]
+LastOf = Callable[[Rows], tuple[Any, Any]]
+
+#: Rows for which there is room at first, if nobody knows how many there will be.
+_ROOM = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Episodes:
+    """Steps of episodes, or of parts of them, one episode after the other.
+
+    Attributes:
+        steps: The steps as rows, with features as `obs`; `next_obs` is None, since it is the `obs` of the next row.
+        lengths: Steps of each episode, in the order of the rows, [S].
+        last_rows: Rows of the last steps of those episodes that something may be bootstrapped after, [M], int64.
+        last_obs: Features of the true observations after these steps, tensors [M, ...].
+        last_state: Recurrent states to look at them with, tensors [M, layers, ...]; None without.
+        states: Recurrent states before each step, tensors [N, layers, ...]; None without.
+    """
+
+    steps: Batch
+    lengths: Rows
+    last_rows: Tensor
+    last_obs: Any
+    last_state: Any = None
+    states: Any = None
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def next_values(self, value: Tensor, last_value: Tensor) -> Tensor:
+        """The value after each step, [N]: that of the next row, and after the last step of an episode `last_value`.
+
+        Args:
+            value: Values of the rows' observations, [N].
+            last_value: Values of `last_obs`, [M].
+        """
+        following = torch.roll(value, -1)
+        following[torch.from_numpy(self._ends).to(value.device)] = 0.0
+        following[self.last_rows] = last_value
+        return following
+
+    @property
+    def continues(self) -> Tensor:
+        """Whether the next row is the next step of the same episode, bool [N]."""
+        continues = torch.ones(len(self), dtype=torch.bool)
+        continues[torch.from_numpy(self._ends)] = False
+        return continues.to(self.steps.reward.device)
+
+    @property
+    def _ends(self) -> Rows:
+        ends: Rows = np.cumsum(self.lengths) - 1
+        return ends
+
+
+class Rollout:
+    """Steps of several environments, in the order in which they were made.
+
+    An environment that takes no step leaves no row; what the steps of its episode have in common is its number.
+
+    Args:
+        room: Rows for which to take memory at first.
+
+    Attributes:
+        room: As given.
+        n_ended: Episodes among the steps that have come to their end.
+    """
+
+    def __init__(self, room: int = _ROOM) -> None:
+        self.room = room
+        self._columns: dict[str, Any] = {}
+        self._env = np.zeros(0, np.int64)
+        self._ended = np.zeros(0, np.bool_)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all steps."""
+        self._n = 0
+        self._tails: list[tuple[Rows, Any, Any]] = []
+        self.n_ended = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    def append(self, env_ids: Rows, ended: NDArray[np.bool_], **columns: Any) -> Rows:
+        """Store one step of each of m environments.
+
+        Args:
+            env_ids: Numbers of the environments, all different, [m].
+            ended: Whether the step is the last one of its episode, [m].
+            **columns: Tensors [m, ...] or nested dicts and tuples of such, the same names in every call; but
+                "action_mask" may be left out, which allows everything.
+
+        Returns:
+            The rows, [m].
+
+        Raises:
+            ValueError: If a value has another shape than before; nothing is stored.
+        """
+        start, stop = self._n, self._n + len(env_ids)
+        if stop > len(self._env):
+            self._reserve(stop)
+        if ("action_mask" in columns) != ("action_mask" in self._columns):
+            self._complete_masks(columns, len(env_ids))
+        for name, values in columns.items():
+            if name not in self._columns:
+                self._columns[name] = map_nested(self._new_column, values)
+            _check(name, self._columns[name], values)
+        for name, values in columns.items():
+            _put(self._columns[name], start, stop, values)
+        self._env[start:stop] = env_ids
+        self._ended[start:stop] = ended
+        self._n = stop
+        self.n_ended += int(np.count_nonzero(ended))
+        return np.arange(start, stop)
+
+    def follow(self, rows: Rows, last_obs: Any, last_state: Any = None) -> None:
+        """Say what is to be bootstrapped from after some steps, the last ones of their episodes.
+
+        Args:
+            rows: The steps, [m].
+            last_obs: Features of the true observations after them, tensors [m, ...].
+            last_state: Recurrent states to look at them with, tensors [m, layers, ...].
+        """
+        self._tails.append((rows, last_obs, last_state))
+
+    def running(self) -> tuple[Rows, Rows]:
+        """The environments whose episodes go on, ascending, and the rows of their last steps."""
+        order, _, ends = self._by_episode()
+        last = order[ends]
+        last = last[~self._ended[last]]
+        return self._env[last], last
+
+    def end(self, rows: Rows) -> None:
+        """Say that these steps, of episodes that were running, are the last ones."""
+        self._ended[rows] = True
+        self.n_ended += len(rows)
+
+    def forget(self, rows: Rows) -> None:
+        """Forget the episodes, or what there is of them, whose last steps these are."""
+        order, lengths, ends = self._by_episode()
+        goes = np.repeat(np.isin(order[ends], rows), lengths)
+        self._keep(np.sort(order[~goes]))
+
+    def take(self, gamma: float, device: torch.device | str, last_of: LastOf | None = None) -> Episodes:
+        """Hand out the steps and forget them.
+
+        Args:
+            gamma: Discount factor per step.
+            device: Where the tensors go.
+            last_of: Gives, for numbers of environments, the `last_obs` and `last_state` of `follow`: of the episodes
+                that go on the steps so far are handed out. None: these episodes stay.
+
+        Raises:
+            ValueError: If there is nothing to hand out.
+        """
+        order, lengths, ends = self._by_episode()
+        runs = ~self._ended[order[ends]]
+        kept = np.zeros(0, np.int64)
+        if last_of is None:
+            stays = np.repeat(runs, lengths)
+            kept, order, lengths = np.sort(order[stays]), order[~stays], lengths[~runs]
+        elif runs.any():
+            last = order[ends[runs]]
+            self.follow(last, *last_of(self._env[last]))
+        if not len(order):
+            raise ValueError("no episode has come to its end, so that there is nothing to learn from")
+        episodes = self._episodes(order, lengths, gamma, device)
+        self._keep(kept)
+        return episodes
+
+    def _by_episode(self) -> tuple[Rows, Rows, Rows]:
+        """Rows by environment and time, the lengths of the episodes in that order, and where each has its last row."""
+        env = self._env[: self._n]
+        order = np.argsort(env, kind="stable")
+        at_end = self._ended[order]
+        if len(order):
+            at_end[:-1] |= np.diff(env[order]) != 0
+            at_end[-1] = True
+        ends = np.flatnonzero(at_end)
+        return order, np.diff(ends, prepend=-1), ends
+
+    def _episodes(self, order: Rows, lengths: Rows, gamma: float, device: torch.device | str) -> Episodes:
+        rows = torch.from_numpy(order)
+        columns = {
+            name: map_nested(lambda leaf: leaf.index_select(0, rows.to(leaf.device)).to(device), column)
+            for name, column in self._columns.items()
+        }
+        states, terminated = columns.pop("state", None), columns.pop("terminated")
+        discount = gamma * (~terminated).to(columns["reward"].dtype)
+        position = np.empty(self._n, np.int64)
+        position[order] = np.arange(len(order))
+        last_rows, last_obs, last_state = self._joined_tails()
+        return Episodes(
+            Batch(next_obs=None, discount=discount, **columns),
+            lengths,
+            torch.from_numpy(position[last_rows]).to(device),
+            map_nested(lambda leaf: leaf.to(device), last_obs),
+            map_nested(lambda leaf: leaf.to(device), last_state),
+            states,
+        )
+
+    def _joined_tails(self) -> tuple[Rows, Any, Any]:
+        """The rows after which something may be bootstrapped, and what; no observation if there is no such row."""
+        if not self._tails:
+            return np.zeros(0, np.int64), self._none_of("obs"), self._none_of("state")
+        rows, obs, states = zip(*self._tails, strict=True)
+        return np.concatenate(rows), concatenate_nested(obs), concatenate_nested(states)
+
+    def _none_of(self, name: str) -> Any:
+        return map_nested(lambda leaf: leaf[:0], self._columns.get(name))
+
+    def _keep(self, rows: Rows) -> None:
+        """Forget all steps but these."""
+        at, n = torch.from_numpy(rows), len(rows)
+        for column in self._columns.values():
+            _put(column, 0, n, map_nested(lambda leaf: leaf.index_select(0, at.to(leaf.device)), column))
+        self._env[:n], self._ended[:n] = self._env[rows], self._ended[rows]
+        self._n, self.n_ended = n, int(np.count_nonzero(self._ended[:n]))
+        tails, self._tails = self._tails, []
+        for last_rows, obs, state in tails:
+            kept = np.flatnonzero(np.isin(last_rows, rows))
+            if len(kept):
+                chosen = [map_nested(lambda leaf: leaf[kept], part) for part in (obs, state)]  # noqa: B023
+                self.follow(np.searchsorted(rows, last_rows[kept]), *chosen)
+
+    # Memory
+
+    def _reserve(self, rows: int) -> None:
+        size = max(self.room, rows, 2 * len(self._env))
+        more = size - len(self._env)
+        self._env = np.concatenate([self._env, np.zeros(more, np.int64)])
+        self._ended = np.concatenate([self._ended, np.zeros(more, np.bool_)])
+
+        def grown(leaf: Tensor) -> Tensor:
+            return torch.cat([leaf, leaf.new_empty(size - len(leaf), *leaf.shape[1:])])
+
+        self._columns = {name: map_nested(grown, column) for name, column in self._columns.items()}
+
+    def _new_column(self, leaf: Tensor) -> Tensor:
+        return torch.empty(len(self._env), *leaf.shape[1:], dtype=leaf.dtype, device=leaf.device)
+
+    def _complete_masks(self, columns: dict[str, Any], m: int) -> None:
+        """Allow everything in the steps that came with no mask, where others have one."""
+        if "action_mask" in columns:
+            self._columns["action_mask"] = map_nested(self._new_column, columns["action_mask"]).fill_(True)
+        else:
+            mask = self._columns["action_mask"]
+            columns["action_mask"] = mask.new_ones(m, *mask.shape[1:])
+
+    # Saving
+
+    def state_dict(self, last_of: LastOf) -> dict[str, Any]:
+        """The steps as tensors, which go on changing, and what the episodes that go on would be cut off with."""
+        env_ids, rows = self.running()
+        tails = [self._joined_tails()] if self._tails else []
+        if len(rows):
+            tails.append((rows, *last_of(env_ids)))
+        return {
+            "env": torch.from_numpy(self._env[: self._n]),
+            "ended": torch.from_numpy(self._ended[: self._n]),
+            "columns": {
+                name: to_saved(map_nested(lambda leaf: leaf[: self._n], column))
+                for name, column in self._columns.items()
+            },
+            "tails": [to_saved((torch.from_numpy(rows), obs, state)) for rows, obs, state in tails],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> LastOf:
+        """Take up what `state_dict` gave.
+
+        Returns:
+            What gives the `last_obs` and `last_state` of the episodes that go on.
+
+        Raises:
+            ValueError: If it is something else; nothing was changed.
+        """
+        try:
+            new = Rollout(self.room)
+            env, ended = (from_saved(state[name], "cpu").numpy() for name in ("env", "ended"))
+            columns = {name: from_saved(text, device) for name, text in state["columns"].items()}
+            if len(env):
+                new.append(env, ended, **columns)
+            tails = [from_saved(text, device) for text in state["tails"]]
+            tails = [(rows.cpu().numpy(), obs, last_state) for rows, obs, last_state in tails]
+            env_ids, running = new.running()
+            if any(len(rows) == 0 or rows.min() < 0 or rows.max() >= len(env) for rows, _, _ in tails):
+                raise ValueError("a row is not there")
+            if len(running) and (not tails or tails[-1][0].tolist() != running.tolist()):
+                raise ValueError("the running episodes do not fit the steps")
+        except (KeyError, TypeError, AttributeError, IndexError, RuntimeError, ValueError) as error:
+            raise ValueError(f"the rollout is {state!r:.100}, which does not fit: {error}") from error
+        last = tails.pop() if len(running) else None
+        new._tails = tails
+        vars(self).update(vars(new))
+
+        def last_of(wanted: Rows) -> tuple[Any, Any]:
+            assert last is not None
+            at = torch.from_numpy(np.searchsorted(env_ids, wanted)).to(device)
+            return map_nested(lambda leaf: leaf[at], last[1]), map_nested(lambda leaf: leaf[at], last[2])
+
+        return last_of
+
+
+def _put(column: Any, start: int, stop: int, values: Any) -> None:
+    if isinstance(column, Mapping):
+        for key, part in column.items():
+            _put(part, start, stop, values[key])
+    elif isinstance(column, tuple | list):
+        for part, own in zip(column, values, strict=True):
+            _put(part, start, stop, own)
+    elif column is not None:
+        column[start:stop] = values
+
+
+def _check(name: str, column: Any, values: Any) -> None:
+    """Refuse values of another form than the column's."""
+    if isinstance(column, Tensor) and isinstance(values, Tensor) and column.shape[1:] == values.shape[1:]:
+        return
+    forms: list[list[tuple[int, ...]]] = [[], []]
+    for nested, form in ((column, forms[0]), (values, forms[1])):
+        map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called at once
+    if forms[0] != forms[1]:
+        raise ValueError(f"{name} came in the shapes {forms[1]}, expected {forms[0]} as in the first step")

@@ -1,0 +1,237 @@
+"""The states of random streams: of the global ones, and of those that belong to environments, spaces and functions."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pfrl_like.random_streams.reachable import Reachable
+from pfrl_like.utils.random import RandomSource
+
+
+def get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
+    """The state of a generator, as dicts of numbers, text and arrays; None for the global stream (None)."""
+    if rng is None:
+        return None
+    return dict(rng.bit_generator.state if isinstance(rng, np.random.Generator) else rng.get_state(legacy=False))
+
+
+def legacy_rng(state: Any) -> np.random.RandomState | None:
+    """A `RandomState` of which `get_rng_state` gave a state; None for None.
+
+    Raises:
+        ValueError: If it is the state of another kind of generator.
+    """
+    rng = None if state is None else np.random.RandomState()
+    set_rng_state(rng, state)
+    return rng
+
+
+def set_rng_state(rng: RandomSource, state: Any) -> None:
+    """Put back what `get_rng_state` gave, also with lists for arrays.
+
+    Raises:
+        ValueError: If it is the state of another kind of generator, or if just one of the two is the global stream.
+    """
+    if (rng is None) != (state is None):
+        raise ValueError("its rng does not fit: only one of the two draws from the global stream (rng=None)")
+    try:
+        if isinstance(rng, np.random.Generator):
+            rng.bit_generator.state = state
+        elif rng is not None:
+            rng.set_state(state)
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        raise ValueError(f"its rng does not fit: {error}") from error
+
+
+_GLOBAL = "global"
+_MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, RuntimeError, OverflowError)
+
+
+class GlobalStreams(NamedTuple):
+    """The states of the global streams of `random`, NumPy and torch.
+
+    Attributes:
+        python: Of `random`.
+        numpy: Of NumPy.
+        torch: Of torch on the CPU.
+        cuda: Of torch on each GPU; None before CUDA has been initialised.
+    """
+
+    python: Any
+    numpy: Any
+    torch: Tensor
+    cuda: Sequence[Tensor] | None
+
+    @classmethod
+    def now(cls) -> Self:
+        """As they are."""
+        uses_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        cuda = torch.cuda.get_rng_state_all() if uses_cuda else None
+        return cls(random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state(), cuda)
+
+    def restore(self) -> None:
+        """Make them be so again.
+
+        Raises:
+            ValueError: If there are fewer GPUs; what is not theirs has been restored then.
+        """
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
+        torch.set_rng_state(self.torch)
+        if self.cuda is not None:
+            if torch.cuda.device_count() < len(self.cuda):
+                raise ValueError(f"there are {torch.cuda.device_count()} GPUs, expected {len(self.cuda)} as there were")
+            torch.cuda.set_rng_state_all(self.cuda)
+
+    def to_plain(self) -> dict[str, Any]:
+        """As numbers, text, lists and dicts."""
+        cuda = None if self.cuda is None else [_hex(state) for state in self.cuda]
+        return {"python": self.python, "numpy": plain_state(self.numpy), "torch": _hex(self.torch), "cuda": cuda}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """What `to_plain` gave, also after it was written as JSON.
+
+        Raises:
+            KeyError: If something is missing.
+            TypeError: If it is something else.
+            ValueError: Likewise.
+        """
+        version, numbers, gauss = plain["python"]
+        cuda = None if plain["cuda"] is None else [_from_hex(text) for text in plain["cuda"]]
+        return cls((version, tuple(numbers), gauss), dict(plain["numpy"]), _from_hex(plain["torch"]), cuda)
+
+
+class Streams:
+    """The random streams that can be reached from some objects, each with a name, and the global ones.
+
+    Attributes:
+        unknown: Names of what may draw, and cannot be saved.
+    """
+
+    def __init__(self, found: Mapping[str, Any], unknown: list[str], with_global: bool) -> None:
+        self._found, self.unknown, self._with_global = found, unknown, with_global
+
+    @classmethod
+    def of(cls, *owners: Any, with_global: bool = True) -> Self:
+        """Those of environments, spaces, agents, functions and whatever else holds some; see `Reachable`.
+
+        Args:
+            *owners: The objects; None is ignored. In another process they have to be given in the same order.
+            with_global: Whether the global streams of `random`, NumPy and torch belong to them.
+        """
+        reached, names = Reachable(), Counter[str]()
+        for owner in owners:
+            name = getattr(owner, "__qualname__", type(owner).__name__)
+            names[name] += 1
+            reached.visit(owner, name if names[name] == 1 else f"{name}-{names[name]}")
+        return cls(reached.found, reached.unknown, with_global)
+
+    @property
+    def names(self) -> set[str]:
+        """What they are called."""
+        return {*self._found, *([_GLOBAL] if self._with_global else [])}
+
+    def now(self) -> dict[str, Any]:
+        """The states as they are, by name, as the libraries give them, which is fast."""
+        states = {name: _state_of(generator) for name, generator in self._found.items()}
+        return {_GLOBAL: GlobalStreams.now(), **states} if self._with_global else states
+
+    def to_plain(self) -> dict[str, Any]:
+        """The states as they are, by name, as numbers, text, lists and dicts."""
+        return {name: plain_state(state) for name, state in self.now().items()}
+
+    def restore(self, plain: Mapping[str, Any]) -> None:
+        """Let the streams be as `to_plain` told, also after it was written as JSON.
+
+        Raises:
+            ValueError: If there are others, or a state is none; what fits has been restored then.
+        """
+        if not isinstance(plain, Mapping):
+            raise ValueError(f"random streams are a {type(plain).__name__}, expected a dict")
+        found = {**self._found, **({_GLOBAL: None} if self._with_global else {})}
+        wrong = [f"{name} is not there" for name in plain if name not in found]
+        wrong += [f"nothing is known of {name}" for name in found if name not in plain]
+        for name in found.keys() & plain.keys():
+            try:
+                if name == _GLOBAL:
+                    GlobalStreams.from_plain(plain[name]).restore()
+                else:
+                    _set_state(found[name], plain[name])
+            except _MISFITS as error:
+                wrong.append(f"{name}: {error!r:.200}")
+        if wrong:
+            raise ValueError(f"random streams do not fit: {'; '.join(sorted(wrong))}")
+
+
+def plain_state(state: Any) -> Any:
+    """Dicts, lists, text and integers for what a generator's state, or those of all global ones, is made of."""
+    if isinstance(state, GlobalStreams):
+        return state.to_plain()
+    if isinstance(state, Tensor):
+        return _hex(state)
+    if isinstance(state, dict):
+        return {key: plain_state(value) for key, value in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray | np.generic) else state
+
+
+def _state_of(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    if isinstance(generator, torch.Generator):
+        return generator.get_state()
+    return generator.state if isinstance(generator, np.random.BitGenerator) else get_rng_state(generator)
+
+
+def _set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, random.Random):
+        version, numbers, gauss = state
+        generator.setstate((version, tuple(numbers), gauss))
+    elif isinstance(generator, torch.Generator):
+        generator.set_state(_from_hex(state))
+    elif isinstance(generator, np.random.BitGenerator):
+        generator.state = state
+    else:
+        set_rng_state(generator, state)
+
+
+def _hex(state: Tensor) -> str:
+    return bytes(state.numpy()).hex()
+
+
+def _from_hex(text: str) -> Tensor:
+    return torch.tensor(list(bytes.fromhex(text)), dtype=torch.uint8)
+
+
+def bits_of(generator: Any) -> Any:
+    """What holds the state of a NumPy generator of either kind; None of something else."""
+    return getattr(generator, "bit_generator", None) or getattr(generator, "_bit_generator", None)  # RandomState: _
+
+
+def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
+    """The spaces that a space is made of, or those of an environment's actions, each with its generator.
+
+    Args:
+        source: A space, an environment, or None, which has none.
+    """
+    if source is None:
+        return
+    if not hasattr(source, "sample"):  # an environment
+        for name in ("action_space", "single_action_space"):
+            yield from spaces_with_streams(getattr(source, name, None))
+        return
+    parts = getattr(source, "spaces", None)
+    if not isinstance(parts, Mapping | tuple | list):
+        parts = None  # those of something else, such as a mock
+    if parts is not None:
+        for part in parts.values() if isinstance(parts, Mapping) else parts:
+            yield from spaces_with_streams(part)
+    # Asking a space made of others for a generator it does not have yet would seed the others.
+    generator = getattr(source, "np_random" if parts is None else "_np_random", None)
+    if bits_of(generator) is not None:
+        yield source, generator

@@ -1,0 +1,115 @@
+"""In what circumstances a program runs: what was started, on what, with which versions and settings."""
+
+import functools
+import hashlib
+import os
+import pickle
+import platform
+import random
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like.runs.program_files import program_files
+from pfrl_like.runs.secrets import command_digest, masked_command
+
+#: Packages whose version decides what an environment does.
+_SIMULATORS = ("ale_py", "mujoco")
+#: Variables on which the last bits of a result may depend.
+VARIABLES = (
+    "PYTHONHASHSEED", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_VISIBLE_DEVICES", "ATEN_CPU_CAPABILITY",
+)  # fmt: skip
+
+
+def circumstances() -> dict[str, Any]:
+    """What may explain that two runs of a program differ, as JSON takes it.
+
+    Secrets of the command line are masked; then "command_digest" tells whether two of them are the same.
+    """
+    command = masked_command(sys.argv)
+    return {
+        "command": command,
+        **({} if command == sys.argv else {"command_digest": command_digest(tuple(sys.argv))}),
+        "started_as": masked_command(sys.orig_argv),
+        "directory": os.getcwd(),
+        "git_head": git_head(os.getcwd()),
+        "files": program_files(),
+        "seeds": {
+            "torch": torch.initial_seed(),
+            "numpy_state": _fingerprint(np.random.get_state(legacy=False)),
+            "python_state": _fingerprint(random.getstate()),
+        },
+        **numeric_circumstances(),
+    }
+
+
+def numeric_circumstances() -> dict[str, dict[str, Any]]:
+    """What of it the last bits of a number may depend on."""
+    return {
+        "versions": {
+            "pfrl_like": _version("pfrl_like"),
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+            "gymnasium": _version("gymnasium"),
+            **{name: _version(name) for name in _SIMULATORS if name in sys.modules},
+        },
+        "hardware": {
+            "machine": platform.machine(),
+            "system": platform.platform(),
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "torch_threads": torch.get_num_threads(),
+            "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        },
+        "settings": {
+            **{name: os.environ.get(name) for name in VARIABLES},
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        },
+    }
+
+
+def git(*arguments: str) -> bytes | None:
+    """What git prints, None if it is not there or fails."""
+    try:
+        result = subprocess.run(["git", *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return result.stdout
+
+
+@functools.cache
+def git_head(directory: str) -> str | None:
+    """The commit that the current directory is at, and "-dirty" if files differ from it; None without git.
+
+    It is asked for once in a process, which has read its files by then.
+    """
+    head = git("rev-parse", "HEAD")
+    if head is None:
+        return None
+    return head.decode().strip() + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _version(module: str) -> str | None:
+    return getattr(sys.modules.get(module), "__version__", None)
+
+
+@functools.cache
+def _cpu() -> str:
+    """The name of the processor's model, as far as the system tells."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor()
+
+
+def _fingerprint(state: Any) -> str:
+    """What tells whether two runs began with the same state of a random stream, which does not tell its seed."""
+    return "sha256:" + hashlib.sha256(pickle.dumps(state)).hexdigest()

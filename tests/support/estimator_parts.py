@@ -1,0 +1,62 @@
+"""Small data for tests of estimators."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfrl_like import algos
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+
+#: Networks small enough for tests.
+SMALL: dict[str, Any] = {"batch_size": 16, "encoder_params": {"hidden_units": [16]}}
+#: The same for estimators whose updates are many steps, or are made of many actions.
+FEW: dict[str, Any] = {"n_actor_updates": 3, "n_critic_updates": 2, "n_action_samples": 4}
+#: Arguments of `fit` that leave nothing behind.
+QUIET: dict[str, Any] = {"save_metrics": False, "verbose": False, "show_progress": False}
+
+
+def vectors(discrete: bool, n: int = 120, length: int = 20, seed: int = 0) -> MDPDataset:
+    """Random vectors of four numbers; the reward is larger the nearer an action is to what the state asks for."""
+    rng = np.random.default_rng(seed)
+    observations = rng.normal(size=(n, 4)).astype(np.float32)
+    wanted = np.tanh(observations[:, :2])
+    if discrete:
+        actions = rng.integers(0, 3, n)
+        rewards = (actions == observations[:, :3].argmax(1)).astype(np.float64)
+    else:
+        actions = rng.uniform(-1, 1, (n, 2)).astype(np.float32)
+        rewards = -np.square(actions - wanted).sum(1).astype(np.float64)
+    terminals = np.arange(n) % length == length - 1
+    return MDPDataset.from_arrays(observations, actions, rewards, terminals, discrete_action=discrete)
+
+
+def images(discrete: bool, n: int = 40, length: int = 10, side: int = 16) -> MDPDataset:
+    """Random images of one channel."""
+    rng = np.random.default_rng(0)
+    observations = rng.integers(0, 256, (n, 1, side, side), dtype=np.uint8)
+    actions = rng.integers(0, 3, n) if discrete else rng.uniform(-1, 1, (n, 2)).astype(np.float32)
+    terminals = np.arange(n) % length == length - 1
+    return MDPDataset.from_arrays(observations, actions, rng.normal(size=n), terminals, discrete_action=discrete)
+
+
+#: All estimators that act, by name.
+ALL = sorted(name for name in algos.fitting.base.ESTIMATORS if hasattr(algos, name) and name != "Estimator")
+
+#: Filters for such images.
+SMALL_FILTERS: dict[str, Any] = {"filters": [(4, 4, 2), (4, 3, 1)], "feature_size": 8}
+
+
+def make(name: str, **options: Any) -> Any:
+    """A small estimator."""
+    kind = algos.fitting.base.ESTIMATORS[name]
+    few = {parameter: value for parameter, value in FEW.items() if parameter in kind.defaults()}
+    return kind(**SMALL | few | options)
+
+
+def predicted(made: Any, x: Any) -> Any:
+    """What an estimator predicts; those that draw numbers draw the same each time."""
+    with isolated_rng():
+        torch.manual_seed(5)
+        return made.predict(x)

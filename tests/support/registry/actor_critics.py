@@ -1,0 +1,405 @@
+"""Actor-critics with replay: DDPG, TD3, SAC, their kin, and those of their algorithms that learn offline."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from actor_critic_parts import make_critic as critic_of_pairs
+from actor_critic_parts import make_policy as policy_of_pairs
+from argument_effects import Arguments, Effect, Made
+from network_parts import (
+    CRITICS,
+    HEADS,
+    RECURRENT_CRITICS,
+    VALUES,
+    make_critic,
+    make_policy,
+    make_q_function,
+    make_value,
+)
+from pair_base import (
+    BUFFERS,
+    DENSITIES,
+    EXPLORERS,
+    ONLY_DISCRETE,
+    RECURRENT,
+    Case,
+    adadelta,
+    adam,
+    draw,
+    is_of_goals,
+    misfit_in_buffer,
+    of_networks,
+    of_replay,
+    policy_space,
+    replay,
+    sgd,
+)
+from torch import nn
+
+from pfrl_like import agents
+from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
+from pfrl_like.nn import RecurrentSequential
+from pfrl_like.policies import SoftmaxCategoricalHead
+from registry.effects import (
+    ACTOR_CRITIC,
+    DQN,
+    KIN,
+    ONE_REGION,
+    REPEATED,
+    REPLAY,
+    THIRD,
+    anew,
+    begun_anew,
+    not_compiled,
+    not_recurrent,
+    of_critics,
+    slower,
+)
+from registry.entry import Entry, Family, Table
+
+# Pairs of parts
+
+#: Critics that are not one kind of Q-function of state and action.
+ODD_CRITICS: dict[str, Callable[[bool, int], nn.Module]] = {
+    "of the state": lambda recurrent, i: make_q_function("expected", recurrent),
+    "of several kinds": lambda recurrent, i: make_critic(("numbers", "quantile")[i % 2], recurrent),
+}
+
+
+def make(entry: Entry, case: Case, folder: Path) -> Any:
+    kind, recurrent = case["q_func"], of_networks(case)
+    make_one = ODD_CRITICS.get(kind, lambda recurrent, i: make_critic(kind, recurrent))
+    critics = [make_one(recurrent, i) for i in range(case["n_critics"])]
+    return actor_critic(entry, case, critics, folder)
+
+
+def make_discrete(entry: Entry, case: Case, folder: Path) -> Any:
+    kind, recurrent = case["q_func"], of_networks(case)
+    make_one = make_critic if kind in CRITICS and kind not in VALUES else make_q_function
+    critics = [make_one(kind, recurrent) for _ in range(case["n_critics"])]
+    return actor_critic(entry, case, critics, folder)
+
+
+def actor_critic(entry: Entry, case: Case, critics: list[nn.Module], folder: Path) -> Any:
+    policy = make_policy(case["policy"], of_networks(case))
+    of_critics = [adam(critic) for critic in critics]
+    options = {**entry.options, **replay(case, folder)}
+    if issubclass(entry.kind, agents.FittedQEvaluation):
+        return entry.kind(policy, critics, of_critics, **options)
+    if "explorer" in case:
+        options["explorer"] = EXPLORERS[case["explorer"]](functools.partial(draw, policy_space(case)))
+    if entry.kind is agents.IQL:
+        value = make_value(of_networks(case))
+        options |= {"v_func": value, "v_func_optimizer": adam(value)}
+    if entry.kind is agents.REDQ:
+        return agents.REDQ(policy, critics, adam(policy), of_critics, **options)
+    if len(critics) > 2:
+        options |= {"further_q_funcs": critics[2:], "further_q_func_optimizers": of_critics[2:]}
+    return entry.kind(policy, *critics[:2], adam(policy), *of_critics[:2], **options)
+
+
+def misfits(case: Case) -> Iterator[str]:
+    name, kind = case["agent"], case["q_func"]
+    if kind == "of the state" or (kind == "of several kinds" and case["n_critics"] > 1):
+        yield "q_func"
+    if case.get("explorer") in ONLY_DISCRETE:
+        yield "explorer"
+    if name == "CrossQ" and case["recurrent"] and kind in RECURRENT_CRITICS:
+        yield "q_func"
+    if misfit_in_buffer(case) or (name == "CalQL" and is_of_goals(case)):
+        yield "replay_buffer"
+
+
+def discrete_misfits(case: Case) -> Iterator[str]:
+    if case["q_func"] in ("quadratic", "numbers") or (case["q_func"] == "ensemble" and case["n_critics"] > 1):
+        yield "q_func"
+    if misfit_in_buffer(case):
+        yield "replay_buffer"
+
+
+# Arguments
+
+
+def arguments(entry: Entry, recurrent: bool) -> Arguments:
+    kind, recurrent = entry.kind, recurrent and entry.kind.may_be_recurrent
+    soft = issubclass(kind, agents.SoftActorCritic)
+    weighted = issubclass(kind, agents.AdvantageWeightedActorCritic)
+    policy = policy_of_pairs("squashed" if soft else "fixed gaussian" if weighted else "gaussian", recurrent)
+    remembering = recurrent and kind is not agents.CrossQ
+    critics = [critic_of_pairs("numbers", remembering) for _ in range(1 if kind is agents.DDPG else 2)]
+    if kind is agents.TQC:
+        critics = [critic_of_pairs("quantiles", recurrent) for _ in range(2)]
+    if kind in (agents.DiscreteSAC, agents.DiscreteFittedQEvaluation):
+        policy = discrete_policy(recurrent)
+        critics = [make_q_function("expected", recurrent, obs_size=4) for _ in range(2)]
+    common = of_replay(entry.kind, recurrent)
+    if soft:
+        common |= {"entropy_target": -2.0, "initial_temperature": 0.2}
+    elif kind is agents.DiscreteFittedQEvaluation:
+        common |= {"explorer": ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))}
+    elif not weighted:
+        common |= {"explorer": AdditiveGaussian(0.1, low=-1.0, high=1.0)}
+    if kind is agents.IQL:
+        v_func = value_of_states(recurrent)
+        common |= {"v_func": v_func, "v_func_optimizer": sgd(v_func)}
+    if issubclass(kind, agents.FittedQEvaluation):
+        optimizers = {"q_func_optimizers": [sgd(critic, lr=0.01) for critic in critics]}
+        return {"policy": policy, "q_funcs": critics, **optimizers, "target_update_interval": 5, **common}
+    if kind is agents.REDQ:
+        critics += [critic_of_pairs("numbers", recurrent)]
+        optimizers = {"policy_optimizer": sgd(policy), "q_func_optimizers": [sgd(critic) for critic in critics]}
+        return {"policy": policy, "q_funcs": critics, **optimizers, "n_times_update": 2, **common}
+    if kind is agents.DDPG:
+        named = {"q_func": critics[0], "actor_optimizer": sgd(policy), "critic_optimizer": sgd(critics[0])}
+        return {"policy": policy, **named, "target_update_interval": 5, **common}
+    named = {f"q_func{i}": critic for i, critic in enumerate(critics, 1)}
+    optimizers = {f"{name}_optimizer": sgd(critic) for name, critic in named.items()}
+    return {"policy": policy, **named, "policy_optimizer": sgd(policy), **optimizers, **common}
+
+
+def value_of_states(recurrent: bool) -> nn.Module:
+    """A value function of four numbers."""
+    first = nn.GRU(4, 8) if recurrent else nn.Linear(4, 8)
+    return (RecurrentSequential if recurrent else nn.Sequential)(first, nn.Tanh(), nn.Linear(8, 1))
+
+
+def discrete_policy(recurrent: bool) -> nn.Module:
+    """A policy of two actions."""
+    first = nn.GRU(4, 8) if recurrent else nn.Linear(4, 8)
+    return (RecurrentSequential if recurrent else nn.Sequential)(first, nn.Linear(8, 2), SoftmaxCategoricalHead())
+
+
+# What the arguments change
+
+FQE = "unit/agents/test_fitted_q_evaluation.py::test_"
+IMITATING = "unit/agents/test_imitating_agents.py::test_"
+IMITATION = "golden/test_imitation_losses.py::test_"
+CONSERVATIVE = "golden/test_conservative_losses.py::test_"
+
+OF_EXPLORING: Table = {
+    **REPLAY,
+    "policy": anew("policy"),
+    **{name: anew(name) for name in ("q_func", "q_func1", "q_func2")},
+    "actor_optimizer": slower("policy"),
+    "critic_optimizer": slower("q_func"),
+    "policy_optimizer": slower("policy"),
+    "q_func1_optimizer": slower("q_func1"),
+    "q_func2_optimizer": slower("q_func2"),
+    "explorer": Effect(
+        AdditiveGaussian(0.5), "actions parameters", held_by=DQN + "explorer_chooses_in_training_only"
+    ),
+    "max_grad_norm": Effect(0.01, "parameters", held_by=ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
+    "batch_accumulator": Effect(
+        "sum", "parameters", held_by=ACTOR_CRITIC + "weights_and_accumulator_count_in_every_loss"
+    ),
+    "burnin_action_func": Effect(
+        lambda: np.full(2, 0.25, np.float32), "actions parameters",
+        held_by=ACTOR_CRITIC + "burn_in_actions_come_until_the_policy_has_learnt",
+    ),
+    "act_deterministically": Effect(
+        True, "evaluation", held_by=ACTOR_CRITIC + "svg0_samples_unless_told_otherwise"
+    ),
+    "compile": not_compiled("policy_optimizer", "policy", ONE_REGION),
+    "policy_update_delay": Effect(
+        4, "parameters", held_by=ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"
+    ),
+    "soft_update_tau": Effect(
+        0.5, "targets parameters", held_by=ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"
+    ),
+    "target_policy_smoothing_func": Effect(
+        lambda action: -action, "parameters",
+        held_by=ACTOR_CRITIC + "the_smoothing_function_disturbs_the_targets_action",
+    ),
+    "further_q_funcs": Effect(
+        THIRD, "parameters statistics", also={"further_q_func_optimizers": of_critics(sgd)},
+        held_by=ACTOR_CRITIC + "more_critics_make_targets_lower_and_are_saved",
+    ),
+    "further_q_func_optimizers": Effect(
+        of_critics(sgd, lr=1e-3), "parameters",
+        given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(sgd)},
+    ),
+}  # fmt: skip
+
+OF_SAC: Table = {
+    **OF_EXPLORING,
+    "act_deterministically": Effect(
+        False, "evaluation", held_by=ACTOR_CRITIC + "sac_acts_by_the_mode_only_in_evaluation_and_only_if_told"
+    ),
+    "soft_update_tau": Effect(
+        0.5, "targets parameters", held_by=ACTOR_CRITIC + "sacs_targets_move_after_every_update"
+    ),
+    "initial_temperature": Effect(
+        0.9, "parameters", held_by=ACTOR_CRITIC + "the_temperature_weighs_the_entropy_in_target_and_policy"
+    ),
+    "entropy_target": Effect(5.0, "parameters", held_by=ACTOR_CRITIC + "the_temperature_follows_the_entropy"),
+    "temperature_optimizer_lr": Effect(
+        0.5, "parameters", held_by=ACTOR_CRITIC + "the_temperature_follows_the_entropy"
+    ),
+    "n_dropped": Effect(0, "parameters", held_by=KIN + "tqcs_target_is_the_mixture_and_its_policy_follows_the_mean"),
+}  # fmt: skip
+
+SAMPLED = IMITATING + "weights_are_made_of_the_advantage_over_drawn_actions"
+OF_WEIGHTED: Table = {
+    **OF_EXPLORING,
+    "act_deterministically": Effect(False, "evaluation"),
+    "soft_update_tau": Effect(0.5, "targets parameters"),
+    "lam": Effect(0.1, "parameters", held_by=SAMPLED),
+    "n_action_samples": Effect(8, "parameters", held_by=SAMPLED),
+    "max_weight": Effect(0.5, "parameters", held_by=SAMPLED),
+}
+
+OF_FQE: Table = {
+    **OF_EXPLORING,
+    **{name: REPLAY[name] for name in ("target_update_interval", "target_update_method", "soft_update_tau")},
+    "q_funcs": Effect(Made(lambda all: [*map(begun_anew, all["q_funcs"])]), "parameters"),
+    "q_func_optimizers": Effect(Made(lambda all: [sgd(each, lr=1e-3) for each in all["q_funcs"]]), "parameters"),
+    "act_deterministically": Effect(
+        False, "evaluation parameters", held_by=FQE + "modes_or_samples_are_evaluated_as_act_deterministically_says"
+    ),
+    "max_grad_norm": Effect(0.01, "parameters", held_by=ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
+    "compile": Effect(
+        True, refused="Adadelta",
+        given={"q_func_optimizers": Made(lambda all: [adadelta(each) for each in all["q_funcs"]])},
+        held_by=ONE_REGION,
+    ),
+}  # fmt: skip
+
+CQL: Table = {
+    "conservative_weight": Effect(
+        3.0, "parameters", held_by=CONSERVATIVE + "the_conservative_term_counts_beside_the_critics_losses"
+    ),
+    "initial_alpha": Effect(
+        1.0, "parameters", held_by=CONSERVATIVE + "the_conservative_term_counts_beside_the_critics_losses"
+    ),
+    "alpha_threshold": Effect(
+        -100.0, "parameters", held_by=CONSERVATIVE + "alpha_grows_where_the_gap_is_above_its_threshold"
+    ),
+    "alpha_optimizer_lr": Effect(
+        0.1, "parameters", held_by=CONSERVATIVE + "alpha_grows_where_the_gap_is_above_its_threshold"
+    ),
+    "n_action_samples": Effect(
+        2, "parameters", held_by=CONSERVATIVE + "values_of_actions_drawn_are_those_of_one_call_for_each"
+    ),
+    "soft_q_backup": Effect(
+        False, "parameters", held_by=CONSERVATIVE + "targets_do_without_the_entropy_if_they_are_told_to"
+    ),
+}
+
+#: What those of an agent change that its family lacks, or that are not as in the family.
+REDQ: Table = {
+    "q_funcs": Effect(Made(lambda all: [*map(begun_anew, all["q_funcs"])]), "parameters"),
+    "q_func_optimizers": Effect(Made(lambda all: [sgd(each, lr=1e-3) for each in all["q_funcs"]]), "parameters"),
+    "subset_size": Effect(
+        1, "parameters", held_by=KIN + "redqs_targets_come_from_a_few_critics_drawn_anew"
+    ),
+    "policy_update_delay": Effect(1, "parameters", held_by=KIN + "redqs_policy_learns_once_a_step"),
+    "compile": Effect(True, refused="every update of REDQ", held_by=KIN + "redq_refuses_what_it_cannot_do"),
+    **dict.fromkeys(
+        ("q_func1", "q_func2", "further_q_funcs", "q_func1_optimizer", "q_func2_optimizer",
+         "further_q_func_optimizers"),
+        REPEATED,
+    ),
+}  # fmt: skip
+CROSSQ: Table = {
+    "policy_update_delay": Effect(
+        1, "parameters", held_by=KIN + "crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alone"
+    ),
+    "soft_update_tau": Effect(0.5, refused="no target networks that could move"),
+}  # fmt: skip
+EDAC: Table = {
+    "eta": Effect(5.0, "parameters", held_by=CONSERVATIVE + "eta_weighs_the_diversity_and_sac_n_has_none"),
+}  # fmt: skip
+TD3BC: Table = {
+    "alpha": Effect(0.1, "parameters", held_by=IMITATION + "td3_plus_bc_weighs_the_critic_against_the_squared_error"),
+}  # fmt: skip
+REBRAC: Table = {
+    "actor_beta": Effect(0.5, "parameters", held_by=IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
+    "critic_beta": Effect(0.5, "parameters", held_by=IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
+}  # fmt: skip
+CRR: Table = {
+    "advantage_type": Effect("max", "parameters", held_by=SAMPLED),
+    "weight_type": Effect("binary", "parameters", held_by=SAMPLED),
+    "beta": Effect(0.1, "parameters", held_by=SAMPLED),
+}  # fmt: skip
+IQL: Table = {
+    "v_func": Effect(Made(lambda all: begun_anew(all["v_func"])), "parameters"),
+    "v_func_optimizer": Effect(Made(lambda all: sgd(all["v_func"], lr=1e-3)), "parameters"),
+    "expectile": Effect(0.95, "parameters", held_by=IMITATING + "iqls_weights_are_those_of_q_over_v"),
+    "beta": Effect(0.1, "parameters", held_by=IMITATING + "iqls_weights_are_those_of_q_over_v"),
+    "max_weight": Effect(0.5, "parameters", held_by=IMITATING + "iqls_weights_are_those_of_q_over_v"),
+}  # fmt: skip
+
+# Families
+
+EXPLORING = Family(arguments, OF_EXPLORING, 4, make, misfits, policy_space)
+SOFT = dataclasses.replace(EXPLORING, effects=OF_SAC)
+WEIGHTED = dataclasses.replace(EXPLORING, effects=OF_WEIGHTED)
+EVALUATING = dataclasses.replace(EXPLORING, effects=OF_FQE)
+DISCRETE_SOFT = dataclasses.replace(SOFT, make=make_discrete, misfits=discrete_misfits)
+DISCRETE_EVALUATING = dataclasses.replace(DISCRETE_SOFT, effects=OF_FQE)
+
+# Agents
+
+PARTS = {
+    "policy": HEADS, "q_func": (*RECURRENT_CRITICS, *ODD_CRITICS), "recurrent": RECURRENT, "replay_buffer": BUFFERS,
+    "n_critics": (2,),
+}  # fmt: skip
+#: Classes of critics, and more of them, in few surroundings.
+FURTHER = {
+    "policy": ("squashed",), "q_func": CRITICS, "recurrent": RECURRENT, "replay_buffer": ("EpisodicReplayBuffer",),
+    "n_critics": (2, 3),
+}  # fmt: skip
+NOISE = {"explorer": ("AdditiveGaussian",)}
+DISCRETE_PARTS = {**PARTS, "q_func": (*VALUES, "numbers")}
+ANY_HEAD, DENSE, SOFTMAX = {"policy": ("deterministic", *DENSITIES)}, {"policy": DENSITIES}, {"policy": ("softmax",)}
+ENTROPY = {"entropy_target": 0.1}
+BURN_IN: Table = {"burnin_action_func": Effect(lambda: 1, "actions parameters")}
+
+ENTRIES = (
+    Entry(
+        agents.DDPG, EXPLORING, {**PARTS, "n_critics": (1,), "explorer": EXPLORERS},
+        {**FURTHER, "n_critics": (1,), **NOISE}, fits=ANY_HEAD, options={"target_update_interval": 4},
+        effects={
+            "soft_update_tau": REPLAY["soft_update_tau"],
+            "compile": not_compiled("actor_optimizer", "policy", ONE_REGION),
+        },
+    ),
+    Entry(agents.TD3, EXPLORING, {**PARTS, "explorer": EXPLORERS}, {**FURTHER, **NOISE}, fits=ANY_HEAD),
+    Entry(agents.TD3PlusBC, EXPLORING, {**PARTS, **NOISE}, fits=ANY_HEAD, effects=TD3BC),
+    Entry(agents.ReBRAC, EXPLORING, {**PARTS, **NOISE}, fits=ANY_HEAD, effects=REBRAC),
+    Entry(agents.SoftActorCritic, SOFT, PARTS, FURTHER, fits=DENSE, options=ENTROPY),
+    Entry(
+        agents.TQC, SOFT, PARTS, FURTHER, fits={**DENSE, "q_func": ("quantile", "of several kinds")}, options=ENTROPY
+    ),
+    Entry(
+        agents.REDQ, SOFT, PARTS, FURTHER, fits=DENSE, options={**ENTROPY, "n_times_update": 2}, effects=REDQ,
+    ),
+    Entry(
+        agents.CrossQ, SOFT, PARTS, FURTHER, fits=DENSE, options={**ENTROPY, "policy_update_delay": 2}, effects=CROSSQ,
+    ),
+    Entry(agents.CQL, SOFT, PARTS, FURTHER, fits=DENSE, options=ENTROPY, effects=CQL),
+    Entry(agents.COMBO, SOFT, PARTS, FURTHER, fits=DENSE, options=ENTROPY, effects=CQL),
+    Entry(
+        agents.CalQL, SOFT, {**PARTS, "recurrent": (False,)}, fits=DENSE, options=ENTROPY,
+        effects={
+            **CQL,
+            **not_recurrent(),
+            "horizon": Effect(1, "parameters", held_by="golden/test_cal_ql.py::test_a_horizon_cuts_returns_short"),
+        },
+    ),
+    Entry(agents.EDAC, SOFT, PARTS, FURTHER, fits=DENSE, options=ENTROPY, effects=EDAC),
+    Entry(agents.AWAC, WEIGHTED, PARTS, FURTHER, fits=DENSE),
+    Entry(agents.CRR, WEIGHTED, PARTS, FURTHER, fits=DENSE, options={"n_action_samples": 2}, effects=CRR),
+    Entry(agents.IQL, WEIGHTED, PARTS, FURTHER, fits=DENSE, effects=IQL),
+    Entry(agents.FittedQEvaluation, EVALUATING, PARTS, fits=ANY_HEAD, options={"target_update_interval": 4}),
+    Entry(agents.DiscreteSAC, DISCRETE_SOFT, DISCRETE_PARTS, fits=SOFTMAX, options=ENTROPY, effects=BURN_IN),
+    Entry(
+        agents.DiscreteFittedQEvaluation, DISCRETE_EVALUATING, DISCRETE_PARTS, fits=SOFTMAX,
+        options={"target_update_interval": 4},
+        effects={"explorer": Effect(ConstantEpsilonGreedy(1.0, lambda: 1), "actions parameters")},
+    ),
+)  # fmt: skip

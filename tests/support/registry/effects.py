@@ -1,0 +1,145 @@
+"""What an argument changes that many agents have, and how such an effect is written down."""
+
+import copy
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from argument_effects import Effect, Made
+from pair_base import adadelta, sgd
+from torch import nn
+
+from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils.batch_states import batch_states
+from registry.entry import Table
+
+DQN = "unit/agents/test_dqn_arguments.py::test_"
+ACTOR_CRITIC = "unit/agents/test_actor_critics.py::test_"
+ON_POLICY = "unit/learning/compatibility/test_on_policy_arguments.py::test_"
+ASYNC = "unit/learning/test_async_actor_critic.py::test_"
+ACER = "unit/agents/test_acer.py::test_"
+KIN = "unit/agents/test_sac_kin.py::test_"
+QUANTILES = "unit/agents/test_quantile_agents.py::test_"
+ACTORS = "unit/learning/test_actor_learner.py::test_"
+LEARNING = "golden/test_advantage_learning.py::test_"
+COMPILED = "unit/optimizers/test_compiled_step.py::test_"
+ONE_REGION = COMPILED + "all_losses_and_the_noise_of_an_actor_critic_are_one_region"
+
+SEQUENCES = {"recurrent": True}
+
+
+def of_other_features(states: Any, device: Any, phi: Any) -> Any:
+    """`batch_states` of other features."""
+    return -3 * batch_states(states, device, phi)
+
+
+def begun_anew(network: nn.Module) -> nn.Module:
+    """The network with other parameters."""
+    for parameter in network.parameters():
+        parameter.data.add_(0.5)
+    return network
+
+
+def multiplied(network: nn.Module, factor: float) -> nn.Module:
+    """The network with larger parameters."""
+    for parameter in network.parameters():
+        parameter.data.mul_(factor)
+    return network
+
+
+def anew(name: str) -> Effect:
+    """Another network."""
+    return Effect(Made(lambda all: begun_anew(all[name])), "parameters")
+
+
+def slower(name: str) -> Effect:
+    """An optimiser that takes shorter steps."""
+    return Effect(Made(lambda all: sgd(all[name], lr=1e-3)), "parameters")
+
+
+def not_compiled(optimizer: str, network: str, held_by: str) -> Effect:
+    """`compile`, which the optimiser of a network does not allow."""
+    given = {optimizer: Made(lambda all: adadelta(all[network]))}
+    return Effect(True, refused="Adadelta", given=given, held_by=held_by)
+
+
+def not_recurrent() -> Table:
+    """The arguments of sequences, for an agent that has no recurrent form."""
+    no_form = "but .* has no recurrent form"
+    return {
+        "recurrent": Effect(True, refused=f"recurrent is True, {no_form}"),
+        "episodic_update_len": Effect(3, refused=f"episodic_update_len is 3, {no_form}"),
+        "num_steps": Effect(3, refused="num_steps is 3"),
+        "burn_in": Effect(2, refused="burn_in is 2"),
+    }
+
+
+def window(name: str) -> Effect:
+    """A statistic over fewer values."""
+    return Effect(1, "statistics", held_by=ON_POLICY + name)
+
+
+def small(kind: Callable[[int], Any]) -> Effect:
+    """A buffer of twelve transitions."""
+    return Effect(Made(lambda _: kind(12)), "parameters stored")
+
+
+def no_effect(value: Any) -> Effect:
+    """As it is documented."""
+    return Effect(value, "nothing")
+
+
+def of_critics(make: Callable[[Any], Any], **options: Any) -> Made:
+    """What is made of the further critics."""
+    return Made(lambda all: [make(critic, **options) for critic in all["further_q_funcs"]])
+
+
+#: Quantiles that lie far apart.
+SPREAD = {"q_function": Made(lambda all: multiplied(all["q_function"], 4.0))}
+THIRD = Made(lambda all: [begun_anew(copy.deepcopy(all["q_func1"]))])
+REPEATED = Effect(None, refused="multiple values for")
+REPLAYED = {"given": SEQUENCES, "held_by": DQN + "episodic_update_len_limits_the_sequences"}
+
+COMMON: Table = {
+    "gpu": Effect(99, refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
+    "device": Effect("cuda:99", refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
+    "gamma": Effect(0.3, "parameters", held_by=DQN + "gamma_discounts_the_next_value"),
+    "phi": Effect(
+        lambda obs: -3 * obs, "parameters evaluation",
+        held_by=DQN + "phi_is_applied_in_acting_and_in_learning_but_not_in_storing",
+    ),
+    "batch_states": Effect(
+        of_other_features, "parameters evaluation",
+        held_by=DQN + "batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi",
+    ),
+    "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=DQN + "logger_hears_of_a_refused_update"),
+    "recurrent": Effect(
+        False, refused="recurrent is False", given=SEQUENCES, held_by=DQN + "recurrent_learns_from_sequences"
+    ),
+    "max_grad_norm": Effect(0.01, "parameters", held_by=DQN + "max_grad_norm_limits_the_whole_gradient"),
+}  # fmt: skip
+
+REPLAY: Table = {
+    **COMMON,
+    "replay_buffer": small(ReplayBuffer),
+    "replay_start_size": Effect(20, "updates parameters", held_by=DQN + "replay_start_size_is_when_learning_begins"),
+    "minibatch_size": Effect(7, "parameters", held_by=DQN + "minibatch_size_is_the_number_of_transitions"),
+    "update_interval": Effect(5, "updates parameters", held_by=DQN + "update_interval_is_the_steps_between_updates"),
+    "n_times_update": Effect(3, "updates parameters", held_by=DQN + "n_times_update_is_the_updates_at_each_of_them"),
+    "target_update_interval": Effect(
+        10, "targets parameters", held_by=DQN + "target_update_interval_is_the_steps_between_moves_of_the_target"
+    ),
+    "target_update_method": Effect("soft", "targets parameters", held_by=DQN + "soft_updates_move_by_soft_update_tau"),
+    "soft_update_tau": Effect(
+        0.5, "targets parameters", given={"target_update_method": "soft"},
+        held_by=DQN + "soft_updates_move_by_soft_update_tau",
+    ),
+    "batch_accumulator": Effect(
+        "sum", "parameters", held_by=DQN + "batch_accumulator_sum_is_the_mean_times_the_rows"
+    ),
+    "episodic_update_len": Effect(2, "parameters", **REPLAYED),
+    "num_steps": Effect(
+        3, "parameters", given=SEQUENCES,
+        held_by="golden/test_returns.py::test_an_agent_learns_from_the_value_after_n_steps",
+    ),
+}  # fmt: skip

@@ -1,0 +1,468 @@
+"""Each hyperparameter does what its text says."""
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from estimator_parts import ALL, QUIET, SMALL, make, predicted, vectors
+from torch import nn
+
+from pfrl_like import algos
+from pfrl_like.action_value import (
+    DiscreteActionValue,
+    FullyParametrizedActionValue,
+    ImplicitQuantileActionValue,
+    QuantileDiscreteActionValue,
+)
+from pfrl_like.augmentation import AugmentationPipeline
+from pfrl_like.nn import ActivityPenalty
+from pfrl_like.preprocessing import MinMaxRewardScaler, MinMaxScaler, StandardScaler
+
+VALUED = [name for name in ALL if hasattr(algos.fitting.base.ESTIMATORS[name], "q_func_type")]
+CONTINUOUS = [name for name in VALUED if not algos.fitting.base.ESTIMATORS[name].discrete_action]
+OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
+
+
+def having(parameter: str) -> list[str]:
+    return [name for name in ALL if parameter in algos.fitting.base.ESTIMATORS[name].defaults()]
+
+
+def built(name: str, **options: Any) -> Any:
+    made = make(name, **options)
+    made.create_impl((4,), 3 if made.discrete_action else 2)
+    return made
+
+
+def optimizer(made: Any, *names: str) -> torch.optim.Optimizer:
+    steps = made.impl.gradient_steps
+    return next(steps[name].optimizer for name in names if name in steps)
+
+
+CRITIC = ("q_func1_optimizer", "critic_optimizer", "v_func_optimizer")
+ACTOR = ("policy_optimizer", "actor_optimizer")
+
+
+def test_what_is_shown_is_what_was_changed() -> None:
+    made = algos.DQN(gamma=0.5, encoder_params={"hidden_units": np.array([3, 4])}, augmentation=np.array([]))
+    assert "gamma=0.5" in repr(made) and "array([3, 4])" in repr(made) and "batch_size" not in repr(made)
+
+
+def test_texts_of_annotations_are_understood() -> None:
+    namespace = {"DQN": algos.DQN}
+    text = (
+        "from __future__ import annotations\nfrom typing import Any, ClassVar\n"
+        "class Further(DQN):\n    further: float = 2.0\n    table: ClassVar[dict[str, Any]] = {}\n"
+    )
+    exec(text, namespace)  # what a module of the user's may be
+    made: Any = namespace["Further"](further=3.0)
+    assert made.further == 3.0 and made.defaults().keys() - algos.DQN.defaults().keys() == {"further"}
+    del algos.fitting.base.ESTIMATORS["Further"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_hyperparameter_is_an_attribute_and_is_documented(name: str) -> None:
+    kind = algos.fitting.base.ESTIMATORS[name]
+    texts = "\n".join(inspect.getdoc(base) or "" for base in kind.__mro__ if issubclass(base, algos.Estimator))
+    for parameter, default in kind.defaults().items():
+        assert f"\n    {parameter}: " in texts, parameter
+        assert inspect.signature(kind).parameters[parameter].default is default
+        assert hasattr(kind(), parameter)
+
+
+@pytest.mark.parametrize("name", having("learning_rate"))
+def test_learning_rates_are_those_of_the_only_optimiser(name: str) -> None:
+    made = built(name, learning_rate=0.0123, eps=0.5)
+    assert optimizer(made, "optimizer").defaults["lr"] == 0.0123 and optimizer(made, "optimizer").defaults["eps"] == 0.5
+
+
+@pytest.mark.parametrize("name", having("actor_learning_rate"))
+def test_policies_and_critics_have_learning_rates_of_their_own(name: str) -> None:
+    made = built(name, actor_learning_rate=0.012, critic_learning_rate=0.034)
+    actor, critic = optimizer(made, *ACTOR), optimizer(made, *CRITIC)
+    assert (actor.defaults["lr"], critic.defaults["lr"]) == (0.012, 0.034)
+    params = {id(param) for group in critic.param_groups for param in group["params"]}
+    assert params.isdisjoint(map(id, made.impl.policy.parameters()))
+
+
+@pytest.mark.parametrize("name", [name for name in having("eps") if name in having("actor_learning_rate")])
+def test_eps_is_that_of_all_optimisers(name: str) -> None:
+    made = built(name, eps=0.25)
+    assert {optimizer(made, *names).defaults["eps"] for names in (ACTOR, CRITIC)} == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "attribute", "value"),
+    [
+        ("SAC", "temp_learning_rate", "temperature_optimizer", 0.07),
+        ("CQL", "temp_learning_rate", "temperature_optimizer", 0.07),
+        ("CQL", "alpha_learning_rate", "alpha_optimizer", 0.07),
+        ("BEAR", "temp_learning_rate", "temperature_optimizer", 0.07),
+        ("BEAR", "alpha_learning_rate", "alpha_optimizer", 0.07),
+        ("BEAR", "imitator_learning_rate", "imitator_optimizer", 0.07),
+        ("BCQ", "imitator_learning_rate", "imitator_optimizer", 0.07),
+    ],
+)
+def test_learnt_weights_have_learning_rates(name: str, parameter: str, attribute: str, value: float) -> None:
+    assert getattr(built(name, **{parameter: value}).impl, attribute).defaults["lr"] == value
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "attribute", "value"),
+    [
+        ("SAC", "initial_temperature", "temperature", 0.3),
+        ("CQL", "initial_alpha", "alpha", 0.3),
+        ("CQL", "alpha_threshold", "alpha_threshold", 3.0),
+        ("CQL", "n_action_samples", "n_action_samples", 3),
+        ("AWAC", "lam", "lam", 0.3),
+        ("AWAC", "n_action_samples", "n_action_samples", 3),
+        ("AWAC", "max_weight", "max_weight", 3.0),
+        ("AWR", "lam", "lam", 0.3),
+        ("AWR", "beta", "beta", 0.3),
+        ("AWR", "max_weight", "max_weight", 3.0),
+        ("AWR", "n_actor_updates", "n_actor_updates", 5),
+        ("AWR", "n_critic_updates", "n_critic_updates", 5),
+        ("AWR", "batch_size_per_update", "batch_size_per_update", 5),
+        ("DiscreteAWR", "beta", "beta", 0.3),
+        ("DiscreteBC", "beta", "beta", 0.1),
+        ("BCQ", "action_flexibility", "action_flexibility", 0.2),
+        ("BCQ", "beta", "beta", 0.2),
+        ("BCQ", "lam", "lam", 0.2),
+        ("BCQ", "n_action_samples", "n_action_samples", 7),
+        ("BEAR", "lam", "lam", 0.2),
+        ("BEAR", "n_action_samples", "n_action_samples", 7),
+        ("BEAR", "mmd_sigma", "mmd_sigma", 7.0),
+        ("BEAR", "initial_alpha", "alpha", 0.3),
+        ("BEAR", "alpha_threshold", "alpha_threshold", 0.3),
+        ("BEAR", "initial_temperature", "temperature", 0.3),
+        ("DiscreteBCQ", "action_flexibility", "action_flexibility", 0.2),
+        ("DiscreteBCQ", "beta", "beta", 0.2),
+        ("DQN", "target_update_interval", "target_update_interval", 17.0),
+    ],
+)
+def test_hyperparameters_reach_the_agent(name: str, parameter: str, attribute: str, value: float) -> None:
+    made = built(name, **{parameter: value})
+    assert getattr(made.impl, attribute) == pytest.approx(value)
+    assert getattr(made, parameter) == value
+
+
+@pytest.mark.parametrize("name", having("clip_delta"))
+def test_clip_delta_makes_errors_beyond_1_count_linearly(name: str) -> None:
+    batch = vectors(True).sample_batch(16, 0.9).replace(reward=torch.full((16,), 10.0), discount=torch.zeros(16))
+    losses = []
+    for clip_delta in (False, True):
+        torch.manual_seed(0)
+        error, stats = built(name, clip_delta=clip_delta).impl.update(batch)
+        losses.append(stats["loss"])
+    assert (error > 1).all()  # where the Huber loss is error - 1/2
+    assert torch.allclose(losses[0] - losses[1], (error.square() / 2 - (error - 0.5)).mean())
+
+
+@pytest.mark.parametrize("name", having("gamma"))
+def test_gamma_discounts(name: str) -> None:
+    assert built(name, gamma=0.5).impl.gamma == 0.5
+
+
+@pytest.mark.parametrize("name", having("tau"))
+def test_tau_is_how_far_targets_move(name: str) -> None:
+    made = built(name, tau=0.25)
+    agent = made.impl
+    critic, target = agent.critics[0], agent.target_critics[0]
+    with torch.no_grad():
+        for param in critic.parameters():
+            param.add_(1.0)
+    before = [param.clone() for param in target.parameters()]
+    agent.sync_target_network()
+    for old, new in zip(before, target.parameters(), strict=True):
+        assert torch.allclose(new - old, torch.full_like(old, 0.25))
+
+
+@pytest.mark.parametrize("name", having("update_actor_interval"))
+def test_policies_learn_at_their_interval_beginning_with_the_first_update(name: str) -> None:
+    made = built(name, update_actor_interval=3)
+    data = vectors(False)
+    lengths = [len(made.update(0, step, data.sample(16))) for step in range(7)]
+    most = len(made.loss_names)
+    assert lengths == [most, most - 1, most - 1] * 2 + [most]
+
+
+@pytest.mark.parametrize("name", having("n_critics"))
+@pytest.mark.parametrize("n", [1, 3])
+def test_there_are_so_many_critics(name: str, n: int) -> None:
+    made = built(name, n_critics=n)
+    action = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
+    assert made.impl.values_of_pairs(torch.tensor(OBS), made._actions(action)).shape == (n, 7)
+    made.update(0, 0, vectors(made.discrete_action).sample(16))
+
+
+@pytest.mark.parametrize("name", having("share_encoder"))
+def test_critics_share_an_encoder(name: str) -> None:
+    def count(**options: Any) -> int:
+        agent = built(name, n_critics=2, **options).impl
+        network = (
+            agent.model if agent.__class__.__name__ in {"DQN", "DoubleDQN", "DiscreteCQL", "DiscreteBCQ"} else None
+        )
+        network = getattr(agent, "q_func1", getattr(agent, "q_func", None)) if network is None else network
+        return sum(param.numel() for param in network.parameters())
+
+    encoder = 16 * (1 + (4 if algos.fitting.base.ESTIMATORS[name].discrete_action else 6))
+    assert count() - count(share_encoder=True) == encoder
+
+
+@pytest.mark.parametrize("name", having("bootstrap"))
+def test_bootstrapped_critics_learn_from_different_rows(name: str) -> None:
+    """Critics that begin alike stay alike, unless each learns from rows of its own."""
+
+    def spread(bootstrap: bool) -> float:
+        made = built(name, n_critics=2, bootstrap=bootstrap, eps=1.0)
+        for ensemble in [part for part in vars(made.impl).values() if hasattr(part, "members")]:
+            ensemble.members[1].load_state_dict(ensemble.members[0].state_dict())
+        data = vectors(made.discrete_action)
+        for step in range(4):
+            made.update(0, step, data.sample(16))
+        action = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
+        return float(made.predict_value(OBS, action, with_std=True)[1].max())
+
+    assert spread(False) == pytest.approx(0, abs=1e-6) and spread(True) > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("q_func_type", "kind"),
+    [
+        ("mean", DiscreteActionValue),
+        ("qr", QuantileDiscreteActionValue),
+        ("iqn", ImplicitQuantileActionValue),
+        ("fqf", FullyParametrizedActionValue),
+    ],
+)
+@pytest.mark.parametrize("name", having("q_func_type"))
+def test_q_functions_give_what_their_type_says(name: str, q_func_type: str, kind: type[Any]) -> None:
+    made = built(name, q_func_type=q_func_type)
+    if made.discrete_action:
+        value = made.impl.model(torch.tensor(OBS))
+    else:
+        value = made.impl.critics[0]((torch.tensor(OBS), torch.zeros(7, 2)))
+    assert type(value) is kind
+    made.update(0, 0, vectors(made.discrete_action).sample(16))
+    actions = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
+    np.testing.assert_array_equal(made.predict_value(OBS, actions), made.predict_value(OBS, actions))
+    if made.discrete_action and name != "DiscreteBCQ":
+        np.testing.assert_array_equal(made.predict(OBS), made.predict(OBS))
+
+
+def test_another_type_of_q_function_is_refused() -> None:
+    with pytest.raises(ValueError, match="q_func_type is 'mode', expected one of 'mean', 'qr', 'iqn', 'fqf'"):
+        built("DQN", q_func_type="mode")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_networks_have_the_layers_that_were_asked_for(name: str) -> None:
+    made = built(name, encoder_params={"hidden_units": [11, 7]}, use_batch_norm=True)
+    networks = [value for key, value in vars(made.impl).items() if isinstance(value, nn.Module) and "holder" not in key]
+    for network in networks:
+        sizes = [part.out_features for part in network.modules() if isinstance(part, nn.Linear)]
+        norms = [part for part in network.modules() if isinstance(part, nn.BatchNorm1d)]
+        if sizes:
+            assert {11, 7} <= set(sizes) and len(norms) >= 2
+    before = made.impl.saved_attributes[0]
+    made.update(0, 0, vectors(made.discrete_action).sample(16))
+    moments = [part.running_mean for part in getattr(made.impl, before).modules() if isinstance(part, nn.BatchNorm1d)]
+    assert all(mean.abs().sum() > 0 for mean in moments)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_scalers_come_before_the_networks(name: str) -> None:
+    scaler = StandardScaler(mean=[5.0] * 4, std=[2.0] * 4)
+    plain, scaled = built(name), built(name, scaler=scaler)
+    scaled.impl.load_state_dict(plain.impl.state_dict())
+    assert np.allclose(predicted(scaled, OBS * 2 + 5), predicted(plain, OBS), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_minibatches_are_augmented_as_often_as_asked_for(name: str) -> None:
+    seen: list[torch.Tensor] = []
+
+    def double(obs: torch.Tensor, rng: Any) -> torch.Tensor:
+        seen.append(obs)
+        return 2 * obs
+
+    scaler = StandardScaler(mean=[1.0] * 4, std=[2.0] * 4)
+    made = built(name, augmentation=[double], n_augmentations=3, scaler=scaler)
+    batch = vectors(made.discrete_action).sample_batch(16, 0.9, **made.impl.sampling)
+    augmented = made.impl.augment(batch)
+    assert len(augmented) == 48 and len(seen) == 6
+    assert torch.allclose(seen[0], (batch.obs - 1) / 2)
+    assert torch.allclose(augmented.obs, (2 * batch.obs - 1).repeat(3, 1), atol=1e-5)
+    td_error, _ = made.impl.update(batch)
+    assert len(td_error) == 16
+
+
+@pytest.mark.parametrize("name", ["DDPG", "TD3"])
+def test_regularising_keeps_what_tanh_is_applied_to_small(name: str) -> None:
+    def size(**options: Any) -> float:
+        torch.manual_seed(0)
+        np.random.seed(0)
+        made = make(name, actor_learning_rate=1e-2, **options)
+        made.fit(vectors(False), n_epochs=10, **QUIET)
+        before_tanh = nn.Sequential(*list(made.impl.policy)[:2])
+        with torch.no_grad():
+            return float(before_tanh(torch.tensor(OBS)).square().mean())
+
+    assert size(regularizing_rate=10.0) < 0.1 * size(regularizing_rate=0.0)
+    made = built(name, reguralizing_rate=0.5)
+    assert made.regularizing_rate == made.reguralizing_rate == 0.5
+    assert [part.rate for part in made.impl.policy if isinstance(part, ActivityPenalty)] == [0.5]
+    unbuilt = make(name)
+    unbuilt.reguralizing_rate = 0.25
+    assert unbuilt.regularizing_rate == 0.25 and unbuilt.get_params()["regularizing_rate"] == 0.25
+
+
+def test_latent_vectors_have_their_size() -> None:
+    assert built("BCQ", latent_size=5).impl.imitator.latent_size == 5
+
+
+def test_noise_on_target_actions_has_its_size_and_bound() -> None:
+    smooth = built("TD3", target_smoothing_sigma=0.1, target_smoothing_clip=0.15).impl.target_policy_smoothing_func
+    noise = smooth(torch.zeros(20000, 2))
+    assert 0.085 < float(noise.std()) < 0.1 and float(noise.abs().max()) == pytest.approx(0.15)
+    assert float(smooth(torch.ones(1000, 2)).max()) == 1.0
+
+
+def test_weights_of_policies_decay() -> None:
+    made = built("AWAC", actor_weight_decay=0.3)
+    assert optimizer(made, *ACTOR).defaults["weight_decay"] == 0.3
+    assert optimizer(made, *CRITIC).defaults["weight_decay"] == 0
+
+
+@pytest.mark.parametrize("name", ["AWR", "DiscreteAWR"])
+def test_both_descents_of_awr_have_momentum(name: str) -> None:
+    made = built(name, momentum=0.7)
+    assert {optimizer(made, *names).defaults["momentum"] for names in (ACTOR, CRITIC)} == {0.7}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_minibatches_have_the_size_asked_for(name: str) -> None:
+    seen: list[int] = []
+    made = make(name, batch_size=30)
+    made.create_impl((4,), 3 if made.discrete_action else 2)
+    made.impl.augment = lambda batch: seen.append(len(batch)) or batch
+    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    assert seen == [30] * 4
+
+
+def test_a_pass_takes_each_transition_once() -> None:
+    seen: list[torch.Tensor] = []
+    made = make("DQN", batch_size=24)
+    made.create_impl((4,), 3)
+    made.impl.augment = lambda batch: seen.append(batch.obs) or batch
+    data = vectors(True)
+    made.fit(data, n_epochs=2, **QUIET)
+    for epoch in (seen[:5], seen[5:]):
+        assert len(torch.cat(epoch).unique(dim=0)) == 120
+    assert not torch.equal(torch.cat(seen[:5]), torch.cat(seen[5:]))
+
+
+def test_a_model_adds_transitions_at_the_beginning_of_every_epoch() -> None:
+    class Model:
+        calls = 0
+
+        def generate(self, algo: Any, transitions: Any) -> Any:
+            assert len(transitions) == 120 and algo.impl is not None
+            self.calls += 1
+            return [transition for episode in vectors(False, seed=1) for transition in episode][:40]
+
+    model, seen = Model(), []
+    made = make("SAC", batch_size=20, dynamics=model)
+    made.create_impl((4,), 2)
+    made.impl.augment = lambda batch: seen.append(batch.obs) or batch
+    made.fit(vectors(False), n_epochs=3, **QUIET)
+    assert model.calls == 3 and len(seen) == 24
+    assert len(torch.cat(seen[:8]).unique(dim=0)) == 160
+
+
+CHOSEN: dict[str, Any] = {
+    "scaler": "standard",
+    "reward_scaler": "min_max",
+    "augmentation": ["single_amplitude_scaling"],
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_given_by_name_is_an_attribute_as_an_object(name: str) -> None:
+    made = make(name, **CHOSEN)
+    assert type(made.scaler) is StandardScaler and type(made.reward_scaler) is MinMaxRewardScaler
+    assert repr(made.augmentation) == repr(AugmentationPipeline(CHOSEN["augmentation"]))
+    scaler = made.scaler
+    assert not scaler.fitted and made.scaler is scaler
+    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    assert made.scaler is made.scaler_ and made.scaler.fitted and not scaler.fitted
+    assert made.reward_scaler is made.reward_scaler_ and made.reward_scaler.fitted
+    for params in (made.get_params(), made.get_params(deep=False), made.__sklearn_clone__().get_params()):
+        assert params.items() >= CHOSEN.items()
+
+
+def test_objects_that_are_given_are_kept() -> None:
+    scaler, pipeline = MinMaxScaler(), AugmentationPipeline(["multiple_amplitude_scaling"])
+    made = make("DQN", scaler=scaler, augmentation=pipeline)
+    assert made.scaler is scaler and made.augmentation is pipeline
+    params = made.get_params(deep=False)
+    assert params["scaler"] is scaler and params["augmentation"] is pipeline
+    made.fit(vectors(True), n_epochs=1, **QUIET)
+    assert made.scaler.fitted and made.get_params(deep=False)["scaler"] is scaler and not scaler.fitted
+
+
+def test_a_scaler_that_its_user_has_fitted_stays() -> None:
+    rows = np.float32([[0, 0, 0, 0], [2, 4, 6, 8]])
+    made = make("DQN", scaler="standard")
+    made.scaler.fit(rows)
+    made.fit(vectors(True), n_epochs=1, **QUIET)
+    assert made.scaler.mean.tolist() == [1, 2, 3, 4]
+    made.fit_scaler(rows * 2)  # what was given, by name, is fitted again
+    assert made.scaler.mean.tolist() == [2, 4, 6, 8]
+
+
+def test_what_is_assigned_is_read_and_given_to_clones() -> None:
+    made = make("DQN", scaler="standard").fit(vectors(True), n_epochs=1, **QUIET)
+    made.scaler = "min_max"
+    assert type(made.scaler) is MinMaxScaler and made.get_params()["scaler"] == "min_max"
+    with pytest.raises(ValueError, match="scaler is 'min_max', but the agent was built with 'standard'"):
+        made.fit(vectors(True), n_epochs=1, **QUIET)
+    with pytest.raises(ValueError, match="augmentation"):
+        made.set_params(scaler="standard", augmentation=["nothing"])
+    assert made.get_params()["scaler"] == "min_max" and type(made.scaler) is MinMaxScaler
+
+
+@pytest.mark.parametrize("copies", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+def test_copies_keep_what_was_given_and_what_was_made_of_it(copies: Any) -> None:
+    made = make("DQN", **CHOSEN).fit(vectors(True), n_epochs=1, **QUIET)
+    again = copies(made)
+    assert again.get_params().items() >= CHOSEN.items()
+    assert repr(again.scaler) == repr(made.scaler) and again.scaler is again.scaler_ is not made.scaler
+
+
+def test_a_subclass_chooses_by_name() -> None:
+    class Scaled(algos.DQN):
+        scaler = "standard"
+
+    del algos.fitting.base.ESTIMATORS["Scaled"]
+    made = Scaled(**SMALL)
+    assert type(made.scaler) is StandardScaler and Scaled.defaults()["scaler"] == "standard"
+    assert made.fit(vectors(True), n_epochs=1, **QUIET).scaler.fitted
+
+
+def test_the_constructor_tells_how_many_epochs_fit_has() -> None:
+    made, data = make("DQN", n_epochs=2), vectors(True)
+
+    def n_epochs(*args: Any, **options: Any) -> int:
+        epochs: list[int] = []
+        made.fit(data, *args, epoch_callback=lambda algo, epoch, step: epochs.append(epoch), **options, **QUIET)
+        return len(epochs)
+
+    assert (n_epochs(), n_epochs(None), n_epochs(1), n_epochs(n_epochs=3)) == (2, 2, 1, 3)
+    assert (len(list(made.fitter(data, **QUIET))), len(list(made.fitter(data, 1, **QUIET)))) == (2, 1)
+    assert made.__sklearn_clone__().n_epochs == 2 and made.set_params(n_epochs=3).n_epochs == 3
+    with pytest.raises(ValueError, match="n_epochs is 0"):
+        make("DQN", n_epochs=0).create_impl((4,), 3)

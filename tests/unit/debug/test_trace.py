@@ -1,0 +1,200 @@
+"""The traces of runs, and the command that compares two of them."""
+
+import copy
+import json
+import tracemalloc
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from agent_parts import make_agent
+from traced_run import run
+
+from pfrl_like.cli import main
+from pfrl_like.debug.trace import CHANNELS, RECORD, RECORDS, TENSORS, Trace, read_records, read_tensors
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.errors import CheckpointError
+from pfrl_like.experiments import train_agent_batch, train_agent_offline
+from pfrl_like.runs.loop import Clock
+from pfrl_like.storage.checksums import checksum
+from pfrl_like.testing import Chain
+from pfrl_like.utils import set_random_seed
+from pfrl_like.wrappers.frame_stack import LazyFrames
+
+
+def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path / "a")
+    run(tmp_path / "b")
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    out = capsys.readouterr().out
+    assert "steps: the same up to step 50" in out and "tensors: the same up to step 50" in out
+    records = read_records(str(tmp_path / "a"))
+    assert records["t"].tolist() == [*range(1, 51)]
+    assert all(len(set(records[channel].tolist())) > 10 for channel in CHANNELS)
+    assert [line["t"] for line in read_tensors(str(tmp_path / "a"))] == [0, 20, 40, 50]
+
+
+def test_another_answer_of_the_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path / "a")
+    run(tmp_path / "b", reward_at=23)
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert "the first that differs is step 23, in its reward; the environment gave another" in capsys.readouterr().out
+
+
+def test_other_parameters_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path / "a")
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    run(tmp_path / "b", spoil_at=30)
+    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b"), "--no-rerun"]) == 1
+    out = capsys.readouterr().out
+    assert "the first that differs is step 31, in its loss; what was seen, done and got is the same" in out
+    assert "tensors: at step 40 these differ, those of step 20 not: model." in out
+    assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are made in another order)" in out
+
+
+def test_a_run_that_goes_on_cuts_back_what_lies_beyond_and_goes_on_from_there(tmp_path: Path) -> None:
+    run(tmp_path)
+    whole, lines = read_records(str(tmp_path)), read_tensors(str(tmp_path))
+    with open(tmp_path / RECORDS, "ab") as file:
+        file.write(b"torn")
+    run(tmp_path, step_offset=30, steps=60)
+    records = read_records(str(tmp_path))
+    assert records["t"].tolist() == [*range(1, 61)] and (records[:30] == whole[:30]).all()
+    again = read_tensors(str(tmp_path))
+    assert [line["t"] for line in again] == [0, 20, 40, 60] and again[:2] == lines[:2] and again[2] != lines[2]
+    assert records["loss"][30] == records["loss"][29] != 0  # the checksum goes on where it was
+
+
+def test_what_a_power_cut_has_spoilt_is_cut_off(tmp_path: Path) -> None:
+    run(tmp_path)
+    whole, lines = read_records(str(tmp_path)), read_tensors(str(tmp_path))
+    with open(tmp_path / RECORDS, "ab") as file, open(tmp_path / TENSORS, "ab") as table:
+        file.write(bytes(48))
+        table.write(bytes(9) + b"\n")
+    with pytest.raises(CheckpointError, match="is none of a trace"):
+        read_tensors(str(tmp_path))
+    run(tmp_path, step_offset=50, steps=55)
+    records = read_records(str(tmp_path))
+    assert (records[:50] == whole).all() and records["t"].tolist()[50:] == [*range(51, 56)]
+    assert read_tensors(str(tmp_path))[:4] == lines
+
+
+def test_a_long_trace_is_read_up_to_the_step_and_not_into_memory(tmp_path: Path) -> None:
+    records = np.zeros(50_000, RECORD)
+    records["t"] = records["reward"] = np.arange(1, 50_001)
+    (tmp_path / RECORDS).write_bytes(records.tobytes() + b"torn")
+    tracemalloc.start()
+    trace = Trace(SimpleNamespace(last=None), None, str(tmp_path), None, 45_678)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    trace.flush()
+    assert most < records.nbytes // 2 and trace.saved_state()["sums"] == [0, 0, 45_678, 0]
+    assert (read_records(str(tmp_path)) == records[:45_678]).all()
+    trace.close()
+
+
+def test_an_empty_trace_is_none(tmp_path: Path) -> None:
+    (tmp_path / RECORDS).touch()
+    trace = Trace(SimpleNamespace(last=None), None, str(tmp_path), None, 5)
+    assert trace.saved_state()["sums"] == [0] * 4 and len(read_records(str(tmp_path))) == 0
+    trace.close()
+
+
+def test_the_checksums_go_on_in_another_process_also_where_the_files_were_lost(tmp_path: Path) -> None:
+    source, clock = SimpleNamespace(last=(np.zeros(3), 1, 0.5)), Clock(10)
+
+    def ticks(trace: Trace, name: str, n: int) -> Any:
+        for _ in range(n):
+            clock.previous_t, clock.t = clock.t, clock.t + 1
+            trace(clock)
+        trace.flush()
+        return read_records(str(tmp_path / name))
+
+    for name in ("whole", "second"):
+        (tmp_path / name).mkdir()
+    first = Trace(source, None, str(tmp_path / "whole"), None, 0)
+    ticks(first, "whole", 3)
+    state = json.loads(json.dumps(first.saved_state()))
+    whole = ticks(first, "whole", 2)
+    clock.t = 3
+    second = Trace(source, None, str(tmp_path / "second"), None, 3)
+    second.restore_state(state)
+    assert (ticks(second, "second", 2) == whole[3:]).all() and whole["t"].tolist() == [1, 2, 3, 4, 5]
+    for wrong in ({}, {"t": 3, "sums": [1, 2]}, {"t": 3, "sums": None}, {"t": -1, "sums": [0] * 4, "records": 0}):
+        with pytest.raises(ValueError, match="no state of a trace"):
+            second.restore_state(wrong)
+    first.close()
+    second.close()
+
+
+def test_ticks_without_a_step_after_a_checkpoint_are_cut_off(tmp_path: Path) -> None:
+    source, clock = SimpleNamespace(last=(np.zeros(3), 1, 0.5)), Clock(10)
+
+    def traced(step_offset: int, steps: list[int]) -> Trace:
+        trace = Trace(source, None, str(tmp_path), None, step_offset)
+        for step in steps:
+            clock.previous_t, clock.t = clock.t, step
+            trace(clock)
+        return trace
+
+    trace = traced(0, [1, 1, 2])
+    state = trace.saved_state()
+    trace(clock)  # environments that only reset themselves
+    trace.close()
+    assert read_records(str(tmp_path))["t"].tolist() == [1, 1, 2, 2]
+    trace = traced(2, [])
+    trace.restore_state(state)
+    trace.close()
+    assert read_records(str(tmp_path))["t"].tolist() == [1, 1, 2]
+
+
+def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> None:
+    set_random_seed(0)
+    agent = make_agent()
+    envs = SerialVectorEnv([Chain(time_limit=7) for _ in range(3)])
+    train_agent_batch(agent, envs, 60, tmp_path / "batch")
+    train_agent_offline(agent, agent.replay_buffer, 15, tmp_path / "offline")
+    for name, n in (("batch", 20), ("offline", 15)):
+        records = read_records(str(tmp_path / name))
+        assert len(records) == n
+        assert all(len(set(records[channel].tolist())) >= 10 for channel in CHANNELS)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (np.zeros(4, np.float32), np.full(4, 1e-9, np.float32)),
+        (np.arange(6).reshape(2, 3).T, np.arange(6).reshape(3, 2)),
+        (1.0, 1.0 + 1e-15),
+        (3, 4),
+        (10**30, 10**30 + 1),
+        (np.int64(3), np.int64(4)),
+        (True, False),
+        ("up", "down"),
+        (None, 0),
+        ({"a": np.zeros(2), "b": 1}, {"a": np.zeros(2), "b": 2}),
+        ((np.zeros(2), [1.0]), (np.zeros(2), [2.0])),
+        (torch.zeros(2, 3).T, torch.ones(2, 3).T),
+        (torch.tensor(1.0), torch.tensor(2.0)),
+        (torch.zeros(()).expand(1), torch.ones(()).expand(1)),
+        (torch.zeros(()).expand(3, 2), torch.ones(()).expand(3, 2)),
+        (torch.zeros(3).to_sparse(), torch.ones(3).to_sparse()),
+        (torch.zeros(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.bfloat16)),
+        (np.array(["a"], object), np.array(["b"], object)),
+        (np.array([np.zeros(2), None], object), np.array([np.ones(2), None], object)),
+        (LazyFrames([np.zeros(3), np.zeros(3)]), LazyFrames([np.zeros(3), np.ones(3)])),
+    ],
+)
+def test_checksums_tell_values_apart_and_go_on_from_one_another(value: Any, other: Any) -> None:
+    assert checksum(value, 0) == checksum(copy.deepcopy(value), 0) != checksum(other, 0)
+    assert checksum(value, 1) != checksum(value, 0)
+
+
+def test_a_directory_without_a_trace_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff-runs", str(tmp_path), str(tmp_path)]) == 2
+    assert "holds no trace of a run: there is no trace.bin in it" in capsys.readouterr().err

@@ -1,0 +1,254 @@
+"""Random streams are found wherever they are, told by name, and go on where they were."""
+
+import functools
+import itertools
+import json
+import random
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.random_streams.streams import GlobalStreams, Streams
+from pfrl_like.wrappers import RandomizeAction
+
+MODULE_RNG = np.random.default_rng(0)
+LEGACY_RNG = np.random.RandomState(0)
+
+
+def cart_pole() -> Any:
+    env = gymnasium.make("CartPole-v1")
+    env.reset(seed=0)
+    return env
+
+
+class Holder:
+    def __init__(self, rng: Any) -> None:
+        self.rng = rng
+
+
+class Tossing(gymnasium.Wrapper):  # type: ignore[type-arg]
+    """An environment with a generator in a list and one in an object."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.coins = [np.random.RandomState(1), random.Random(2)]
+        self.part = Holder(torch.Generator())
+
+
+def drawn(found: Any) -> list[float]:
+    numbers = []
+    for stream in found.values():
+        if isinstance(stream, torch.Generator):
+            numbers.append(torch.rand((), generator=stream).item())
+        elif isinstance(stream, np.random.BitGenerator):
+            numbers.append(float(stream.random_raw()))
+        else:
+            numbers.append(stream.gauss(0, 1) if isinstance(stream, random.Random) else stream.normal())
+    return [*numbers, random.random(), np.random.random(), torch.rand(()).item()]
+
+
+@pytest.mark.parametrize(
+    ("owner", "ends"),
+    [
+        (cart_pole(), {"action_space._np_random", "env._np_random"}),
+        (Tossing(cart_pole()), {"coins[0]", "coins[1]", "part.rng"}),
+        (SerialVectorEnv([cart_pole(), cart_pole()]), {"envs[1].env.env.env._np_random"}),
+        (gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="sync"), {"envs[1].env.env.env._np_random"}),
+        (cart_pole().action_space.sample, {"__self__._np_random"}),
+        (lambda: MODULE_RNG.integers(2), {"MODULE_RNG"}),
+        (functools.partial(random.Random(3).choice, [0, 1]), {"func.__self__"}),
+        ((lambda space: lambda: space.sample())(cart_pole().action_space), {"space._np_random"}),
+        (lambda rng=LEGACY_RNG: rng.rand(), {"__defaults__[0]"}),
+        (Holder(np.random.PCG64(3)), {"Holder.rng"}),
+        (gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(3)]), {"spaces[0]._np_random"}),
+    ],
+)
+def test_streams_go_on_where_they_were_also_by_way_of_json(owner: Any, ends: set[str]) -> None:
+    streams = Streams.of(owner)
+    assert streams.unknown == []
+    assert all(any(name.endswith(end) for name in streams._found) for end in ends)
+    drawn(streams._found)  # so that second normal numbers are kept
+    text = json.dumps(streams.to_plain())
+    expected = drawn(streams._found)
+    Streams.of(owner).restore(json.loads(text))
+    assert drawn(streams._found) == expected
+
+
+@pytest.mark.parametrize("function", [random.random, np.random.randint, torch.rand, lambda: np.random.rand(), max])
+def test_the_global_streams_have_one_name(function: Any) -> None:
+    streams = Streams.of(function)
+    assert list(streams.to_plain()) == ["global"] and streams.unknown == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "end"),
+    [
+        (itertools.count().__next__, "__next__.__self__"),
+        ((lambda numbers: lambda: next(numbers))(iter([1, 2])), "numbers"),
+        (random.SystemRandom().random, "random.__self__"),
+        (Holder(random.SystemRandom()), "Holder.rng"),
+    ],
+)
+def test_what_cannot_be_saved_is_named(owner: Any, end: str) -> None:
+    [name] = Streams.of(owner).unknown
+    assert name.endswith(end)
+
+
+def test_owners_of_one_class_are_told_apart() -> None:
+    streams = Streams.of(Holder(random.Random(0)), None, Holder(random.Random(1)), with_global=False)
+    assert list(streams.to_plain()) == ["Holder.rng", "Holder-2.rng"]
+
+
+def test_what_is_kept_by_objects_has_the_same_name_in_every_process() -> None:
+    def names(number: float) -> set[str]:
+        parts = {"a": random.Random(0), torch.full((2,), number): random.Random(1), object(): random.Random(2)}
+        return Streams.of({**parts, 1: random.Random(3)}, with_global=False).names
+
+    assert names(1.0) == names(2.0) == {"dict['a']", "dict[#1]", "dict[#2]", "dict[1]"}
+
+
+def test_what_does_not_fit_is_named_and_what_fits_is_restored() -> None:
+    one = np.random.default_rng(0)
+    plain = Streams.of([one, random.Random(0)], with_global=False).to_plain()
+    expected = one.random()
+    other = np.random.default_rng(1)
+    for parts, reason in (
+        ([other], r"list\[1\] is not there"),
+        ([other, random.Random(0), random.Random(0)], r"nothing is known of list\[2\]"),
+        ([other, np.random.default_rng(0)], r"list\[1\]: ValueError"),
+    ):
+        with pytest.raises(ValueError, match=reason):
+            Streams.of(parts, with_global=False).restore(plain)
+        assert other.random() == expected
+    with pytest.raises(ValueError, match="random streams are a list"):
+        Streams.of(parts).restore([])  # type: ignore[arg-type]
+
+
+def test_a_generator_that_a_wrapper_gets_later_is_found() -> None:
+    env = RandomizeAction(cart_pole(), 0.5)
+    env.reset(seed=3)
+    assert any(name.endswith("RandomizeAction._rng") for name in Streams.of(env).to_plain())
+
+
+def test_streams_of_missing_gpus_are_told_of_and_all_others_restored() -> None:
+    now = GlobalStreams.now()
+    expected = torch.rand(3).tolist()
+    gone = now._replace(cuda=[now.torch] * (torch.cuda.device_count() + 1))
+    with pytest.raises(ValueError, match="GPUs, expected"):
+        gone.restore()
+    assert torch.rand(3).tolist() == expected
+
+
+@pytest.mark.parametrize("data", [[{"obs": [1.0]} for _ in range(40)], [Holder(i) for i in range(1000)]])
+def test_of_data_the_first_rows_say_that_there_is_nothing(data: list[Any]) -> None:
+    last = [*data, Holder(random.Random(0))]
+    streams = Streams.of(Holder(last), torch.nn.Linear(1, 1), np.zeros(3), with_global=False)
+    assert streams.to_plain() == {} and streams.unknown == []
+
+
+def test_long_lists_of_what_holds_streams_are_searched_to_their_end() -> None:
+    assert len(Streams.of([Holder(random.Random(i)) for i in range(1000)], with_global=False).names) == 1000
+
+
+def test_what_lies_too_deep_or_is_too_much_is_named() -> None:
+    deep: Any = Holder(random.Random(0))
+    for _ in range(20):
+        deep = Holder(deep)
+    [name] = Streams.of(deep).unknown
+    assert name == "Holder" + ".rng" * 13
+    many = Streams.of([Holder([Holder(random.Random(i)), i]) for i in range(20_000)], with_global=False)
+    assert len(many.unknown) == 1
+
+
+class InModule(torch.nn.Module):
+    """Noise of its own generator, below another module."""
+
+    def __init__(self, generator: Any) -> None:
+        super().__init__()
+        self.generator = generator
+
+
+class InSlots:
+    """Without a dict, and with a slot that nothing was put into."""
+
+    __slots__ = ("__rng", "empty")
+
+    def __init__(self, generator: Any) -> None:
+        self.__rng = generator
+
+
+class InClass:
+    """With a generator that all objects share."""
+
+    rng = random.Random(7)
+
+
+SPACE = gymnasium.spaces.Discrete(5)
+
+
+class SpaceOfClass:
+    """With a space that all environments share."""
+
+    action_space = gymnasium.spaces.Discrete(3)
+
+
+class SpaceOfModule:
+    """An environment with a space that a property gives."""
+
+    reset = step = None
+
+    @property
+    def action_space(self) -> Any:
+        return SPACE
+
+
+class DeeperInClass:
+    """With what leads to a generator, which all objects share."""
+
+    __holders__ = Holder(random.Random(8))  # what Python itself keeps has names like this
+    holders = [Holder(random.Random(9))]
+
+    def method(self) -> None:
+        """A function, which is passed over."""
+
+
+class InOptimizer(torch.optim.SGD):
+    """With noise."""
+
+    def __init__(self) -> None:
+        super().__init__([torch.zeros(1)], 0.1)
+        self.rng = np.random.default_rng(3)
+        torch.optim.lr_scheduler.StepLR(self, 1)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (torch.nn.Sequential(torch.nn.Sequential(InModule(torch.Generator()))), "Sequential.0.0.generator"),
+        (Holder(InSlots(random.Random(1))), "Holder.rng.__rng"),
+        (Holder(InClass()), "Holder.rng.InClass.rng"),
+        (InOptimizer(), "InOptimizer.rng"),
+        (SpaceOfClass(), "SpaceOfClass.SpaceOfClass.action_space._np_random"),
+        (SpaceOfModule(), "SpaceOfModule.action_space._np_random"),
+        (lambda: SpaceOfClass.action_space.sample(), "<lambda>.SpaceOfClass.SpaceOfClass.action_space._np_random"),
+        (DeeperInClass(), "DeeperInClass.DeeperInClass.holders[0].rng"),
+    ],
+)
+def test_streams_in_modules_optimizers_slots_and_classes_are_found(owner: Any, name: str) -> None:
+    streams = Streams.of(owner, with_global=False)
+    assert [each.replace("_InSlots", "") for each in streams.names] == [name] and streams.unknown == []
+
+
+def test_what_an_object_has_in_the_place_of_that_of_its_classes_is_told_apart() -> None:
+    class Same:
+        rng = random.Random(1)
+
+    first, second = Same, type("Same", (Same,), {"rng": random.Random(2), "__qualname__": Same.__qualname__})
+    owner = second()
+    owner.rng = random.Random(3)
+    streams = Streams.of(owner, with_global=False)
+    assert [*streams._found.values()] == [owner.rng, second.rng, first.rng]

@@ -1,0 +1,271 @@
+"""Secrets are recognised by name and by form; what only looks a little like one is left alone."""
+
+import random
+import re
+import string
+import sys
+import uuid
+from collections import namedtuple
+from collections.abc import Iterator
+from types import MappingProxyType
+
+import pytest
+
+from pfrl_like.runs import secrets
+from pfrl_like.runs.secrets import (
+    MASK,
+    command_digest,
+    harmless_environment,
+    masked,
+    masked_arguments,
+    masked_command,
+    masked_forms,
+    masked_text,
+)
+
+SECRET_NAMES = (
+    "WANDB_KEY", "--api-key", "apiKey", "APIkey", "api_keys", "N8N_ENCRYPTION_KEY", "aws_secret_key", "DbPassword",
+    "passwd", "MYPWD", "GH_AUTH", "OAUTH_ID", "token", "HF_TOKEN", "wandb.api_key", "credentials", "session_cookie",
+    "client-secret", "sshkey", "X-Amz-Signature", "DB_PASS", "accesstoken", "password1", "oauth2",
+)  # fmt: skip
+OTHER_NAMES = (
+    "GIT_AUTHOR_NAME", "tokenizer", "monkey", "keyboard", "obs_key", "compass", "n_passes", "token_file", "auth_method",
+    "KeyError", "no-auth", "turkey", "key_name", "authors", "--secretary", "key", "eos_token", "pad_token_id",
+    "token_ids", "num_tokens", "maxTokens", "sort-key", "primary_key", "cnn_keys", "token_loss", "forward_pass",
+    "test_secrets.py",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES)
+def test_a_value_is_secret_by_its_name(name: str) -> None:
+    assert masked("x", name) == MASK and masked({name: ["x", 5]}) == {name: [MASK, MASK]}
+    assert masked_command([f"{name}=x"]) == [f"{name}={MASK}"]
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_a_name_may_look_like_that_of_a_secret(name: str) -> None:
+    assert masked("x", name) == "x"
+    assert masked_text(f"{name}: x") == f"{name}: x"
+
+
+@pytest.mark.parametrize("name, value", [("max_tokens", 512), ("--max-tokens", "512"), ("token", None), ("auth", True),
+                                         ("password", ""), ("use_token", "false"), ("key_dim", 64)])  # fmt: skip
+def test_flags_and_counts_are_no_secrets(name: str, value: object) -> None:
+    assert masked(value, name) == value
+
+
+def test_numbers_of_secret_names_that_count_nothing_are_secret() -> None:
+    assert masked({"token": 123456, "password": 1234}) == {"token": MASK, "password": MASK}
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("https://me:pw@host/x", f"https://{MASK}@host/x"),
+        ("postgres://me:p@ss/w@host", f"postgres://{MASK}@host"),
+        ("https://token@host", f"https://{MASK}@host"),
+        ("me:pw@host:80", f"{MASK}@host:80"),
+        ("https://hooks.slack.com/services/T0/B0/x", f"https://hooks.slack.com/{MASK}"),
+        ("sk-proj-abcdefghij0123456789", MASK),
+        ("(AKIAIOSFODNN7EXAMPLE)", f"({MASK})"),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.dozjgNryP4", MASK),
+        ("-----BEGIN RSA PRIVATE KEY-----\nabc\n-----END RSA PRIVATE KEY-----", MASK),
+        ("a Bearer abcdefgh", f"a Bearer {MASK}"),
+    ],
+)
+def test_texts_are_secret_by_their_form(text: str, expected: str) -> None:
+    assert masked_forms(text) == masked_text(text) == masked(text) == masked_text(expected) == expected
+
+
+@pytest.mark.parametrize("text", [
+    "https://example.org:8080/@user", "git@github.com:a/b.git", "mailto:me@example.org", "image:1.2@sha256:00",
+    "at 12:30:01, a: b", "global-learning-rate-of-all", "task-0123456789abcdefgh", "3 * 4 @ 5",
+])  # fmt: skip
+def test_other_texts_stay(text: str) -> None:
+    assert masked_forms(text) == masked_text(text) == masked(text) == text
+
+
+def test_values_of_secret_names_inside_a_text_are_masked() -> None:
+    text = "go(token='a', n=3) 'password': \"b\"; curl --token c d http://host/?key=e&page=2 Authorization: Basic f"
+    assert masked_text(text) == (
+        f"go(token='{MASK}', n=3) 'password': \"{MASK}\"; curl --token {MASK} d http://host/?key={MASK}&page=2 "
+        f"Authorization: {MASK}"
+    )
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("{'token': ['a', 'b'], 'n': 3}", "{'token': ********, 'n': 3}"),
+        ("{'token': b'a', 'n': 3}", "{'token': ********, 'n': 3}"),
+        ("{'password': {'db': ('a', [1])}}", "{'password': ********}"),
+        ("Namespace(api_key=['a'], n=3)", "Namespace(api_key=********, n=3)"),
+        ("token=SecretStr('a b'), n=3", "token=********, n=3"),
+        (repr({"token": 'it\'s "a"'}), "{'token': '********'}"),
+        (repr({"token": "a\\", "n": 3}), "{'token': '********', 'n': 3}"),
+        (r'"{\"token\": \"a\\\"b\", \"n\": 3}"', r'"{\"token\": \"********\", \"n\": 3}"'),
+        ("{'password': ['a', 'cut off", "{'password': ********"),
+        ("{'password': 'cut off, b", "{'password': '********"),
+        ("token == 'a' or b", "token == '********' or b"),
+        ("API key: a, b", "API key: ********, b"),
+        ("--api-keys a,b --cookie sid=a c", "--api-keys ******** --cookie ******** c"),
+        ("f(api_keys=a, n=3)", "f(api_keys=********, n=3)"),
+        ("['--token', 'a', '--n', '3']", "['--token', '********', '--n', '3']"),
+        ("curl -u me:a http://host", "curl -u ******** http://host"),
+    ],
+)
+def test_the_value_of_a_secret_name_is_masked_whole(text: str, expected: str) -> None:
+    assert masked_text(text) == expected == masked_text(expected)
+
+
+@pytest.mark.parametrize("text", [
+    "tokens=[1, 2]", "eos_token: '</s>'", "user: Ada: hello", "--user 1000:1000", "the token is invalid", "tokens: []",
+    "step 3: loss=0.5 (best: 0.4)", "-u train.py",
+])  # fmt: skip
+def test_a_text_without_secrets_stays(text: str) -> None:
+    assert masked_text(text) == text
+
+
+@pytest.mark.parametrize(
+    "part", ["token=[", "user='(", "--user (", "token: \\", "'token': 'a", "tokens=(1", "\\\\", "--token "]
+)
+def test_no_part_of_a_text_is_looked_through_again_and_again(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks = secrets._MARK
+    seen = []
+
+    class Counting:
+        def finditer(self, text: str, start: int) -> Iterator[re.Match[str]]:
+            for mark in marks.finditer(text, start):
+                seen.append(mark)
+                yield mark
+
+    monkeypatch.setattr(secrets, "_MARK", Counting())
+    masked_text(part * 1000)
+    assert len(seen) <= 3000
+
+
+def test_an_option_and_its_value_are_two_arguments() -> None:
+    argv = ["a.py", "--token", "x", "b", "--passwords", "y", "z", "--no-auth", "c", "-k", "--seed", "0"]
+    expected = ["a.py", "--token", MASK, "b", "--passwords", MASK, MASK, "--no-auth", "c", "-k", "--seed", "0"]
+    assert masked_command(argv) == expected == masked_command(expected)
+    assert masked_command(["--token", "-Ab3_9xQz"]) == ["--token", MASK]
+
+
+def test_the_value_of_an_option_may_look_like_a_setting_or_a_list() -> None:
+    argv = [
+        "--cookie", "sid=a", "lr=3", "--api-keys", "a,b", "-u", "me:a", "--user=me:a", "--config", '{"token": ["a"]}'
+    ]  # fmt: skip
+    expected = [
+        "--cookie", MASK, "lr=3", "--api-keys", MASK, "-u", MASK, f"--user={MASK}", "--config", f'{{"token": {MASK}}}'
+    ]  # fmt: skip
+    assert masked_command(argv) == expected
+    harmless = ["--secretary", "Bob", "--user", "1:2", "--key", "reward", "--token", "--lr=3", "--tokens", "1", "lr=3"]
+    assert masked_command(harmless) == harmless
+
+
+def test_secrets_of_the_command_line_are_masked_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = [
+        "train.py", "--token", 'X"secret', "--api-keys=first-key,second-key", "--cookie", "sid=third-key",
+        "--pin-token", "12345", "--config", '{"token": ["fourth-key"]}', "--db=x://me:fifth-key@host", "--header",
+        "Authorization: Bearer sixth-key", "--seed", "314159", "--auth-token", "271828",
+    ]  # fmt: skip
+    monkeypatch.setattr(sys, "argv", argv)
+    for secret in ('X"secret', r"X\"secret", "X%22secret", "first-key", "second-key", "third-key", "fourth-key",
+                   "fifth-key", "sixth-key", "271828"):  # fmt: skip
+        assert masked_text(f"cannot log in with <{secret}>") == masked(f"cannot log in with <{secret}>")
+        assert masked_text(f"cannot log in with <{secret}>") == f"cannot log in with <{MASK}>"
+    harmless = "12345 314159 42718281 train.py sid"
+    assert masked_text(harmless) == harmless
+
+
+def test_variables_of_secret_names_are_masked_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"WANDB_API_KEY": "0123-abc", "PWD": "/data/me", "EOS_TOKEN": "</sentence>", "TOKEN": "true"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert masked_text("no run 0123-abc in /data/me </sentence> true") == f"no run {MASK} in /data/me </sentence> true"
+    monkeypatch.delenv("WANDB_API_KEY")  # as programs do once they have read it
+    assert masked_text("0123-abc") == MASK
+
+
+def test_secrets_of_arguments_are_masked_wherever_they_stand() -> None:
+    arguments = {"api": {"token": ["from-a-file"]}, "note": "login from-a-file"}
+    assert masked_arguments(arguments) == {"api": {"token": [MASK]}, "note": f"login {MASK}"}
+    assert masked_text("login from-a-file") == f"login {MASK}"
+
+
+def test_long_random_strings_of_arguments_are_secret() -> None:
+    generator = random.Random(0)
+
+    def of(letters: str, length: int) -> str:
+        return "".join(generator.choices(letters, k=length))
+
+    mixed, several = string.ascii_letters + string.digits, 300
+    kinds = {
+        "0123456789abcdef": 32,
+        string.digits + string.ascii_lowercase: 32,
+        mixed: 32,
+        mixed + "_-": 43,
+        mixed + "+/": 40,
+    }
+    for letters, length in kinds.items():
+        caught = sum(masked(text) != text for text in (of(letters, length) for _ in range(several)))
+        assert caught > 0.93 * several, letters
+
+
+@pytest.mark.parametrize("text", [
+    "HalfCheetahBulletEnv20240101v5", "Walker2dBulletEnv0Seed12Run3", "CartPole-v1-dqn-lr3e-4-bs32-seed0-h64",
+    "MyDQNAgentWithPERAndNStepReturns", "results/StarCraft2/20240101T120000.123456/best", "hyperparameter_optimization",
+    str(uuid.UUID(int=2**127 - 1)), "commit=" + "3e44dcb0" * 5, f"sha256:{'3e44dcb0' * 8}",
+    "3e44dcb0" * 5 + "-1a2b3c4d" * 2,
+    "/var/lib/overlay2/" + "3e44dcb0" * 8, "SpaceInvadersNoFrameskip-v4", "1234567890" * 3,
+])  # fmt: skip
+def test_names_paths_and_digests_are_not_random(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_a_digest_is_one_by_the_name_of_its_option() -> None:
+    digest = "3e44dcb0" * 5
+    assert masked_command(["--commit", digest, f"--run-id={digest}", digest]) == [
+        "--commit",
+        digest,
+        f"--run-id={digest}",
+        MASK,
+    ]
+
+
+def test_nested_values_keep_their_form() -> None:
+    Pair = namedtuple("Pair", ["token", "n"])
+    value = {"a": MappingProxyType({"token": "x", 1: 2.5}), "b": Pair("x", 3), "c": ("x", [None])}
+    assert masked(value) == {"a": {"token": MASK, 1: 2.5}, "b": (MASK, 3), "c": ("x", [None])}
+
+
+def test_a_digest_tells_command_lines_apart_that_are_masked_alike() -> None:
+    one, other = ("a.py", "--token=x"), ("a.py", "--token=y")
+    assert masked_command(one) == masked_command(other)
+    assert command_digest(one) != command_digest(other) == command_digest(("a.py", "--token=y"))
+
+
+def test_variables_that_nobody_knows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_VARIABLE", "x")
+    monkeypatch.setenv("PWD", "/tmp")
+    assert "MY_VARIABLE" not in harmless_environment() and harmless_environment()["PWD"] == "/tmp"
+
+
+def test_sets_and_bytes_are_masked_as_lists_and_texts_are() -> None:
+    assert masked({"x": {"https://u:planted1@h"}, "y": b"password=planted2", "token": b"planted3", "z": b"plain"}) == {
+        "x": {f"https://{MASK}@h"}, "y": MASK, "token": MASK, "z": b"plain",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("argument", ["ssh://git@github.com/a/b", "lr:0.1,eps:0.2@step=100", "--token-mixer=mlp"])
+def test_users_of_git_and_settings_at_a_step_are_no_secrets(argument: str) -> None:
+    assert masked_command([argument]) == [argument]
+
+
+def test_padding_hides_no_random_string() -> None:
+    assert masked_command(["--x", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODk="]) == ["--x", f"{MASK}="]
+
+
+def test_only_what_stands_before_a_random_string_is_asked_for_its_name() -> None:
+    hashes = [f"{i:064x}" for i in range(0xABCDEF0, 0xABCDEF0 + 2_000)]
+    assert masked(f"sha256 {hashes[0]} " + "x" * 50 + f" {hashes[1]}") == f"sha256 {hashes[0]} " + "x" * 50 + f" {MASK}"
