@@ -298,7 +298,8 @@ class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyper
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "evaluate": self.evaluate}  # so that another process can score it
+        evaluate = {} if self.evaluate is None else {"evaluate": self.evaluate}  # so that another process can score it
+        return {**vars(self), **evaluate}
 
     @property
     def evaluate_offline(self) -> Never:

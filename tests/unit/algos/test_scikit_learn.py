@@ -144,6 +144,9 @@ def test_without_off_policy_evaluation_a_score_says_what_to_import(monkeypatch: 
     monkeypatch.setattr("pfrl_like.algos.Estimator.evaluate", None)
     with pytest.raises(RuntimeError, match=r"import pfrl_like\.ope"):
         make("DQN").score(vectors(True))
+    early = copy.deepcopy(make("DQN"))
+    monkeypatch.undo()
+    assert early.evaluate is evaluate_offline  # once it is imported
 
 
 def test_off_policy_evaluation_comes_with_a_pickled_estimator() -> None:
