@@ -52,7 +52,7 @@ def _no_secret_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests of what files say, not of what is left of them after a power cut."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
-    monkeypatch.setattr("pfrl_like.storage.mapped_file.MappedFile.sync", lambda file: None)
+    monkeypatch.setattr("pfrl_like.storage.log_directory.MappedFile.sync", lambda file: None)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def few_words(no_haste: None, monkeypatch: pytest.MonkeyPatch) -> None:
 def own_time(monkeypatch: pytest.MonkeyPatch) -> OwnTime:
     """Time that all countdowns go by."""
     clock = OwnTime()
-    monkeypatch.setattr("pfrl_like.processes.countdown.time", clock)
+    monkeypatch.setattr("pfrl_like.processes.pipe_end.time", clock)
     return clock
 
 

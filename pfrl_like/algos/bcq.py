@@ -6,8 +6,7 @@ from torch import Tensor, nn
 
 from pfrl_like import agents
 from pfrl_like.algos.dqn import DoubleDQN
-from pfrl_like.algos.fitting.networks import adam, bounded_network, categorical_policy, conditional_vae
-from pfrl_like.algos.fitting.q_learning import ActorCritic
+from pfrl_like.algos.fitting.networks import ActorCritic, adam, bounded_network, categorical_policy, conditional_vae
 from pfrl_like.algos.sac import SAC, alpha_options
 from pfrl_like.batch import Batch
 

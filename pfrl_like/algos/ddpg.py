@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like import agents
-from pfrl_like.algos.fitting.networks import adam, deterministic_policy
-from pfrl_like.algos.fitting.q_learning import ActorCritic
+from pfrl_like.algos.fitting.networks import ActorCritic, adam, deterministic_policy
 from pfrl_like.explorers import Greedy
 
 

@@ -3,8 +3,7 @@
 from typing import Any, ClassVar
 
 from pfrl_like import agents
-from pfrl_like.algos.fitting.networks import adam
-from pfrl_like.algos.fitting.q_learning import QLearning
+from pfrl_like.algos.fitting.networks import QLearning, adam
 from pfrl_like.explorers import Greedy
 
 

@@ -3,8 +3,7 @@
 from typing import Any, ClassVar
 
 from pfrl_like import agents
-from pfrl_like.algos.fitting.networks import squashed_gaussian_policy
-from pfrl_like.algos.fitting.q_learning import ActorCritic
+from pfrl_like.algos.fitting.networks import ActorCritic, squashed_gaussian_policy
 
 
 class SAC(ActorCritic):

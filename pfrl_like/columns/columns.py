@@ -16,10 +16,8 @@ from torch import from_numpy
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import links as following
 from pfrl_like.columns.field import Field
-from pfrl_like.columns.gather import to_tensors
-from pfrl_like.columns.leaves import Job, as_array, describe
+from pfrl_like.columns.leaves import Job, Rows, as_array, describe, to_tensors
 from pfrl_like.columns.links import Stacks
-from pfrl_like.columns.rows import Rows
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 from pfrl_like.utils.checks import LARGEST_REWARD, as_reward, reward_out_of_range
 

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pfrl_like.columns.leaves import ArrayLeaf, Job, as_array, expect
+from pfrl_like.columns.leaves import ArrayLeaf, Job, Rows, as_array, expect, first_seen
 from pfrl_like.columns.mapped import MappedRows
-from pfrl_like.columns.rows import Rows, first_seen
 
 _SMALLEST_FRAME = 256  # bytes; below it the frame numbers cost more than they save
 _DEEPEST_STACK = 16

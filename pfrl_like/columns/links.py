@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import Future, map_nested
 from pfrl_like.columns.field import Field
-from pfrl_like.columns.gather import to_tensors
-from pfrl_like.columns.leaves import Job
+from pfrl_like.columns.leaves import Job, to_tensors
 from pfrl_like.columns.steps import ENDED, Indices, Steps
 
 #: Stacks that end with the observations of steps, [N, ...], or with those after them if `following`.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pfrl_like.columns.rows import Holder, Rows
+from pfrl_like.columns.leaves import Holder, Rows
 
 
 class GrowingFile(Protocol):

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
-from pfrl_like.columns.leaves import expect
-from pfrl_like.columns.rows import first_seen
+from pfrl_like.columns.leaves import expect, first_seen
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
 
 

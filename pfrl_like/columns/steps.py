@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns.extra import Extra
-from pfrl_like.columns.field import Field
-from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.field import Extra, Field
+from pfrl_like.columns.leaves import Rows
 
 Indices = NDArray[np.int64]
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Field, Indices, SharedRows, as_array, joined_frames, shared_field
-from pfrl_like.columns.leaves import ArrayLeaf, describe
-from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.leaves import ArrayLeaf, Rows, describe
 from pfrl_like.columns.structure import map_structure, structure_of
 
 #: What of an episode nobody has told, as bits: its last observation, the action there, the reward before any action.

@@ -20,7 +20,7 @@ from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.runs.checksums import checksums_of, checksums_of_streams
 from pfrl_like.runs.loop import Clock
 from pfrl_like.storage import AppendedFile, sync_file
-from pfrl_like.storage.checksums import checksum
+from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.utils.close_all import close_all
 
 #: Its files, and what a record says.

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pfrl_like.algos import Estimator
-from pfrl_like.algos.fitting.later_names import LATER_NAMES
-from pfrl_like.algos.fitting.shapes import check_as_many
+from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
+from pfrl_like.algos.fitting.spaces import check_as_many
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
 from pfrl_like.dynamics.dynamics_model import DynamicsModel

@@ -14,7 +14,7 @@ from pfrl_like.experiments.recorded_data import restore_data, state_of_data, unk
 from pfrl_like.learning.policy_acting import samples_its_policy
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.checksums import checksums_of
-from pfrl_like.storage.checksums import checksum
+from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.random import RandomSource

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfrl_like.storage.budget import FLOOR, RATIO
+from pfrl_like.storage.json_file import FLOOR, RATIO
 
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _Content = bytes | memoryview

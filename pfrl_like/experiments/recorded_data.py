@@ -12,7 +12,7 @@ from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage import plain_json
-from pfrl_like.storage.checksums import checksum
+from pfrl_like.storage.plain_tensors import checksum
 
 #: Rows, evenly spread, by which a dataset is told from another; one in a mapped file need not be read whole.
 _LOOKED_AT = 1024

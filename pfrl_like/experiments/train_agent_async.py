@@ -25,7 +25,7 @@ from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
-from pfrl_like.processes.starting import chosen_method
+from pfrl_like.processes.worker import chosen_method
 from pfrl_like.runs.earlier_run import progress_of, set_aside
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.ownership import owned

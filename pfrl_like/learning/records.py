@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.learning.tensors_as_json import from_plain, to_plain
+from pfrl_like.storage.plain_tensors import from_plain, to_plain
 
 
 class Record(collections.deque[float]):

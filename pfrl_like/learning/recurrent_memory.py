@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from pfrl_like.batch import map_nested
-from pfrl_like.learning.tensors_as_json import from_plain, to_plain
+from pfrl_like.storage.plain_tensors import from_plain, to_plain
 from pfrl_like.utils.recurrent import (
     get_recurrent_state_at,
     mask_recurrent_state_at,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pfrl_like.batch import Batch, concatenate_nested, map_nested
-from pfrl_like.learning.tensors_as_json import from_saved, to_saved
+from pfrl_like.storage.plain_tensors import from_saved, to_saved
 
 Rows = NDArray[np.int64]
 LastOf = Callable[[Rows], tuple[Any, Any]]

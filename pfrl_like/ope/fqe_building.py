@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from pfrl_like import agents
-from pfrl_like.algos.fitting.scaling import check_single_rewards
-from pfrl_like.algos.fitting.shapes import (
+from pfrl_like.algos.fitting.spaces import (
     check_action_kind,
     check_built_for,
+    check_single_rewards,
     shape_of_one,
     shapes_of_env,
 )

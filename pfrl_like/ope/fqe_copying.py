@@ -6,7 +6,7 @@ from typing import Any
 from torch import nn
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.algos.fitting.copying import check_form, reset_optimizers, take_from, take_states_of
+from pfrl_like.algos.fitting.saving import check_form, reset_optimizers, take_from, take_states_of
 from pfrl_like.ope.policies import ActingPolicy, agent_of, evaluates_modes, lying_on, policy_of
 
 

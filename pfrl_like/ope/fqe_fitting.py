@@ -3,11 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pfrl_like.algos.fitting.data import drawn_data
-from pfrl_like.algos.fitting.data_parallel import is_first, together
-from pfrl_like.algos.fitting.epochs import UpdateSource, evaluated, shown
+from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, evaluated, shown
 from pfrl_like.algos.fitting.fitting import interval_of, logged_every, named_scorers
-from pfrl_like.algos.fitting.run_log import RunLog
+from pfrl_like.algos.fitting.minibatches import drawn_data, is_first, together
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.loggers.adapters import (

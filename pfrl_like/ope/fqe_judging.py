@@ -6,8 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfrl_like.algos.fitting.sampling import greedy, sampled
-from pfrl_like.algos.fitting.shapes import actions_for, check_as_many, observations_for
+from pfrl_like.algos.fitting.spaces import actions_for, check_as_many, greedy, observations_for, sampled
 from pfrl_like.batch import batch_of_states
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among

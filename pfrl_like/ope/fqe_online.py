@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.algos.fitting.collecting import Collector
-from pfrl_like.algos.fitting.data import drawn_data
-from pfrl_like.algos.fitting.epochs import OnlineUpdates, evaluated, shown
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, evaluated, shown
 from pfrl_like.algos.fitting.fitting import interval_of
-from pfrl_like.algos.fitting.online import CAPACITY, checked_buffer
-from pfrl_like.algos.fitting.run_log import RunLog
-from pfrl_like.algos.fitting.scaling import check_single_rewards
+from pfrl_like.algos.fitting.minibatches import drawn_data
+from pfrl_like.algos.fitting.online import CAPACITY, Collector, checked_buffer
+from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluation_env import check_apart
 from pfrl_like.experiments.sources import SerialSource

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.distributions import Categorical, Distribution
 
-from pfrl_like.algos.fitting.shapes import check_built_for
+from pfrl_like.algos.fitting.spaces import check_built_for
 from pfrl_like.distributions import mode_of
 from pfrl_like.learning.acting import MISFITS, misfit
 from pfrl_like.learning.compatibility.recorded_data import OneObservation

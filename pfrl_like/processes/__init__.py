@@ -1,7 +1,6 @@
 """Worker processes that are watched, and memory shared with them."""
 
-from pfrl_like.processes.countdown import Countdown
-from pfrl_like.processes.pipe_end import WaitingEnd, send
+from pfrl_like.processes.pipe_end import Countdown, WaitingEnd, send
 from pfrl_like.processes.shared_arrays import SharedArrays
 from pfrl_like.processes.supervisor import Workers
 from pfrl_like.processes.worker import Failure, Finished, Portable

@@ -16,12 +16,24 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from pfrl_like.errors import WorkerError
-from pfrl_like.processes.countdown import Countdown
-from pfrl_like.processes.doorbell import Doorbell
-from pfrl_like.processes.groups import end_groups
-from pfrl_like.processes.pipe_end import UNFINISHED, WaitingEnd, dies_before_it_takes_more, pipe_end
-from pfrl_like.processes.starting import GUARD_HINT, context_of, interrupt_blocked
-from pfrl_like.processes.worker import LAST_WORDS, Failure, Finished, run_worker
+from pfrl_like.processes.pipe_end import (
+    UNFINISHED,
+    Countdown,
+    Doorbell,
+    WaitingEnd,
+    dies_before_it_takes_more,
+    pipe_end,
+)
+from pfrl_like.processes.worker import (
+    GUARD_HINT,
+    LAST_WORDS,
+    Failure,
+    Finished,
+    context_of,
+    end_groups,
+    interrupt_blocked,
+    run_worker,
+)
 from pfrl_like.utils.process_start import start_time
 
 #: Seconds a worker gets to end by itself, and then to end where it is, before it is killed; and if there is no time.

@@ -1,5 +1,6 @@
-"""What runs inside a worker process: its life ends with its parent's, and its errors travel home as text."""
+"""How a worker process starts, what runs inside it, and how it ends with its parent."""
 
+import contextlib
 import faulthandler
 import multiprocessing
 import os
@@ -7,8 +8,9 @@ import pickle
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
@@ -16,8 +18,65 @@ from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
-from pfrl_like.processes.groups import end_own_group, lead_group
 from pfrl_like.processes.pipe_end import WaitingEnd
+from pfrl_like.utils.process_start import start_time
+
+
+def lead_group(lifeline: Connection) -> None:
+    """In a worker: begin a session, which Linux ends when the parent has gone.
+
+    Args:
+        lifeline: A pipe that the parent holds the other end of, and nothing is ever sent through.
+    """
+    if hasattr(os, "setsid"):
+        with contextlib.suppress(OSError):  # it leads one already
+            os.setsid()
+    if sys.platform == "linux":  # where the kernel kills the session, though C code lets no thread run
+        import fcntl
+
+        descriptor = lifeline.fileno()
+        fcntl.fcntl(descriptor, fcntl.F_SETOWN, -os.getpid())
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
+    if wait([lifeline], 0):  # the parent has gone before
+        end_own_group()
+
+
+def end_own_group() -> None:
+    """In a worker whose parent has gone: end, with the programs that it has started."""
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
+
+
+def end_groups(workers: Sequence[tuple[int, int]], seconds: float) -> None:
+    """End what programs workers that have ended have left: they are told to, and killed after some time.
+
+    Args:
+        workers: Number and start time of the process of each.
+        seconds: That time.
+    """
+    if not hasattr(os, "killpg"):
+        return
+    # A number that another process has by now is that of another group; 0 would be our own.
+    ours = [pid for pid, started in workers if pid > 0 and start_time(pid) in (-1, started)]
+    left = [pid for pid in ours if _tell(pid, signal.SIGTERM)]
+    deadline = time.monotonic() + seconds
+    while left and time.monotonic() < deadline:
+        time.sleep(0.01)
+        left = [pid for pid in left if _tell(pid, 0)]
+    for pid in left:
+        _tell(pid, signal.SIGKILL)
+
+
+def _tell(group: int, signum: int) -> bool:
+    """Send a signal to a group; False if there is none."""
+    try:
+        os.killpg(group, signum)
+    except (ProcessLookupError, PermissionError):  # or none of ours
+        return False
+    return True
+
 
 #: Asks a worker that hangs where it is, and ends it.
 LAST_WORDS = getattr(signal, "SIGUSR1", signal.SIGTERM)
@@ -162,3 +221,69 @@ def _end_when_alone(lifeline: Connection, parent_pid: int) -> None:
     while not wait(ends, 1.0) and os.getppid() == parent_pid:
         pass
     end_own_group()
+
+
+GUARD_HINT = (
+    'put the part of the script that starts workers under `if __name__ == "__main__":`, or pass start_method="fork"'
+)
+#: What to do in a daemonic process.
+DAEMON_HINT = (
+    "worker processes cannot be started here: this process is daemonic, and may have no children. Use SerialVectorEnv "
+    "in it, in the place of MultiprocessVectorEnv, or start it with daemon=False"
+)
+
+
+def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
+    """The context of a start method that can start workers from here; None is the best one.
+
+    Raises:
+        ValueError: If there is none of this name.
+        RuntimeError: If this process can start none.
+    """
+    start_method = chosen_method(start_method)
+    if multiprocessing.current_process().daemon:
+        raise RuntimeError(DAEMON_HINT)
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
+    context = multiprocessing.get_context(start_method)
+    if start_method == "forkserver":
+        _preload_fork_server(target)
+    return context
+
+
+def chosen_method(start_method: str | None) -> str:
+    """The name of a start method; None is the best one.
+
+    Raises:
+        ValueError: If there is none of this name.
+    """
+    available = multiprocessing.get_all_start_methods()
+    if start_method is None:
+        return "forkserver" if "forkserver" in available else "spawn"
+    if start_method not in available:
+        raise ValueError(f"start_method is {start_method!r}, expected one of {available}")
+    return start_method
+
+
+def _preload_fork_server(target: Callable[..., Any]) -> None:
+    """Have the fork server import what its workers need, once for all, unless the user has chosen what it imports."""
+    from multiprocessing import forkserver
+
+    server = getattr(forkserver, "_forkserver", None)
+    if getattr(server, "_preload_modules", None) == ["__main__"]:
+        modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
+        forkserver.set_forkserver_preload(["__main__", *sorted(modules)])
+    forkserver.ensure_running()  # now and not while Ctrl-C is held back, which all its children would inherit
+
+
+@contextlib.contextmanager
+def interrupt_blocked() -> Iterator[None]:
+    """Hold back Ctrl-C, so that a starting child inherits the block and does not die of it with a long traceback."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

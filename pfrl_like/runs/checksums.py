@@ -8,7 +8,7 @@ import torch
 
 from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.random_streams.streams import GlobalStreams, Streams, plain_state
-from pfrl_like.storage.checksums import checksum
+from pfrl_like.storage.plain_tensors import checksum
 
 #: How names of random streams begin.
 STREAM = "random stream "

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.writer_lock import WriterLock, is_owned_by
+from pfrl_like.storage.manifest import WriterLock, is_owned_by
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -1,14 +1,21 @@
 """Files and directories that are whole or absent, and reading them without trusting them."""
 
-from pfrl_like.storage.appended import AppendedFile, Told
 from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
-from pfrl_like.storage.atomic import atomic_path, atomic_write, make_directory, open_regular, sync_directory, sync_file
+from pfrl_like.storage.atomic import (
+    atomic_path,
+    atomic_write,
+    make_directory,
+    open_regular,
+    sync_directory,
+    sync_file,
+    synced_together,
+)
 from pfrl_like.storage.checks import check_like
 from pfrl_like.storage.directory import Snapshot, has_manifest, is_unfinished, load_directory, save_directory
+from pfrl_like.storage.journal import AppendedFile, Told
 from pfrl_like.storage.json_file import dump_json, plain_json, read_json
 from pfrl_like.storage.pickles import read_pickle
 from pfrl_like.storage.plain_tensors import tensor_writer
-from pfrl_like.storage.syncing import synced_together
 from pfrl_like.storage.tensors import load_tensors
 
 __all__ = [

@@ -22,6 +22,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import (
     Writer,
     atomic_write,
+    catch_up,
     directory_lock,
     make_directory,
     named_errors,
@@ -29,6 +30,7 @@ from pfrl_like.storage.atomic import (
     read_bounded,
     remove_stale,
     sync_directory,
+    synced_together,
     write_file,
 )
 from pfrl_like.storage.json_file import dump_json, read_json
@@ -45,7 +47,6 @@ from pfrl_like.storage.manifest import (
     read_manifest,
     versioned_name,
 )
-from pfrl_like.storage.syncing import catch_up, synced_together
 
 _MAX_STATE = 1 << 28
 #: What saves leave before there is a manifest.

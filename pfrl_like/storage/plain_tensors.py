@@ -1,11 +1,17 @@
-"""What a state dict may be made of, in memory and in files: plain tensors, numbers, text, dicts, lists and tuples."""
+"""Nested values of plain tensors, numbers and text: what a state dict may hold, its form in JSON, its checksum."""
 
+import base64
 import collections
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+import math
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pfrl_like.errors import CheckpointError
 
@@ -155,3 +161,152 @@ class _Checker:
 def _host_copy(value: torch.Tensor) -> torch.Tensor:
     copy = value.detach().to("cpu", copy=True).resolve_conj().resolve_neg()
     return copy.contiguous()
+
+
+_DOUBLE = struct.Struct("<d")
+_OBJECT = np.dtype(object)
+
+
+def checksum(value: Any, total: int = 0) -> int:
+    """The CRC-32 of an observation, action, reward or tensor, going on from another.
+
+    Of stacked frames it is that of the newest, and of tensors on a GPU, for which nobody waits, there is none.
+
+    Args:
+        value: Numbers, text, arrays, tensors, and dicts, tuples and lists of such.
+        total: The checksum of what came before.
+    """
+    kind = type(value)
+    if kind is float:
+        value = _DOUBLE.pack(value)
+    elif kind is int:
+        value = b"%d" % value
+    elif kind is np.ndarray and value.dtype is _OBJECT:  # whose bytes are addresses
+        value = value.tolist()
+    try:
+        return zlib.crc32(value, total)  # of arrays, and NumPy's numbers
+    except (TypeError, ValueError, BufferError):
+        return _checksum_of_others(value, total)
+
+
+def checksum_of_many(values: Sequence[Any], total: int = 0) -> int:
+    """What `checksum` makes of one value after the other."""
+    if all(type(value) is np.ndarray and value.dtype is not _OBJECT for value in values):
+        with contextlib.suppress(TypeError):  # of arrays that are not contiguous
+            return zlib.crc32(b"".join(values), total)
+    for value in values:
+        total = checksum(value, total)
+    return total
+
+
+def _checksum_of_others(value: Any, total: int) -> int:
+    if isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            total = checksum(value[key], zlib.crc32(str(key).encode(), total))
+        return total
+    if isinstance(value, tuple | list):
+        for part in value:
+            total = checksum(part, total)
+        return zlib.crc32(b"%d" % len(value), total)
+    if isinstance(value, torch.Tensor):
+        return total if value.device.type != "cpu" else checksum(_bytes_of(value), total)
+    frames = getattr(value, "_frames", None)  # of a stack, whose others have been seen
+    if isinstance(frames, tuple | list):
+        return checksum(frames[-1], total)
+    array = np.asarray(value)
+    return zlib.crc32(repr(value).encode() if array.dtype.hasobject else array.tobytes(), total)
+
+
+def _bytes_of(tensor: torch.Tensor) -> Any:
+    if not tensor.numel():
+        return b""
+    try:
+        whole = tensor.detach().clone(memory_format=torch.contiguous_format)  # one number may have any stride
+        return whole.reshape(-1).view(torch.uint8).numpy()
+    except (RuntimeError, TypeError):  # sparse, quantised and the like
+        return repr(tensor).encode()
+
+
+_DTYPES_IN_JSON = {str(dtype): dtype for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
+#: Numbers that people may want to read; more of them are no text.
+_FEW = 10_000
+_TEXT_DTYPES = _DTYPES_IN_JSON | {
+    str(dtype): dtype for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+}
+
+
+def to_plain(value: Any) -> Any:
+    """Nested tuples of floating-point tensors and None, as dicts, lists, numbers and None (NaN and infinity: None).
+
+    Tensors of many numbers stay what they are.
+    """
+    if isinstance(value, tuple):
+        return [to_plain(part) for part in value]
+    if value is None or value.numel() > _FEW:
+        return value
+    return {"dtype": str(value.dtype), "values": _finite(value.tolist())}
+
+
+def from_plain(value: Any, device: torch.device | str) -> Any:
+    """What `to_plain` was given, on a device, with NaN for None among the numbers.
+
+    Raises:
+        ValueError: If it is no such value.
+    """
+    if isinstance(value, list):
+        return tuple(from_plain(part, device) for part in value)
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        return value.to(device, copy=True)
+    try:
+        return torch.tensor(_numbers(value["values"]), dtype=_DTYPES_IN_JSON[value["dtype"]], device=device)
+    except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"a tensor is {value!r:.100}, expected its dtype and values") from error
+
+
+def _finite(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_finite(item) for item in values]
+    return values if math.isfinite(values) else None
+
+
+def _numbers(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_numbers(item) for item in values]
+    return math.nan if values is None else values
+
+
+def to_saved(value: Any) -> Any:
+    """Nested dicts, tuples and lists of tensors of any dtype and None, nested so that `from_saved` tells them apart.
+
+    The tensors are the ones that came, without their gradients.
+    """
+    if isinstance(value, Mapping):
+        return {"dict": {str(key): to_saved(part) for key, part in value.items()}}
+    if isinstance(value, tuple | list):
+        return [to_saved(part) for part in value]
+    return None if value is None else value.detach()
+
+
+def from_saved(value: Any, device: torch.device | str) -> Any:
+    """What `to_saved` was given, copied to a device, with tuples for lists; also what former versions saved as text.
+
+    Raises:
+        ValueError: If it is no such value.
+    """
+    if isinstance(value, list):
+        return tuple(from_saved(part, device) for part in value)
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        return value.to(device, copy=True)
+    try:
+        if "dict" in value:
+            return {key: from_saved(part, device) for key, part in value["dict"].items()}
+        content = bytearray(base64.b64decode(value["base64"], validate=True))
+        dtype, shape = _TEXT_DTYPES[value["dtype"]], [int(size) for size in value["shape"]]
+        flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
+        return flat.reshape(shape).to(device)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+        raise ValueError(f"a tensor is {value!r:.100}, expected its dtype, shape and content") from error

@@ -17,7 +17,7 @@ from frame_runs import FramePlan, LargeFramePlan, frame_plans
 from stopped_runs import NOISES, RUNNERS, Plan, differences, go, plans
 from time_parts import PATIENCE
 
-from pfrl_like.learning import tensors_as_json
+from pfrl_like.storage import plain_tensors
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kill_training.py"
 #: For each runner an agent.
@@ -47,7 +47,7 @@ SMALL = [*itertools.islice(frame_plans(), 60)]
 def test_a_stopped_run_with_frames_goes_on_as_if_it_had_not_been(
     plan: FramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensors_as_json, "_FEW", tensors_as_json._FEW)  # which the plan lowers
+    monkeypatch.setattr(plain_tensors, "_FEW", plain_tensors._FEW)  # which the plan lowers
     check_stopped(plan, tmp_path)
 
 
@@ -56,7 +56,7 @@ def test_a_stopped_run_with_frames_goes_on_as_if_it_had_not_been(
 def test_a_stopped_run_with_a_large_rollout_goes_on_as_if_it_had_not_been(
     plan: LargeFramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tensors_as_json, "_FEW", tensors_as_json._FEW)
+    monkeypatch.setattr(plain_tensors, "_FEW", plain_tensors._FEW)
     check_stopped(plan, tmp_path)
     largest = max(path.stat().st_size for path in tmp_path.glob("*/run/*/state-tensors-*.pt"))
     assert largest * 4 / 3 > 1 << 27  # as text

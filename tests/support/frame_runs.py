@@ -15,7 +15,7 @@ from pair_base import Case
 from stopped_runs import NOISES, Plan, Wander
 from torch import nn
 
-from pfrl_like.learning import tensors_as_json
+from pfrl_like.storage import plain_tensors
 from pfrl_like.utils.contexts import ignores_training
 
 RUNNERS = ("train_agent_with_evaluation", "SerialVectorEnv", "MultiprocessVectorEnv", "SyncVectorEnv")
@@ -59,7 +59,7 @@ class FramePlan(Plan):
         return env
 
     def make(self, folder: Path) -> Any:
-        tensors_as_json._FEW = self.FEW
+        plain_tensors._FEW = self.FEW
         recurrent = self.case["recurrent"]
         layers = make_nets(recurrent, OBS, 2, self.case["continuous"])
         for net in layers:

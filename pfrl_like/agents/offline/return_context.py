@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pfrl_like.batch import concatenate_nested, first_leaf, map_nested
 from pfrl_like.distributions import rows_of
-from pfrl_like.learning.tensors_as_json import from_saved, to_saved
+from pfrl_like.storage.plain_tensors import from_saved, to_saved
 
 
 class ReturnContext:

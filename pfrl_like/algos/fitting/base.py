@@ -9,25 +9,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfrl_like.algos.fitting.copying import Copying
 from pfrl_like.algos.fitting.fitting import Fitting
-from pfrl_like.algos.fitting.hyperparameter_changes import Retuning
-from pfrl_like.algos.fitting.hyperparameters import Hyperparameters
-from pfrl_like.algos.fitting.later_names import LATER_NAMES
+from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES, Hyperparameters, Retuning, check_ranges
 from pfrl_like.algos.fitting.minibatches import fitting_batch
 from pfrl_like.algos.fitting.online import OnlineFitting
-from pfrl_like.algos.fitting.ranges import check_ranges
-from pfrl_like.algos.fitting.sampling import greedy, sampled
 from pfrl_like.algos.fitting.saving import ESTIMATORS as ESTIMATORS
-from pfrl_like.algos.fitting.saving import Saving
-from pfrl_like.algos.fitting.scaling import SCALERS, BatchScaling, made_scalers, take_scalers
-from pfrl_like.algos.fitting.shapes import (
+from pfrl_like.algos.fitting.saving import Copying, Saving
+from pfrl_like.algos.fitting.spaces import (
+    SCALERS,
+    BatchScaling,
+    Spaces,
     actions_for,
     check_as_many,
+    greedy,
+    made_scalers,
     observations_for,
+    sampled,
     shape_of_one,
+    take_scalers,
 )
-from pfrl_like.algos.fitting.spaces import Spaces
 from pfrl_like.augmentation import BatchAugmentation, pipeline_of
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch

@@ -1,19 +1,132 @@
-"""What epochs of training are made of: updates whose losses are averaged, and the progress that is shown."""
+"""Epochs of training: updates and the methods that users override, progress, and the log of a run."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+import inspect
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 
-from pfrl_like.algos.fitting.data import DrawnData
-from pfrl_like.algos.fitting.hooks import update_step
+from pfrl_like.algos.fitting.minibatches import DrawnData
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.progress import Progress
+from pfrl_like.loggers import CSVLogger, MetricsLogger, TensorBoardLogger
+from pfrl_like.loggers.adapters import LoggerAdapter
 from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
+from pfrl_like.runs.secrets import masked
+from pfrl_like.storage.atomic import atomic_write
+from pfrl_like.storage.json_file import dump_json
 from pfrl_like.utils.user_warnings import warn_once
+
+#: Called with epoch, updates so far and a minibatch; gives the TD errors, if they are known, and the losses by name.
+UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]
+
+#: What to override here, and the methods that users of d3rlpy override in its place.
+_INSTEAD = (
+    ("update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
+    ("create_impl(observation_shape, action_size)", "_create_impl inner_create_impl _process_observation_shape"),
+    ("create_impl(observation_shape, action_size)", "build_with_dataset build_with_env"),
+    ("update, and let it give a dict of losses by name", "_get_loss_labels get_loss_labels"),
+    (
+        "generate(algo, transitions) of the dynamics",
+        "generate_new_data _generate_new_data _is_generating_new_data _mutate_transition _sample_initial_transitions "
+        "_sample_rollout_action _get_rollout_horizon _rollout_length _rollout_policy",
+    ),
+    ("predict, sample_action or predict_value", "predict_best_action inner_predict_best_action inner_sample_action"),
+    ("predict, sample_action or predict_value", "inner_predict_value"),
+    ("nothing, and give scorers", "_evaluate"),
+    ("nothing, and give logger_adapter", "_prepare_logger set_active_logger save_params _save_params"),
+    ("fit_online", "fit_batch_online"),
+    (
+        "the loss of an agent of pfrl_like.agents",
+        "compute_critic_loss compute_actor_loss compute_target update_critic update_actor update_target update_temp "
+        "update_alpha update_imitator _compute_advantages _compute_clipped_weights _compute_lambda_returns",
+    ),
+)
+
+#: Methods that are not called, and what to override instead.
+NOT_CALLED: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
+
+
+def is_overridden(algo: Any, *names: str) -> bool:
+    """Whether one of an object's methods is not this library's: a subclass, a mix-in or an assignment has another."""
+    return any(_is_of_the_user(getattr(algo, name, None)) for name in names)
+
+
+def _is_of_the_user(method: Any) -> bool:
+    if not callable(method):
+        return False
+    function = getattr(method, "__func__", method)  # by where its code stands: wrappers take names of what they wrap
+    return not getattr(function, "__globals__", {}).get("__name__", "").startswith("pfrl_like.")
+
+
+def warn_of_hooks(algo: Any) -> None:
+    """Warn of overridden methods that other versions call, and nothing here."""
+    for name, instead in NOT_CALLED.items():
+        if is_overridden(algo, name):
+            kind = type(algo).__name__
+            warn_once((kind, name), f"{kind} defines {name}, which nothing calls here: override {instead}")
+
+
+def update_step(algo: Any) -> UpdateStep | None:
+    """The overridden `update` of an estimator, or of what is fitted like one; None where it is this library's.
+
+    Raises:
+        TypeError: If it takes neither (epoch, total_step, batch) nor (batch).
+    """
+    if not is_overridden(algo, "update"):
+        return None
+    signature, kind = inspect.signature(algo.update), type(algo).__name__
+    whole = _binds(signature, 3)
+    if not whole and not _binds(signature, 1):
+        raise TypeError(f"update of {kind} takes {signature}, expected (epoch, total_step, batch) or (batch)")
+
+    def step(epoch: int, total_step: int, batch: Any) -> tuple[Tensor | None, dict[str, Any]]:
+        algo._updating = epoch, total_step
+        algo._learnt = None
+        try:
+            given = algo.update(epoch, total_step, batch) if whole else algo.update(batch)
+        finally:
+            algo._updating = None
+        td_error, losses = (None, {}) if algo._learnt is None else algo._learnt
+        return td_error, _by_name(given, losses, algo)
+
+    return step
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]:
+    """The losses that an overridden `update` gave: a dict as it is, numbers by the names of those that it learnt by.
+
+    Raises:
+        TypeError: If it gave neither, nor None.
+        ValueError: If there are other numbers of losses than names.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    kind = type(algo).__name__
+    if not isinstance(given, Iterable | None):
+        raise TypeError(f"update of {kind} gave {given!r:.80}, expected losses in a list, or by name in a dict")
+    values = [*given] if given is not None else []
+    names = [*losses] if len(losses) == len(values) else [*algo.loss_names]
+    if values and len(values) != len(names):
+        expected = f"those of {', '.join(algo.loss_names)}, or a dict of losses by name"
+        raise ValueError(f"update of {kind} gave {len(values)} losses, expected {expected}")
+    return {name: value for name, value in zip(names, values, strict=False) if value is not None}
 
 
 class Data(Protocol):
@@ -135,3 +248,113 @@ def evaluated(algo: Any, scorers: Mapping[str, Callable[[Any, Any], float]], dat
     """Scores after an epoch, which leave the random streams as they are."""
     with isolated_rng():
         return {name: float(scorer(algo, data)) for name, scorer in scorers.items()}
+
+
+_LOGGER = logging.getLogger(__name__)
+
+#: Where TensorBoard looks for runs.
+RUNS = "runs"
+
+
+class RunLog:
+    """Metrics of one training, epoch by epoch.
+
+    The folder `logdir/name` has `params.json`, `metrics.csv` and, as they are saved, `model_<step>.pt`.
+
+    Args:
+        name: Of the folder.
+        save_metrics: Whether anything is written to disk.
+        with_timestamp: Whether the time is appended to the name.
+        logdir: Where the folder is made.
+        verbose: Whether hyperparameters and metrics are printed.
+        tensorboard: Whether they go to TensorBoard, too, under `runs`.
+        adapter: What takes all of it in the place of folder and TensorBoard, called with the name; None for these.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        save_metrics: bool = True,
+        with_timestamp: bool = True,
+        logdir: str = "d3rlpy_logs",
+        verbose: bool = True,
+        tensorboard: bool = True,
+        adapter: Callable[[str], LoggerAdapter] | None = None,
+    ) -> None:
+        self.verbose = verbose
+        self.directory: str | None = None
+        self._loggers: list[MetricsLogger] = []
+        self._adapter: LoggerAdapter | None = None
+        if save_metrics and adapter is not None:
+            self._adapter = adapter(timestamped(name) if with_timestamp else name)
+        elif save_metrics:
+            self.directory = _made(os.path.join(logdir, name), with_timestamp)
+            self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
+        if tensorboard and self.directory is not None:
+            self._add_tensorboard(os.path.basename(self.directory))
+
+    def _add_tensorboard(self, name: str) -> None:
+        try:
+            self._loggers.append(TensorBoardLogger(os.path.join(RUNS, name)))
+        except MissingDependencyError as error:
+            _LOGGER.warning("%s; tensorboard=False does without", error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for logger in self._loggers:
+            logger.close()
+        if self._adapter is not None:
+            self._adapter.close()
+
+    def params(self, params: Mapping[str, Any]) -> None:
+        """Print the hyperparameters, without secrets, and write them as `params.json`."""
+        params = masked(params)
+        if self.verbose:
+            for name, value in params.items():
+                print(f"{name}={value}")
+        if self.directory is not None:
+            path = os.path.join(self.directory, "params.json")
+            atomic_write(path, dump_json(params, path))
+        if self._adapter is not None:
+            self._adapter.write_params(params)
+
+    def metrics(self, epoch: int, step: int, metrics: Mapping[str, float], unprinted: Collection[str] = ()) -> None:
+        """Write the metrics of an epoch, and print them but for those that are named `unprinted`."""
+        if self.verbose:
+            for name, value in metrics.items():
+                if name not in unprinted:
+                    print(f"epoch={epoch} step={step} {name}={value:.6f}")
+        for logger in self._loggers:
+            logger.log(step, {"epoch": epoch, **metrics})
+        if self._adapter is not None:
+            self._adapter.before_write_metric(epoch, step)
+            for name, value in metrics.items():
+                self._adapter.write_metric(epoch, step, name, value)
+            self._adapter.after_write_metric(epoch, step)
+
+    def save(self, algo: Any, epoch: int, step: int) -> None:
+        """Save the model at the end of an epoch, after so many steps, if anything is written."""
+        if self.directory is not None:
+            algo.save_model(os.path.join(self.directory, f"model_{step}.pt"))
+        if self._adapter is not None:
+            self._adapter.save_model(epoch, algo)
+
+
+def timestamped(name: str) -> str:
+    """A name with the time appended, to the microsecond, so that no two are alike."""
+    time.sleep(1e-6)
+    return f"{name}_{datetime.now():%Y%m%d%H%M%S%f}"
+
+
+def _made(path: str, with_timestamp: bool) -> str:
+    """The folder; with the time in its name it is another one than those of all other trainings."""
+    if not with_timestamp:
+        os.makedirs(path, exist_ok=True)
+        return path
+    while True:
+        with contextlib.suppress(FileExistsError):
+            os.makedirs(chosen := timestamped(path))
+            return chosen

@@ -7,15 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
-from pfrl_like.algos.fitting.data import TrainingData
-from pfrl_like.algos.fitting.data_parallel import is_first, together
-from pfrl_like.algos.fitting.epochs import UpdateSource, evaluated, shown
-from pfrl_like.algos.fitting.hooks import warn_of_hooks
-from pfrl_like.algos.fitting.minibatches import check_eval_episodes
-from pfrl_like.algos.fitting.ranges import check_folder
-from pfrl_like.algos.fitting.run_log import RunLog
-from pfrl_like.algos.fitting.scaling import check_scalers_taken
-from pfrl_like.algos.fitting.shapes import check_action_kind
+from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, evaluated, shown, warn_of_hooks
+from pfrl_like.algos.fitting.hyperparameters import check_folder
+from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episodes, is_first, together
+from pfrl_like.algos.fitting.spaces import check_action_kind, check_scalers_taken
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.runs.loop import Callback, Clock, run

@@ -1,16 +1,290 @@
-"""Hyperparameters that are declared once, as annotated attributes of a class, and stored by the constructor."""
+"""Hyperparameters: declared once as annotated attributes, stored by the constructor, checked, and changed later."""
 
 import contextlib
 import copy
 import difflib
 import inspect
+import os
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import Any, ClassVar, NamedTuple, Self
 
-from pfrl_like.algos.fitting.later_names import asks_for_nothing_else
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.user_warnings import levels_to_the_caller
+
+
+class Setting(NamedTuple):
+    """A place in an agent that holds a number, a text or the like.
+
+    Attributes:
+        owner: Attributes of an object, or a group of an optimiser's parameters.
+        key: Name in there.
+        fixed: Whether a new value would have no effect.
+    """
+
+    owner: MutableMapping[str, Any]
+    key: str
+    fixed: bool
+
+    @property
+    def value(self) -> Any:
+        """What stands there."""
+        return self.owner[self.key]
+
+
+def settings_of(part: Any) -> dict[str, Setting]:
+    """The settings of an agent, of its optimisers and of the parts of this library that it is made of, by path."""
+    return dict(_settings(part, "", set()))
+
+
+def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setting]]:
+    seen.add(id(part))
+    for name, value in {**vars(part), **vars(part).get("_modules", {})}.items():
+        where = f"{path}.{name}"
+        if isinstance(value, bool | int | float | str | None):
+            yield where, Setting(vars(part), name, isinstance(inspect.getattr_static(type(part), name, None), Fixed))
+        elif isinstance(value, torch.optim.Optimizer):
+            for number, group in enumerate(value.param_groups):
+                for key in group.keys() - {"params"}:
+                    yield f"{where}.{number}.{key}", Setting(group, key, False)
+        elif id(value) not in seen and _is_part(value):
+            yield from _settings(value, where, seen)
+
+
+def _is_part(value: Any) -> bool:
+    """Whether it may have settings: modules, and objects of this library."""
+    return isinstance(value, nn.Module) or (
+        hasattr(value, "__dict__") and type(value).__module__.startswith("pfrl_like.")
+    )
+
+
+def parameters_of(agent: Any) -> dict[str, Tensor]:
+    """All parameters of an agent and what else its networks save, by name."""
+    networks = {name: getattr(agent, name) for name in agent.saved_attributes}
+    return nn.ModuleDict({name: part for name, part in networks.items() if isinstance(part, nn.Module)}).state_dict()
+
+
+def differing(before: Any, after: Any) -> dict[str, Setting] | None:
+    """The settings of one agent that another one has otherwise; None if they differ in more than can be set."""
+    old, new = settings_of(before), settings_of(after)
+    ours, theirs = parameters_of(before), parameters_of(after)
+    if old.keys() != new.keys() or ours.keys() != theirs.keys():
+        return None
+    if not all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items()):
+        return None
+    found = {path: setting for path, setting in new.items() if setting.value != old[path].value}
+    return None if any(setting.fixed for setting in found.values()) else found
+
+
+class Retuning:
+    """Hyperparameters of estimators that are set after the agent was built.
+
+    What an agent would have been with other hyperparameters is seen by building it so: the numbers that differ are
+    what has to be set in the one that is there. If its networks would be others, or begin otherwise, it is too late.
+    """
+
+    #: Hyperparameters that estimators read where they use them.
+    read_when_used: ClassVar[frozenset[str]] = frozenset(
+        {"batch_size", "augmentation", "n_augmentations", "dynamics", "n_epochs"}
+    )
+
+    impl: Any
+    scaler_: Any
+    observation_shape_: tuple[int, ...] | None
+    action_size_: int | None
+    #: Hyperparameters that an agent built for comparison does without, for they do not change the rest.
+    _left_out: ClassVar[dict[str, Any]] = {
+        "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
+    }  # fmt: skip
+    #: The hyperparameters that the agent has; None for those of the time when it was handed in.
+    _built_with: dict[str, Any] | None = None
+
+    def retune(self) -> None:
+        """Let hyperparameters that were assigned since the agent was built take effect in it.
+
+        `set_params`, `fit` and `fit_online` do it.
+
+        Raises:
+            ValueError: On one that cannot be changed any more, or a value that cannot be; the agent stays as it was.
+            TypeError: Likewise.
+        """
+        algo: Any = self
+        now = algo.get_params(deep=False)
+        built = now if self._built_with is None else self._built_with
+        changed = [name for name in built.keys() - {"impl"} if repr(built[name]) != repr(now[name])]
+        if self.impl is None or not changed:
+            return
+        augments = {"augmentation", "n_augmentations"} & {*changed}
+        augment = algo._augment() if augments else None
+        ours, news = settings_of(self.impl), self._news(built, now, changed)
+        for path, setting in news.items():
+            ours[path].owner[ours[path].key] = setting.value
+        if augments:
+            self.impl.augment = augment
+        self._built_with = now
+
+    def _news(self, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
+        """What has to be set in the agent because of the hyperparameters that have changed."""
+        ours, news = settings_of(self.impl).keys(), dict[str, Setting]()
+        params, before = dict(built), self._built_so(built)
+        for name in sorted(changed):
+            params[name] = now[name]
+            after = self._built_so(params)
+            found = {} if after is None else differing(before, after)
+            if found is None or not found.keys() <= ours or not (found or name in self.read_when_used):
+                raise ValueError(
+                    f"{name} is {now[name]!r:.80}, but the agent was built with {built[name]!r:.80} and keeps that: "
+                    "set it before fit, or in a clone, which is not built"
+                )
+            news |= found
+            before = after
+        return news
+
+    def _built_so(self, params: dict[str, Any]) -> Any:
+        """The agent as it would be built with other hyperparameters, the same every time; None for one handed in."""
+        if self.observation_shape_ is None:
+            return None
+        twin: Any = type(self)(**params | self._left_out)
+        twin.scaler_ = self.scaler_
+        with isolated_rng():
+            torch.manual_seed(0)
+            np.random.seed(0)
+            twin.create_impl(self.observation_shape_, self.action_size_)
+        return twin.impl
+
+
+#: Those that count something.
+COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"})
+#: Those of them that are rows of a minibatch.
+ROWS = frozenset({"batch_size", "batch_size_per_update"})
+#: Those that are True or False.
+FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
+#: Finite numbers of at least 0, and what further ones end in.
+AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
+ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
+#: Numbers with other bounds.
+BOUNDS = {"tau": (0.0, 1.0), "target_update_interval": (1.0,)}
+
+
+def check_ranges(algo: Any) -> None:
+    """Refuse hyperparameters of an estimator that are no such numbers or flags.
+
+    Raises:
+        TypeError: If one is no number, no integer where something is counted, or no flag.
+        ValueError: If one is out of range, or minibatches of one row are to be normalised.
+    """
+    names = algo.defaults().keys()
+    check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
+    check_counts(**{name: getattr(algo, name) for name in sorted(names & COUNTS)})
+    check_counts(least=0, **{name: getattr(algo, name) for name in names & {"rl_start_epoch"}})
+    check_counts(optional=True, n_epochs=algo.n_epochs)
+    numbered = sorted(name for name in names if name in AT_LEAST_0 | BOUNDS.keys() or name.endswith(ENDINGS))
+    for name in numbered:
+        check_numbers(*BOUNDS.get(name, (0.0,)), **{name: getattr(algo, name)})
+    rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
+    if algo.use_batch_norm and 1 in rows.values():
+        given = " and ".join(f"{name} {value}" for name, value in rows.items())
+        raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, as one row has no variance")
+
+
+def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
+    """Refuse a folder that cannot be made, since a file is in its place.
+
+    Args:
+        logdir: The argument `logdir`.
+        name: The folder's name in there.
+        with_timestamp: Whether the time will be appended to it, so that nothing is in its place.
+
+    Raises:
+        TypeError: If `logdir` is no path.
+        ValueError: If it, or a part of the path to it, is a file.
+    """
+    if not isinstance(logdir, str | os.PathLike):
+        raise TypeError(f"logdir is {logdir!r:.80}, expected the path of a folder; save_metrics=False writes nothing")
+    path = os.path.abspath(logdir if with_timestamp else os.path.join(logdir, name))
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        raise ValueError(f"logdir is {os.fspath(logdir)!r}, but {path!r} is a file, expected a folder")
+
+
+#: What does the same here, and the names. Those that work here as well are hyperparameters, and not in this table.
+_INSTEAD = (
+    (
+        "encoder_params sizes all networks, as in {'hidden_units': [256, 256]} or {'filters': [(32, 8, 4)], "
+        "'feature_size': 512}; an agent of pfrl_like.agents takes any networks",
+        "encoder_factory actor_encoder_factory critic_encoder_factory value_encoder_factory imitator_encoder_factory",
+    ),
+    (
+        "learning rates and eps set the optimisers, which are Adam; an agent of pfrl_like.agents takes any optimiser",
+        "optim_factory actor_optim_factory critic_optim_factory value_optim_factory temp_optim_factory "
+        "alpha_optim_factory imitator_optim_factory",
+    ),
+    ("q_func_type is 'mean', 'qr', 'iqn' or 'fqf'", "q_func_factory"),
+    ("targets take the least of the critics", "target_reduction_type"),
+    ("targets take one action of the policy, and no maximum", "max_q_backup"),
+    ("n_action_samples counts the actions drawn for targets and for predict", "n_target_samples"),
+    ("rl_start_epoch is the epoch from which policy and critics learn", "rl_start_step warmup_steps warmup_epochs"),
+    ("fit learns from single steps; fit_online takes a ReplayBuffer(capacity, num_steps=n)", "n_steps"),
+    (
+        "dynamics=MOPO(n_transitions=..., horizon=..., lam=...) generates at the beginning of every epoch",
+        "generator real_ratio generated_maxlen rollout_interval rollout_horizon rollout_batch_size "
+        "n_initial_transitions",
+    ),
+    ("lam weighs the largest norm of the members' variances", "variance_type"),
+    ("use_gpu is True, False or the number of a GPU", "device"),
+    ("each hyperparameter is a keyword of its own", "config"),
+    ("fit has enable_ddp", "enable_ddp"),
+    ("fit_online(random_steps=n) draws actions at random", "distribution normal_std"),
+    ("agents of pfrl_like.agents have compile", "compile_graph compile"),
+    ("agents of pfrl_like.agents have max_grad_norm", "clip_grad_norm"),
+    ("pfrl_like.agents.BC takes a policy of any type; this one learns one action for each state", "policy_type"),
+    ("pfrl_like.agents.IQL has expectile and beta", "expectile weight_temp value_learning_rate"),
+    ("pfrl_like.agents.CRR has advantage_type and weight_type", "advantage_type weight_type target_update_type"),
+    ("pfrl_like.agents.ReBRAC has actor_beta and critic_beta", "actor_beta critic_beta"),
+    (
+        "pfrl_like.agents.DecisionTransformer takes a transformer",
+        "context_size max_timestep num_heads num_layers attn_dropout resid_dropout embed_dropout activation_type "
+        "embed_activation_type position_encoding_type final_tokens warmup_tokens",
+    ),
+)
+
+#: Names that are refused, and what does the same here.
+LATER_NAMES: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
+
+#: Values that ask for what is done here anyway, beside None.
+_SAME: Mapping[str, Any] = {
+    **dict.fromkeys(["compile", "compile_graph", "enable_ddp", "max_q_backup"], False),
+    **dict.fromkeys([name for name in LATER_NAMES if name.endswith("encoder_factory")], "default"),
+    "n_steps": 1, "policy_type": "deterministic", "q_func_factory": "mean", "target_reduction_type": "min",
+}  # fmt: skip
+
+
+def asks_for_nothing_else(kind: str, name: str, value: Any, known: Mapping[str, str]) -> bool:
+    """Whether a name is one of later versions of d3rlpy, and its value asks for what is done here anyway.
+
+    Args:
+        kind: The class of the estimator, for the message.
+        name: A name that it does not have.
+        value: What was given.
+        known: Names that are refused, and what does the same here.
+
+    Raises:
+        TypeError: If the value asks for something else, naming what does that here.
+    """
+    if name not in known:
+        return False
+    same = _SAME.get(name)
+    if value is None or (isinstance(value, type(same)) and value == same):
+        return True
+    raise TypeError(f"{kind} has no hyperparameter {name!r}, which later versions of d3rlpy have: {known[name]}")
 
 
 class Hyperparameters:

@@ -1,11 +1,198 @@
-"""What estimators see and do: the shapes of observations, and the kind and size of actions."""
+"""What estimators see and do: shapes of observations, kinds of actions, scalers, and actions drawn from a policy."""
 
+import copy
+import dataclasses
 import enum
-from typing import Any, ClassVar
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, SupportsIndex
 
-from pfrl_like.algos.fitting.shapes import check_built_for
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pfrl_like.batch import Batch
+from pfrl_like.columns import as_array
+from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
+from pfrl_like.learning.model_outputs import allowed
+from pfrl_like.preprocessing import MinMaxActionScaler, Scaler, make_scaler
+from pfrl_like.utils.action_masks import mask_keyword
+from pfrl_like.utils.checks import check_finite
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.spaces import action_size_of, space_kind
+
+
+def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
+    """Shape of an environment's observations, and numbers of an action or how many discrete actions there are.
+
+    Args:
+        algo: What is to act there: `discrete_action` tells the kind of its actions, `instead` what has the other kind.
+        env: The environment.
+
+    Raises:
+        TypeError: If it is none, or its actions are of another kind.
+        ValueError: If they are no vectors, or observations are no arrays.
+    """
+    adapted = as_gymnasium(env)
+    kind, wanted = ("discrete", "Discrete") if algo.discrete_action else ("box", "a Box")
+    if space_kind(adapted.action_space) != kind:
+        got = f"got {adapted.action_space}{_way_out(algo)}"
+        raise TypeError(f"{type(algo).__name__} needs an environment whose actions are {wanted}, {got}")
+    if not adapted.observation_space.shape:
+        space = adapted.observation_space
+        raise ValueError(f"{type(algo).__name__} needs an environment whose observations are arrays, got {space}")
+    return tuple(adapted.observation_space.shape), action_size_of(adapted.action_space)
+
+
+def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episodes have") -> None:
+    """Refuse data of another kind of actions than an algorithm's.
+
+    Args:
+        algo: The algorithm.
+        discrete_action: Whether actions of the data are indices.
+        came: What came, for the message.
+
+    Raises:
+        TypeError: If it is another one.
+    """
+    if discrete_action != algo.discrete_action:
+        kinds = {True: "discrete", False: "continuous"}
+        raise TypeError(
+            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {came} "
+            f"{kinds[discrete_action]} ones{_way_out(algo)}"
+        )
+
+
+def _way_out(algo: Any) -> str:
+    return f": use {algo.instead}" if hasattr(algo, "instead") else ""
+
+
+def check_built_for(
+    algo: Any,
+    built: tuple[int, ...] | None,
+    size: int | None,
+    observation_shape: Any,
+    action_size: int,
+    came: str = "",
+) -> None:
+    """Refuse observations and actions of other shapes than those that an algorithm was built for.
+
+    Args:
+        algo: The algorithm.
+        built: The shape of its observations; None for an agent of the user's own, which takes what it takes.
+        size: Numbers of its actions, or how many there are.
+        observation_shape: Shape of an observation that came.
+        action_size: The same of the actions that came; fewer discrete ones may occur than there are.
+        came: What the message begins with.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    if built is None or size is None:
+        return
+    if tuple(observation_shape) != built or action_size > size or (action_size < size and not algo.discrete_action):
+        raise ValueError(
+            f"{came}observations {tuple(observation_shape)} and actions of size {action_size} came, but "
+            f"{type(algo).__name__} was built for {built} and {size}"
+        )
+
+
+def check_as_many(obs: Any, actions: Any) -> None:
+    """Refuse another number of actions than of observations.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    if len(actions) != len(obs):
+        raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+
+
+def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
+    """Observations as networks take them, [n, ...]: float32 instead of float64, other types as they are.
+
+    Args:
+        x: Observations, [n, ...], frames stacked.
+        shape: Shape of each, frames stacked; None if that is not known.
+        n_frames: Frames of a stack.
+
+    Raises:
+        ValueError: If they have another shape, or are no numbers.
+        NonFiniteError: On NaN or infinity.
+    """
+    obs = numbers_in("x", x) if shape is not None else np.asarray(_on_the_host(x))
+    obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
+    if shape is not None and obs.shape[1:] != shape:
+        raise ValueError(f"x has shape {obs.shape}, expected {shape_of_several(shape, n_frames)}")
+    check_finite("x", obs)
+    return obs
+
+
+def shape_of_several(shape: tuple[int, ...], n_frames: int) -> str:
+    """The shape of several observations of one shape, frames stacked, for messages."""
+    frames = f", {n_frames} frames stacked" if n_frames > 1 and len(shape) == 3 else ""
+    return f"(n, {', '.join(map(str, shape))}){frames}"
+
+
+def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
+    """Actions as networks take them, [n, size] of floats or [n] of integers.
+
+    Args:
+        action: Actions, [n, size], or [n] or [n, 1] if discrete.
+        size: Numbers of an action, or how many discrete actions there are; None if that is not known.
+        discrete: Whether they are indices.
+
+    Raises:
+        ValueError: If they have another shape or are no numbers, or there is no such discrete action.
+        NonFiniteError: On NaN or infinity.
+    """
+    actions = numbers_in("action", action)
+    check_finite("action", actions)
+    if not discrete:
+        width = math.prod(actions.shape[1:])
+        if not actions.ndim or (size is not None and width != size):
+            raise ValueError(f"action has shape {actions.shape}, expected (n, {size})")
+        return actions.reshape(len(actions), width).astype(np.float32)
+    if not actions.ndim or math.prod(actions.shape[1:]) != 1:
+        raise ValueError(f"action has shape {actions.shape}, expected (n,) or (n, 1)")
+    numbers = actions.reshape(-1).astype(np.int64)
+    wrong = (numbers != actions.reshape(-1)) | (numbers < 0) | (numbers >= (math.inf if size is None else size))
+    if wrong.any():
+        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers from 0 to below {size}")
+    return numbers
+
+
+def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
+    """The shape of one observation, which is an array.
+
+    Raises:
+        ValueError: If it is another one, such as of nested observations.
+    """
+    is_shape = isinstance(observation_shape, Iterable) and not isinstance(observation_shape, str | Mapping)
+    sizes = [*observation_shape] if is_shape else []
+    if not sizes or not all(isinstance(size, SupportsIndex) and operator.index(size) > 0 for size in sizes):
+        raise ValueError(f"observation_shape is {observation_shape!r:.200}, expected the shape of one array")
+    return tuple(operator.index(size) for size in sizes)
+
+
+def numbers_in(name: str, values: Any) -> NDArray[Any]:
+    """An argument as an array of real numbers; tensors may lie anywhere.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    array = as_array(_on_the_host(values))
+    if array is None or array.dtype.kind == "c":
+        raise ValueError(f"{name}: got {describe(values)}, expected an array of real numbers")
+    return array
+
+
+def _on_the_host(values: Any) -> Any:
+    return values.detach().cpu() if isinstance(values, Tensor) else values
 
 
 class ActionSpace(enum.Enum):
@@ -58,3 +245,155 @@ class Spaces:
             ValueError: If they differ; fewer discrete actions may occur than there are.
         """
         check_built_for(self, self.observation_shape_, self.action_size_, observation_shape, action_size)
+
+
+Array = NDArray[Any]
+
+
+def greedy(agent: Any, obs: Array, action_mask: Any, discrete_action: bool, action_size: int | None) -> Array:
+    """Greedy actions of an agent, of no observation as well.
+
+    Args:
+        agent: The agent.
+        obs: Observations, [n, ...].
+        action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
+        discrete_action: Whether actions are indices.
+        action_size: Numbers of an action, or how many discrete actions there are; None if that is not known.
+
+    Returns:
+        Actions, [n, action_size], or [n] if discrete.
+
+    Raises:
+        ValueError: If the mask has another shape.
+        TypeError: On a mask of continuous actions.
+    """
+    if not len(obs) and action_size is not None:
+        return np.zeros(0, np.int64) if discrete_action else np.zeros((0, action_size), np.float32)
+    with agent.eval_mode():
+        return np.asarray(agent.batch_act(obs, **mask_keyword(action_mask)))
+
+
+def sampled(policy: nn.Module, obs: Any, action_mask: Any = None) -> Tensor:
+    """Samples of a policy.
+
+    Args:
+        policy: Module from features to distributions of actions.
+        obs: Features, [N, ...].
+        action_mask: True where a discrete action is allowed, [N, n_actions] or [n_actions]; None for everywhere.
+
+    Returns:
+        Actions, [N, ...].
+
+    Raises:
+        TypeError: On a mask of continuous actions.
+    """
+    with torch.no_grad(), evaluating_readers(policy):
+        drawn: Tensor = allowed(policy(obs), action_mask).sample()
+    return drawn
+
+
+#: Hyperparameters that are scalers, and the columns of data that they are of.
+SCALERS = {"scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}
+
+
+class BatchScaling:
+    """Gives a minibatch with its actions and rewards scaled, and changed further: what an agent learns from.
+
+    Args:
+        action_scaler: Fitted scaler of actions; None leaves them.
+        reward_scaler: Fitted scaler of rewards; None leaves them.
+        augment: What changes the scaled minibatch; None for nothing.
+    """
+
+    def __init__(
+        self,
+        action_scaler: Scaler | None,
+        reward_scaler: Scaler | None,
+        augment: Callable[[Batch], Batch] | None = None,
+    ) -> None:
+        self.action_scaler, self.reward_scaler, self.augment = action_scaler, reward_scaler, augment
+
+    def __call__(self, batch: Batch) -> Batch:
+        if self.action_scaler is not None:
+            following = batch.next_action
+            batch = batch.replace(
+                action=self.action_scaler.transform(batch.action),
+                next_action=None if following is None else self.action_scaler.transform(following),
+            )
+        if self.reward_scaler is not None:
+            future = batch.future
+            if future is not None:
+                future = dataclasses.replace(future, reward=self.reward_scaler.transform(future.reward))
+            batch = batch.replace(reward=self.reward_scaler.transform(batch.reward), future=future)
+        return batch if self.augment is None else self.augment(batch)
+
+
+def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
+    """The scalers of an estimator as it was given them, by name, copied, fitted or not.
+
+    Args:
+        algo: The estimator.
+        fitted: Whether those that it has fitted already stay.
+
+    Raises:
+        ValueError: On an unknown name, or if discrete actions are to be scaled.
+        TypeError: On what is no scaler.
+    """
+    if algo.discrete_action and algo.action_scaler is not None:
+        raise ValueError(
+            f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: leave it out"
+        )
+    # Before the first fit the attribute is what was given, as an object, which its user may have fitted.
+    given = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
+    given = algo.get_params(deep=False) | given
+    made = {name: copy.deepcopy(make_scaler(given[name], column)) for name, column in SCALERS.items()}
+    return {name: fitted and getattr(algo, f"{name}_") or scaler for name, scaler in made.items()}
+
+
+def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
+    """Let fitted scalers be those of an estimator, and its attributes; what it was given stays its hyperparameters.
+
+    Raises:
+        NotFittedError: If one has no statistics yet.
+    """
+    for name, scaler in made.items():
+        if scaler is not None and not scaler.fitted:
+            given = algo.get_params(deep=False)[name]
+            raise NotFittedError(f"{name} is {given!r}, which is not fitted: fit does it, or fit_scaler")
+    for name, scaler in made.items():
+        vars(algo).update({name: scaler, f"{name}_": scaler})
+
+
+def check_scalers_taken(algo: Any) -> None:
+    """Refuse scalers of an estimator whose agent was handed in, which learns without them.
+
+    Raises:
+        ValueError: Naming the scaler.
+    """
+    for name in SCALERS:
+        if (given := getattr(algo, name)) is not None and getattr(algo, f"{name}_") is None:
+            handed_in = "the agent was handed in as impl and learns without: leave it out"
+            raise ValueError(f"{name} is {given!r:.80}, but {handed_in}")
+
+
+def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:
+    """Fit a scaler of actions by extremes to the bounds of an environment's, if it is not fitted yet.
+
+    Raises:
+        NonFiniteError: If the environment has no bounds.
+    """
+    if isinstance(scaler, MinMaxActionScaler) and not scaler.fitted:
+        scaler.fit(np.stack([action_space.low, action_space.high]).astype(np.float64))
+
+
+def check_single_rewards(reward_scaler: Any, data: Any) -> None:
+    """Refuse a buffer of n-step returns for a scaler of single rewards.
+
+    Raises:
+        ValueError: If there are both.
+    """
+    if reward_scaler is not None and (num_steps := getattr(data, "num_steps", 1)) > 1:
+        raise ValueError(
+            f"the buffer has num_steps {num_steps}, whose sums of rewards a reward_scaler of single rewards does "
+            "not fit: use num_steps=1, or no reward_scaler"
+        )

@@ -24,7 +24,7 @@ from pfrl_like.dataset.io.hdf5_output import new_hdf5
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.storage import open_regular
-from pfrl_like.storage.budget import Budget, BudgetError
+from pfrl_like.storage.json_file import Budget, BudgetError
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 _MAPPED_FROM = 1 << 30

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pfrl_like.errors import MissingDependencyError
-from pfrl_like.storage.budget import Budget
+from pfrl_like.storage.json_file import Budget
 
 #: And a number: a part of a tuple, as Minari calls it.
 INDEX = "_index_"

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from pfrl_like.columns import Columns, rows_of
-from pfrl_like.columns.gather import to_tensors
+from pfrl_like.columns.leaves import to_tensors
 
 
 def vector(i):

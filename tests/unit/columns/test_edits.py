@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.columns import Columns, Indices, edit
-from pfrl_like.columns.edits import apply_patch, changed_since, dump_patch
+from pfrl_like.columns.segments import apply_patch, changed_since, dump_patch
 
 
 def vector(i):

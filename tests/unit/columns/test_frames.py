@@ -7,8 +7,7 @@ import torch
 
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.frames import FrameLeaf, frame_leaf
-from pfrl_like.columns.gather import to_tensors
-from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.leaves import Rows, to_tensors
 from pfrl_like.replay_buffers import ReplayBuffer
 
 

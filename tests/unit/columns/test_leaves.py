@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from pfrl_like.columns.leaves import ArrayLeaf, ObjectLeaf, as_array, expect
-from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.leaves import ArrayLeaf, ObjectLeaf, Rows, as_array, expect
 
 
 def leaf(shape=(3,), dtype=np.float32, strict=True):

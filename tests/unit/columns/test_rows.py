@@ -1,6 +1,6 @@
 import numpy as np
 
-from pfrl_like.columns.rows import Rows
+from pfrl_like.columns.leaves import Rows
 
 
 def test_row_zero_is_never_handed_out():

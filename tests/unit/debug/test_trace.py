@@ -19,7 +19,7 @@ from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent_batch, train_agent_offline
 from pfrl_like.runs.loop import Clock
-from pfrl_like.storage.checksums import checksum
+from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.testing import Chain
 from pfrl_like.utils import set_random_seed
 from pfrl_like.wrappers.frame_stack import LazyFrames

@@ -10,7 +10,7 @@ from torch import nn
 
 from pfrl_like import algos, dynamics
 from pfrl_like.agents.offline.awr import td_lambda_returns
-from pfrl_like.algos.fitting.data import TrainingData
+from pfrl_like.algos.fitting.minibatches import TrainingData
 from pfrl_like.dataset import Transition, TransitionMiniBatch
 from pfrl_like.datasets import get_pendulum
 from pfrl_like.dynamics import MOPO

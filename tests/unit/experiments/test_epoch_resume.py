@@ -15,7 +15,7 @@ from epoch_parts import epoch_runner, go_on
 from resume_parts import Noisy
 
 from pfrl_like.experiments.checkpoints import saved_in
-from pfrl_like.storage.checksums import checksum
+from pfrl_like.storage.plain_tensors import checksum
 
 ROOT = Path(__file__).parents[3]
 

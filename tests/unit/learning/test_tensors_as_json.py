@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from pfrl_like.learning.tensors_as_json import from_plain, to_plain
+from pfrl_like.storage.plain_tensors import from_plain, to_plain
 from pfrl_like.testing.requirement import difference
 
 

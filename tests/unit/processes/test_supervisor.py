@@ -19,9 +19,8 @@ from time_parts import PATIENCE, wait_until
 
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import Failure, Finished, Portable, Workers, supervisor
-from pfrl_like.processes.countdown import Countdown
-from pfrl_like.processes.groups import end_groups
-from pfrl_like.processes.worker import LAST_WORDS
+from pfrl_like.processes.pipe_end import Countdown
+from pfrl_like.processes.worker import LAST_WORDS, end_groups
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 pytestmark = pytest.mark.usefixtures("no_haste")
@@ -166,7 +165,7 @@ def test_worker_that_does_not_listen_leaves_its_stack(method, monkeypatch):
 
 def test_a_process_that_was_stopped_has_not_waited(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("pfrl_like.processes.countdown.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pfrl_like.processes.pipe_end.time.monotonic", lambda: now[0])
     countdown = Countdown(10)
     now[0] = 0.5
     assert countdown.left() == 9.5

@@ -8,7 +8,7 @@ import pytest
 from disk_parts import full_from
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage import AppendedFile, appended
+from pfrl_like.storage import AppendedFile, journal
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_no_piece_is_there_before_those_of_the_other_file(path: Path) -> None:
 
 
 def test_beyond_what_may_wait_the_file_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appended, "MOST_WAITING", 10)
+    monkeypatch.setattr(journal, "MOST_WAITING", 10)
     file = AppendedFile(path)
     with full_from(4):
         file.append(b"one\n")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pfrl_like.storage.checksums import checksum, checksum_of_many
+from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
 
 MANY: dict[str, list[Any]] = {
     "none": [],

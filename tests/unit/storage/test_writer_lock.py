@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.writer_lock import WriterLock
+from pfrl_like.storage.manifest import WriterLock
 
 
 def test_nothing_stays_when_it_is_released(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, images, make, vect
 
 from pfrl_like import algos, ope
 from pfrl_like.algos.fitting.base import ESTIMATORS
-from pfrl_like.algos.fitting.hooks import NOT_CALLED
-from pfrl_like.algos.fitting.hyperparameter_changes import parameters_of
+from pfrl_like.algos.fitting.epochs import NOT_CALLED
+from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dynamics import MOPO
 from pfrl_like.explorers import ConstantEpsilonGreedy

@@ -9,7 +9,7 @@ from estimator_parts import ALL, FEW, QUIET, SMALL, make, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
-from pfrl_like.algos.fitting.hyperparameter_changes import parameters_of
+from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dynamics import MOPO
 from pfrl_like.random_streams.isolated_rng import isolated_rng
 

@@ -10,7 +10,7 @@ from estimator_parts import ALL, make, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
-from pfrl_like.algos.fitting.later_names import LATER_NAMES
+from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
 from pfrl_like.dynamics import MOPO
 from pfrl_like.preprocessing import StandardScaler
 

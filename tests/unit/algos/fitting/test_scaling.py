@@ -11,7 +11,7 @@ from estimator_parts import ALL, QUIET, make, predicted, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
-from pfrl_like.algos.fitting.hyperparameter_changes import parameters_of
+from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
