@@ -5,15 +5,15 @@ next states' values. Everything works on a batch.
 """
 
 from pfrl_like.action_value.base import ActionValue
-from pfrl_like.action_value.discrete import DiscreteActionValue
-from pfrl_like.action_value.distributional import DistributionalDiscreteActionValue
-from pfrl_like.action_value.ensemble import EnsembleActionValue
-from pfrl_like.action_value.fully_parametrized import FullyParametrizedActionValue
-from pfrl_like.action_value.implicit_quantile import ImplicitQuantileActionValue, QuantileThresholds
-from pfrl_like.action_value.least import least_of, soft_least_of
-from pfrl_like.action_value.quadratic import QuadraticActionValue
-from pfrl_like.action_value.quantile import QuantileDiscreteActionValue
-from pfrl_like.action_value.single import SingleActionValue
+from pfrl_like.action_value.discrete import DiscreteActionValue, DistributionalDiscreteActionValue
+from pfrl_like.action_value.ensemble import EnsembleActionValue, least_of, soft_least_of
+from pfrl_like.action_value.quadratic import QuadraticActionValue, SingleActionValue
+from pfrl_like.action_value.quantile import (
+    FullyParametrizedActionValue,
+    ImplicitQuantileActionValue,
+    QuantileDiscreteActionValue,
+    QuantileThresholds,
+)
 
 __all__ = [
     "ActionValue",

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -117,3 +117,28 @@ def as_rows(i: Any, n: int) -> Any:
     if not -n <= i < n:
         raise IndexError(f"index {i} is out of range for the values of {n} states")
     return slice(int(i), int(i) + 1 or None)
+
+
+Value = TypeVar("Value")
+
+
+class once(Generic[Value]):
+    """`functools.cached_property` without the lock that it has in Python 3.11, which a compiler cannot trace.
+
+    Args:
+        function: Method that computes the attribute.
+    """
+
+    def __init__(self, function: Callable[[Any], Value]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> Value:
+        if instance is None:
+            return self  # type: ignore[return-value]  # the class itself has no such attribute
+        value = self.function(instance)
+        setattr(instance, self.name, value)  # which is found before this
+        return value

@@ -1,13 +1,13 @@
-"""Returns as values of given quantiles (QR-DQN)."""
+"""Returns as quantiles: at even fractions (QR-DQN), at random ones (IQN), or at those a network proposes (FQF)."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
+from pfrl_like.action_value.base import once
 from pfrl_like.action_value.discrete import DiscreteActionValue, Formatter, unchanged
-from pfrl_like.action_value.lazy_attribute import once
 from pfrl_like.functions.distributional import even_fractions
 from pfrl_like.functions.losses import huber, quantile_huber
 from pfrl_like.functions.td import td_target
@@ -94,3 +94,213 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
     def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
         taus, masses = (None if each is None else each[rows] for each in (self.taus, self.masses))
         return type(self)(self.quantiles[rows], self.q_values_formatter, action_mask, taus, masses)
+
+
+QuantileFunction = Callable[[Tensor, Tensor], Tensor]
+
+
+class QuantileThresholds(NamedTuple):
+    """How many fractions are drawn for a state (arXiv:1806.06923, section 3.1).
+
+    Args:
+        N: For the quantiles that are learnt.
+        N_prime: For the quantiles of the next state, which are learnt from.
+        K: For the greedy action, and the mean of the returns.
+    """
+
+    N: int = 64
+    N_prime: int = 64
+    K: int = 32
+
+
+_DEFAULT_THRESHOLDS = QuantileThresholds()
+
+
+class ImplicitQuantileActionValue(DiscreteActionValue):
+    """Returns of finitely many actions by their quantile function (arXiv:1806.06923).
+
+    Called with fractions it gives their quantiles. What concerns means (`q_values`, `greedy_actions`, `max`, ...) is
+    computed from the same K fractions, however often it is asked for, also of some of the states and after `masked`.
+
+    Args:
+        features: What the quantiles are computed from, [B, hidden].
+        quantile_function: From features, [B, hidden], and fractions in (0, 1), [B, n], to quantiles, [B, n, n_actions].
+        thresholds: How many fractions are drawn.
+        action_mask: As in `DiscreteActionValue`.
+        taus: The K fractions, [B, K]; None to draw them when they are needed.
+
+    Raises:
+        ValueError: If `features` has another number of dimensions.
+    """
+
+    def __init__(
+        self,
+        features: Tensor,
+        quantile_function: QuantileFunction,
+        thresholds: QuantileThresholds = _DEFAULT_THRESHOLDS,
+        action_mask: Tensor | None = None,
+        taus: Tensor | None = None,
+    ) -> None:
+        if features.ndim != 2:
+            raise ValueError(f"features have shape {tuple(features.shape)}, expected [B, hidden]")
+        self.features = features
+        self.quantile_function = quantile_function
+        self.thresholds = thresholds
+        self.action_mask = action_mask
+        if taus is not None:
+            self.taus = taus
+
+    def __call__(self, taus: Tensor) -> QuantileDiscreteActionValue:
+        """The quantiles of the fractions, [B, n]."""
+        quantiles = self.quantile_function(self.features, taus)
+        return QuantileDiscreteActionValue(quantiles, action_mask=self.action_mask, taus=taus)
+
+    @once
+    def taus(self) -> Tensor:
+        """The fractions of which means are made, [B, K]."""
+        return self.draw(self.thresholds.K)
+
+    @once
+    def quantile_value(self) -> QuantileDiscreteActionValue:
+        """The quantiles of which means are made."""
+        return self(self.taus)
+
+    @once
+    def q_values(self) -> Tensor:
+        """Means of the returns, [B, n_actions]."""
+        return self.quantile_value.q_values
+
+    @once
+    def n_actions(self) -> int:
+        """Number of actions."""
+        with torch.no_grad():  # one quantile of one state is enough to tell
+            one = self.features[:1]
+            return self.quantile_function(one, one.new_full((1, 1), 0.5)).shape[2]
+
+    @property
+    def params(self) -> tuple[Tensor, ...]:
+        """(features,)."""
+        return (self.features,)
+
+    def draw(self, n: int) -> Tensor:
+        """As many fractions for every state, [B, n], uniform in [0, 1), from PyTorch's global stream."""
+        return torch.rand(self.features.shape[0], n, dtype=self.features.dtype, device=self.features.device)
+
+    def at_even_fractions(self) -> Self:
+        """The same values with means of evenly spaced fractions, so that nothing is random."""
+        taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
+        return type(self)(self.features, self.quantile_function, self.thresholds, self.action_mask, taus)
+
+    def td_loss(
+        self,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_value: Any,
+        next_action: Tensor | None = None,
+        elementwise: Callable[[Tensor], Tensor] = huber,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Quantile Huber loss of N quantiles against N' (arXiv:1806.06923, eq. 2 and 3), summed over N.
+
+        The measure of error is the distance of their means.
+        """
+        value = self(self.draw(self.thresholds.N))
+        with torch.no_grad():
+            if next_action is None:
+                next_action = next_value.greedy_actions
+            next_quantiles = next_value(next_value.draw(self.thresholds.N_prime))
+        return value.td_loss(action, reward, discount, next_quantiles, next_action)
+
+    def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
+        return type(self)(self.features[rows], self.quantile_function, self.thresholds, action_mask, self.taus[rows])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {self.quantile_value!r}"
+
+
+class FullyParametrizedActionValue(ImplicitQuantileActionValue):
+    """Returns of finitely many actions by quantiles whose fractions a network proposes (arXiv:1911.02140).
+
+    The fractions cut the probability into n parts, whose masses are proposed; the quantile in the middle of a part
+    stands for it. The greedy action and both sides of a TD error come from these quantiles.
+
+    Args:
+        features: As in `ImplicitQuantileActionValue`.
+        quantile_function: As in `ImplicitQuantileActionValue`.
+        masses: Probability of each part, proposed for the state, [B, n], positive, of sum 1.
+        entropy_coeff: Weight of the entropy of the masses, which keeps them from shrinking to nothing.
+        action_mask: As in `DiscreteActionValue`.
+    """
+
+    def __init__(
+        self,
+        features: Tensor,
+        quantile_function: QuantileFunction,
+        masses: Tensor,
+        entropy_coeff: float = 0.0,
+        action_mask: Tensor | None = None,
+    ) -> None:
+        super().__init__(features, quantile_function, action_mask=action_mask)
+        self.masses = masses
+        self.entropy_coeff = entropy_coeff
+
+    @once
+    def edges(self) -> Tensor:
+        """Where one part ends and the next begins, tau_1 to tau_n = 1, [B, n]."""
+        return self.masses.cumsum(1)
+
+    @once
+    def taus(self) -> Tensor:
+        """The middles of the parts, [B, n], without gradient."""
+        return (self.edges - self.masses / 2).detach()
+
+    @once
+    def quantile_value(self) -> QuantileDiscreteActionValue:
+        """The quantiles in the middles of the parts."""
+        value = self(self.taus)
+        value.masses = self.masses.detach()
+        return value
+
+    def at_even_fractions(self) -> Self:
+        """The same values: nothing about them is random."""
+        return self
+
+    def td_loss(
+        self,
+        action: Tensor,
+        reward: Tensor,
+        discount: Tensor,
+        next_value: Any,
+        next_action: Tensor | None = None,
+        elementwise: Callable[[Tensor], Tensor] = huber,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Quantile Huber loss of the proposed quantiles, which the proposal does not feel, and `fraction_loss`.
+
+        A quantile of the next state counts with the mass of its part: counted alike, as in the paper, they would be
+        another distribution than the one that `q_values` are the means of.
+        """
+        with torch.no_grad():
+            if next_action is None:
+                next_action = next_value.greedy_actions
+            next_quantiles = next_value.quantile_value
+        loss, error, value = self.quantile_value.td_loss(action, reward, discount, next_quantiles, next_action)
+        return loss + self.fraction_loss(action), error, value
+
+    def fraction_loss(self, action: Tensor) -> Tensor:
+        """A number whose gradient in the fractions is that of the Wasserstein distance (section 3.2), [B].
+
+        The distance between the quantile function and the steps that stand for it has the derivative
+        2 F(tau_i) - F(middle before) - F(middle after) in tau_i. The entropy's share is taken off.
+        """
+        inner = self.edges[:, :-1]
+        with torch.no_grad():
+            middle = self.quantile_value.evaluate_actions_as_quantiles(action)
+            edge = self(inner).evaluate_actions_as_quantiles(action)
+            slope = 2 * edge - middle[:, :-1] - middle[:, 1:]
+        loss: Tensor = torch.linalg.vecdot(slope, inner)
+        return loss - self.entropy_coeff * torch.special.entr(self.masses).sum(1) if self.entropy_coeff else loss
+
+    def _rows(self, rows: Any, action_mask: Tensor | None) -> Self:
+        return type(self)(
+            self.features[rows], self.quantile_function, self.masses[rows], self.entropy_coeff, action_mask
+        )

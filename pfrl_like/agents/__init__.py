@@ -16,24 +16,19 @@ from pfrl_like.agents.dpp import DPP
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.agents.fqf import FQF
 from pfrl_like.agents.iqn import IQN
-from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
-from pfrl_like.agents.offline.awac import AWAC
+from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic, OfflineActorCritic
+from pfrl_like.agents.offline.awac import AWAC, CRR
 from pfrl_like.agents.offline.awr import AWR, DiscreteAWR
 from pfrl_like.agents.offline.bc import BC, DiscreteBC
-from pfrl_like.agents.offline.bcq import BCQ
+from pfrl_like.agents.offline.bcq import BCQ, DiscreteBCQ
 from pfrl_like.agents.offline.bear import BEAR
-from pfrl_like.agents.offline.cal_ql import CalQL
 from pfrl_like.agents.offline.combo import COMBO
-from pfrl_like.agents.offline.cql import CQL, DiscreteCQL
-from pfrl_like.agents.offline.crr import CRR
+from pfrl_like.agents.offline.cql import CQL, CalQL, DiscreteCQL
 from pfrl_like.agents.offline.decision_transformer import DecisionTransformer, DiscreteDecisionTransformer
-from pfrl_like.agents.offline.discrete_bcq import DiscreteBCQ
 from pfrl_like.agents.offline.edac import EDAC
 from pfrl_like.agents.offline.fitted_q_evaluation import DiscreteFittedQEvaluation, FittedQEvaluation
 from pfrl_like.agents.offline.iql import IQL
-from pfrl_like.agents.offline.offline_actor_critic import OfflineActorCritic
-from pfrl_like.agents.offline.rebrac import ReBRAC
-from pfrl_like.agents.offline.td3_plus_bc import TD3PlusBC
+from pfrl_like.agents.offline.td3_plus_bc import ReBRAC, TD3PlusBC
 from pfrl_like.agents.pal import PAL
 from pfrl_like.agents.ppo import PPO
 from pfrl_like.agents.qr_dqn import QRDQN

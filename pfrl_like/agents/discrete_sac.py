@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import Categorical
 
 from pfrl_like.action_value import DiscreteActionValue, least_of
-from pfrl_like.agents.dqn import value_of
+from pfrl_like.agents.dqn import action_values
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
@@ -86,7 +86,7 @@ def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
     Raises:
         TypeError: If the critic gives no `DiscreteActionValue`.
     """
-    value = value_of(critic, with_own_memory(critic, batch, next=next), next=next)
+    value = action_values(critic, with_own_memory(critic, batch, next=next), next=next)
     if not isinstance(value, DiscreteActionValue):
         raise wrong_value(value, DiscreteActionValue, "a critic")
     return value

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pfrl_like.agents.dqn import DQN, value_of
+from pfrl_like.agents.dqn import DQN, action_values
 from pfrl_like.batch import Batch
 from pfrl_like.utils.contexts import evaluating_readers
 
@@ -12,7 +12,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
     """argmax_a Q(s', a) of the online network in evaluation mode, [N] (arXiv:1509.06461, eq. 4)."""
     with evaluating_readers(q_function):
-        greedy: Tensor = value_of(q_function, batch, next=True).greedy_actions
+        greedy: Tensor = action_values(q_function, batch, next=True).greedy_actions
     return greedy
 
 

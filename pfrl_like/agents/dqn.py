@@ -39,7 +39,7 @@ Target = Callable[[Any, Any, Tensor, Batch], Tensor]
 Penalty = Callable[[Any, Batch], Tensor]
 
 
-def value_of(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
+def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
     """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are left out of what is greedy."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     if batch.lengths is None:
@@ -84,15 +84,15 @@ def dqn_loss(
     Raises:
         TypeError: If the Q-function gives something else.
     """
-    q = value_of(q_function, batch)
+    q = action_values(q_function, batch)
     if not isinstance(q, value_type):
         raise wrong_value(q, value_type)
     with torch.no_grad():
-        next_q = value_of(target_q_function, batch, next=True)
+        next_q = action_values(target_q_function, batch, next=True)
         action = None if next_action is None else next_action(q_function, batch)
         if target is not None:
             bootstrap = next_q.max if action is None else next_q.evaluate_actions(action)
-            wanted = target(value_of(target_q_function, batch), next_q, bootstrap, batch)
+            wanted = target(action_values(target_q_function, batch), next_q, bootstrap, batch)
     if target is None:
         loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
     else:
@@ -242,7 +242,7 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
     def _compute_target_values(self, exp_batch: Any) -> Tensor:
         """The targets that Q(s, a) is compared with, [N]; argument as of `_compute_loss`."""
         batch = to_batch(exp_batch)
-        next_q = value_of(self.target_model, batch, next=True)
+        next_q = action_values(self.target_model, batch, next=True)
         action = None if self.next_action is None else self.next_action(self.model, batch)
         bootstrap = next_q.max if action is None else next_q.evaluate_actions(action)
         return td_target(batch.reward, batch.discount, bootstrap)

@@ -1,7 +1,6 @@
 """Random changes of observations that leave their meaning, for images and for vectors."""
 
 from pfrl_like.augmentation.augmentation import Augmentation
-from pfrl_like.augmentation.batches import BatchAugmentation
 from pfrl_like.augmentation.image import (
     ColorJitter,
     Cutout,
@@ -11,7 +10,7 @@ from pfrl_like.augmentation.image import (
     RandomShift,
     VerticalFlip,
 )
-from pfrl_like.augmentation.pipeline import AugmentationPipeline, make_augmentation, pipeline_of
+from pfrl_like.augmentation.pipeline import AugmentationPipeline, BatchAugmentation, make_augmentation, pipeline_of
 from pfrl_like.augmentation.vector import MultipleAmplitudeScaling, SingleAmplitudeScaling
 
 __all__ = [

@@ -4,10 +4,8 @@ import argparse
 import tempfile
 from typing import Any
 
-from pfrl_like.debug.explain_diff import explanations
-from pfrl_like.debug.rerun import RerunError
-from pfrl_like.debug.tensor_diff import Found, look_closely
-from pfrl_like.debug.trace_diff import Parting, first_record, first_tensors
+from pfrl_like.debug.crash_replay import RerunError
+from pfrl_like.debug.trace_diff import Found, Parting, explanations, first_record, first_tensors, look_closely
 from pfrl_like.errors import CheckpointError
 
 #: Steps after a loss that differs in which tensors are looked for: where gradients are clipped, they may be the same.

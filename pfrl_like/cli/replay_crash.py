@@ -4,8 +4,7 @@ import argparse
 import os
 from typing import Any
 
-from pfrl_like.debug.crash_replay import CRASH, in_words, read_crash
-from pfrl_like.debug.rerun import check_owner, command_of, start_again
+from pfrl_like.debug.crash_replay import CRASH, check_owner, command_of, in_words, read_crash, start_again
 
 
 def add_to(commands: Any) -> None:

@@ -1,6 +1,6 @@
 """Episodes: lists of transitions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.conventions import table_from_arrays
-from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table
+from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, joined
 from pfrl_like.dataset.transition import Transition, Transitions
 
 _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
@@ -184,3 +184,44 @@ class Episode(Sequence[Transition]):
         start = int(self._table.starts[self._number]) - 1
         lacks_last = self._table.convention == SAME_ROW and self.terminated
         return slice(start, start + len(self) + (not lacks_last))
+
+
+def listed(episodes: Any) -> list[Episode]:
+    """The episodes of a dataset, or those given.
+
+    Raises:
+        ValueError: If there is no transition.
+        TypeError: If something is no episode.
+    """
+    found = getattr(episodes, "episodes", episodes)
+    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        raise TypeError(f"episodes is a {type(found).__name__}, expected a dataset or a list of episodes")
+    chosen = list(found)
+    for i, episode in enumerate(chosen):
+        if not isinstance(episode, Episode):
+            raise TypeError(f"episodes[{i}] is a {type(episode).__name__}, expected an Episode")
+    if not sum(map(len, chosen)):
+        raise ValueError("episodes hold no transition, expected at least one")
+    return chosen
+
+
+def in_one_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
+    """A table that has these episodes, and their numbers in it; that of a single dataset is not copied.
+
+    Raises:
+        ValueError: If their observations or actions are of different kinds.
+    """
+    tables = {id(episode.table): episode.table for episode in episodes}
+    _check_alike([*tables.values()])
+    first = dict(zip(tables, np.cumsum([0, *(len(table.lengths) for table in tables.values())]), strict=False))
+    table = joined([*tables.values()]) if len(tables) > 1 else episodes[0].table
+    return table, np.array([first[id(episode.table)] + episode.number for episode in episodes])
+
+
+def _check_alike(tables: list[Table]) -> None:
+    kinds = {
+        f"observations {table.obs_shape} and {'discrete' if table.action.ndim == 1 else table.action.shape[1:]} actions"
+        for table in tables
+    }
+    if len(kinds) > 1:
+        raise ValueError(f"episodes have {'; '.join(sorted(kinds))}, expected the same of all")

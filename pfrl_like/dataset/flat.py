@@ -10,12 +10,18 @@ from pfrl_like.dataset.conventions import check_convention, table_from_arrays
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table, part
 
 FORMAT = "pfrl_like dataset"
+
+
 #: The arrays that every file has.
 REQUIRED = ("observations", "actions", "rewards", "terminals")
+
+
 #: Those that it may have.
 OPTIONAL = (
     "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size", "log_probs",
 )  # fmt: skip
+
+
 #: Names by which files and frames tell the reward conventions of their arrays and of the dataset.
 CONVENTION, SHOWN = "reward_convention", "shown_convention"
 #: More discrete actions than any network has.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import Indices, packed
-from pfrl_like.dataset.check import Finding, findings
+from pfrl_like.dataset.check import Finding, findings, statistics
 from pfrl_like.dataset.conventions import (
     table_from_arrays,
     warn_of_assumed_convention,
@@ -19,7 +19,6 @@ from pfrl_like.dataset.conventions import (
 )
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
-from pfrl_like.dataset.statistics import statistics
 from pfrl_like.dataset.table import NEXT_ROW, Table, joined, part
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, is_image
 from pfrl_like.utils.checks import check_counts, check_numbers

@@ -8,7 +8,7 @@ import torch
 
 from pfrl_like.batch import Batch, Future, map_nested
 from pfrl_like.columns import Indices
-from pfrl_like.dataset.chosen import in_one_table, listed
+from pfrl_like.dataset.episode import in_one_table, listed
 from pfrl_like.dataset.mdp_dataset import MDPDataset, drawn
 from pfrl_like.dataset.transition import Transition, TransitionMiniBatch, Transitions
 from pfrl_like.utils.random import RandomSource

@@ -6,8 +6,7 @@ processes want it; a connection that broke is resumed; nothing is unpickled.
 """
 
 from pfrl_like.datasets.atari import get_atari
-from pfrl_like.datasets.bullet import get_pybullet
-from pfrl_like.datasets.d4rl import get_d4rl
+from pfrl_like.datasets.d4rl import get_d4rl, get_pybullet
 from pfrl_like.datasets.minari import get_minari
 from pfrl_like.datasets.small import get_cartpole, get_pendulum
 

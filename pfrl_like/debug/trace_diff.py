@@ -1,13 +1,20 @@
-"""Where the traces of two runs part."""
+"""Where two runs part: by their traces, by what their records tell, and by their tensors, trained again."""
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfrl_like.debug.crash_replay import RerunError, check_owner, command_of, place_of, train_again
 from pfrl_like.debug.trace import CHANNELS, RECORDS, read_records, read_tensors
 from pfrl_like.errors import CheckpointError
+from pfrl_like.processes.rerun_order import Order
+from pfrl_like.runs.checksums import STREAM
+from pfrl_like.runs.run_files import LARGEST_RECORD, RECORD
+from pfrl_like.storage import read_json
 
 #: Names that are printed.
 _FEW = 10
@@ -116,3 +123,196 @@ def _records(outdir: str) -> Any:
     if not os.path.isfile(os.path.join(outdir, RECORDS)):
         raise CheckpointError(outdir, f"holds no trace of a run: there is no {RECORDS} in it")
     return read_records(outdir)
+
+
+#: What differs in the records of any two runs.
+_ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
+_LARGEST = 1 << 24  # of arguments, in bytes
+_HASHES, _FILES = "settings.PYTHONHASHSEED", "files."
+
+#: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.
+_WHY = {
+    _HASHES: "sets of text have another order",
+    "settings.ATEN_CPU_CAPABILITY": "other kernels compute, which round otherwise",
+    "settings.cpu_capability": "other kernels compute, which round otherwise",
+    "settings.deterministic": "other kernels compute, which round otherwise",
+    "settings.CUBLAS": "sums are made in another order",
+    "settings": "sums are made in another order",
+    "hardware.torch_threads": "sums are made in another order",
+    "hardware": "other kernels compute, which round otherwise",
+    "device": "other kernels compute, which round otherwise",
+    "seeds": "other random numbers were drawn from the start",
+    "versions": "another version computes",
+    "git_head": "the program may be another one",
+    "command": "other arguments",
+    "arguments": "other arguments",
+}
+
+
+def record_of(outdir: str) -> dict[str, Any]:
+    """The record of a run.
+
+    Raises:
+        CheckpointError: If there is none, or it is damaged.
+    """
+    return read_json(os.path.join(outdir, RECORD), LARGEST_RECORD)
+
+
+def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str]:
+    """What differs, in lines of text, and what does not and yet may be why.
+
+    Args:
+        outdirs: The run directories.
+        repeats: Whether nothing is known of a run that is not the same if it is trained again.
+    """
+    one, other = (_told(outdir) for outdir in outdirs)
+    differ = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    if files := [name.removeprefix(_FILES) for name in differ if name.startswith(_FILES)]:
+        yield f"files of the program: {a_few(files)} (it is another one)"
+    for name in (name for name in differ if not name.startswith(_FILES)):
+        why = next((f" ({why})" for start, why in _WHY.items() if name.startswith(start)), "")
+        yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
+    if _HASHES not in differ and one.get(_HASHES) in (None, "random") and not (differ and repeats):
+        yield f"{_HASHES}: not set, so that sets of text have another order in every process"
+    yield from dict.fromkeys(line for record in (one, other) for line in _without_control(record))
+
+
+def _without_control(record: Mapping[str, Any]) -> Iterator[str]:
+    """What lets two runs differ although their records do not."""
+    if not str(record.get("device")).startswith("cuda"):
+        return
+    yield "device: a GPU, whose losses a trace has of every 100 updates"
+    if not record.get("settings.deterministic"):
+        yield "settings.deterministic: off on a GPU, where kernels may then make sums in another order every time"
+
+
+def _told(outdir: str) -> dict[str, Any]:
+    """What a run's record and its arguments tell, without where it was when it was made."""
+    record = record_of(outdir)
+    content = {name: value for name, value in record.items() if name not in _ALWAYS}
+    arguments = os.path.join(outdir, "args.txt")
+    if os.path.isfile(arguments):
+        with contextlib.suppress(CheckpointError):  # what JSON does not know
+            content["arguments"] = read_json(arguments, _LARGEST)
+    start, place = (str(record.get(name) or outdir) for name in ("directory", "outdir"))
+    return {name: _placeless(value, start, place) for name, value in _flat("", content)}
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, Mapping):
+        yield name, value
+        return
+    for key, item in value.items():
+        yield from _flat(f"{name}.{key}" if name else key, item)
+
+
+def _placeless(value: Any, start: str, outdir: str) -> Any:
+    """A value in which nothing names the run directory; the program may name it from where it has started."""
+    if isinstance(value, list):
+        return [_placeless(item, start, outdir) for item in value]
+    if not isinstance(value, str):
+        return value
+    option, sign, path = value.rpartition("=")
+    try:
+        is_place = bool(path) and os.path.realpath(os.path.join(start, path)) == os.path.realpath(outdir)
+    except ValueError:  # it can be no path
+        return value
+    return f"{option}{sign}DIR" if is_place else value
+
+
+_CHECKPOINT = re.compile(r"(\d+)_checkpoint")
+_FROM_START = "random streams from the start (if nobody draws from them, all is well)"
+_OF_ENVIRONMENTS = "._np_random"  # how gymnasium calls streams of environments and spaces
+
+
+class Found(NamedTuple):
+    """What a closer look has found.
+
+    Attributes:
+        text: That in words.
+        repeats: Whether nothing is known of a run that is not the same if it is trained again.
+    """
+
+    text: str
+    repeats: bool = True
+
+
+def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Parting) -> Found:
+    """What differs first in two runs that are trained again, and is not known yet.
+
+    Args:
+        outdirs: Their directories, which are left alone.
+        scratch: Directory for what they write now.
+        since: Last step at which all tensors are known to be the same.
+        until: Step to train to.
+        known: Where their records part.
+
+    Raises:
+        RerunError: If a program cannot be started, or does not train so far again.
+        CheckpointError: If a record is damaged, or another user's.
+    """
+    starts = [_checkpoints(outdir) for outdir in outdirs]
+    start = max((t for t in starts[0].keys() & starts[1].keys() if t <= since), default=0)
+    again, notes = [], []
+    for name, outdir, checkpoints in zip("ab", outdirs, starts, strict=True):
+        folder = os.path.join(scratch, name)
+        order = Order(place_of(record_of(outdir), outdir), folder, "", checkpoints.get(start, ""), since, until)
+        again.append(_trained_again(outdir, order))
+        if (itself := repetition(outdir, order.diverted)).differs:
+            notes.append(f"{outdir} does not repeat itself, {itself.text}")
+    repeats, found = not notes, first_of_all(*again)
+    if not repeats and is_unseeded(found[_FROM_START]):
+        notes.append(
+            "env.reset(seed=...) and env.action_space.seed(...) before training seed what an environment draws"
+        )
+    if not any(parting.differs for parting in found.values()):
+        notes.append(f"nothing differs now up to step {until:,}")
+    elif not found["tensors"].differs:
+        notes.append(f"tensors: {found['tensors'].text}")
+    if found["steps"].t == known.t:
+        del found["steps"]
+    parted = sorted((parting.t, i, name) for i, (name, parting) in enumerate(found.items()) if parting.differs)
+    return Found("\n       ".join(notes + [f"{name}: {found[name].text}" for _, _, name in parted]), repeats)
+
+
+def first_of_all(a: str, b: str) -> dict[str, Parting]:
+    """Where runs differ first that were looked at closely; of one step, what comes about first is first."""
+    lines = lines_of(a), lines_of(b)
+    streams, tensors = ([_only(part, is_stream) for part in lines] for is_stream in (True, False))
+    start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)
+    first = [{start: part[start]} if start in part else {} for part in streams]
+    unlike = {*differing(*(part.get(start, {}) for part in streams))}
+    drawn = [{t: {name: part[t][name] for name in part[t] if name not in unlike} for t in part} for part in streams]
+    return {
+        _FROM_START: first_of_lines(*first),
+        "steps": first_record(a, b),
+        "tensors": first_of_lines(*tensors),
+        "random streams": first_of_lines(*drawn),
+    }
+
+
+def is_unseeded(streams: Parting) -> bool:
+    """Whether streams of an environment are among those that differ from the start."""
+    return streams.differs and _OF_ENVIRONMENTS in streams.text
+
+
+def _only(lines: Lines, streams: bool) -> Lines:
+    return {t: {name: line[name] for name in line if name.startswith(STREAM) == streams} for t, line in lines.items()}
+
+
+def _trained_again(outdir: str, order: Order) -> str:
+    """Where what a run leaves that is trained again."""
+    record = record_of(outdir)
+    check_owner(os.path.join(outdir, RECORD), command_of(record), record["directory"], "it is not started")
+    train_again(record, order)
+    steps = read_records(order.diverted)["t"]
+    if not len(steps) or steps[-1] < order.until:
+        raise RerunError(f"trained again, {outdir} has ended before step {order.until:,}")
+    return order.diverted
+
+
+def _checkpoints(outdir: str) -> dict[int, str]:
+    """The checkpoints of a run that training can go on from, by their step."""
+    paths = {int(match[1]): os.path.join(os.path.realpath(outdir), match[0])
+             for name in os.listdir(outdir) if (match := _CHECKPOINT.fullmatch(name))}  # fmt: skip
+    return {t: path for t, path in paths.items() if os.path.isdir(os.path.join(path, "run"))}

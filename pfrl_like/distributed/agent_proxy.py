@@ -7,9 +7,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from pfrl_like.distributed.actor import STEPS
-from pfrl_like.distributed.fair_lock import FairLock
 from pfrl_like.distributed.weights import SharedWeights
 from pfrl_like.processes import SharedArrays
+
+
+class FairLock:
+    """A lock for threads of which one takes it again at once: a `threading.Lock` would keep the others waiting."""
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._gate:  # held while waiting, so that the last holder queues behind
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
 
 #: What the last save of a run is called, after the number of its step.
 LAST_SAVES = ("_finish", "_except")

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pfrl_like.distributed.actor import HOLD
-from pfrl_like.distributed.agent_proxy import AgentProxy
-from pfrl_like.distributed.fair_lock import FairLock
+from pfrl_like.distributed.agent_proxy import AgentProxy, FairLock
 from pfrl_like.distributed.weights import SharedWeights
 from pfrl_like.processes import SharedArrays
 

@@ -13,8 +13,7 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from typing import Any
 
 from pfrl_like.distributed.actor import LISTENING
-from pfrl_like.distributed.agent_proxy import AgentProxy
-from pfrl_like.distributed.fair_lock import FairLock
+from pfrl_like.distributed.agent_proxy import AgentProxy, FairLock
 from pfrl_like.distributed.learner import FailureEvent, Learner
 from pfrl_like.processes import SharedArrays, send
 

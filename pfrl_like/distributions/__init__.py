@@ -1,13 +1,18 @@
 """Probability distributions beside those of torch, and what agents ask of all of them."""
 
 from pfrl_like.distributions import operations as kl
-from pfrl_like.distributions.categorical import Categorical, MaskedCategorical
+from pfrl_like.distributions.categorical import Categorical, MaskedCategorical, ProductOfCategoricals
 from pfrl_like.distributions.delta import Delta, DeltaVector
-from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian
-from pfrl_like.distributions.operations import log_prob_and_entropy, masked, rsample_with_log_prob
-from pfrl_like.distributions.parameters import detached, parameters_of, rows_of, with_parameters
-from pfrl_like.distributions.product_of_categoricals import ProductOfCategoricals
-from pfrl_like.distributions.squashed_gaussian import SquashedGaussian
+from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian, SquashedGaussian
+from pfrl_like.distributions.operations import (
+    detached,
+    log_prob_and_entropy,
+    masked,
+    parameters_of,
+    rows_of,
+    rsample_with_log_prob,
+    with_parameters,
+)
 from pfrl_like.utils.mode_of_distribution import mode_of_distribution
 
 #: `pfrl_like.utils.mode_of_distribution`, under a shorter name.

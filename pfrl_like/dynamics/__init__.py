@@ -1,8 +1,7 @@
 """Models of an environment that are learnt from data, and what is imagined with them."""
 
-from pfrl_like.dynamics.dynamics_model import DynamicsModel
+from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.mopo import MOPO
-from pfrl_like.dynamics.probabilistic_ensemble import ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import ModelRollouts
 
 __all__ = [

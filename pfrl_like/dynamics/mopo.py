@@ -12,8 +12,7 @@ from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
 from pfrl_like.algos.fitting.spaces import check_as_many
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
-from pfrl_like.dynamics.dynamics_model import DynamicsModel
-from pfrl_like.dynamics.probabilistic_ensemble import ProbabilisticEnsemble
+from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 from pfrl_like.utils.checks import check_counts
 

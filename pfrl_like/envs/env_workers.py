@@ -1,12 +1,247 @@
-"""`EnvWorkers`: the worker processes of a vector environment, which may be replaced when they fail."""
+"""The workers of `MultiprocessVectorEnv`: what runs in them, their replacement, observations in shared memory."""
 
+import contextlib
 import logging
+import random
+import sys
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pfrl_like.envs.env_worker import serve_env
+import cloudpickle  # type: ignore[import-untyped]
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.env import mend_gym, reset_values, seed_env
+from pfrl_like.envs.vector_stream import Rows
 from pfrl_like.errors import WorkerError
-from pfrl_like.processes import Workers
+from pfrl_like.processes import WaitingEnd, Workers
+from pfrl_like.processes.shared_arrays import Layout, SharedArrays
+from pfrl_like.utils.spaces import space_kind
+
+
+class Slot(int):
+    """Stands in a message for the array that lies in the shared array of this number."""
+
+
+class SharedObservations:
+    """A place in shared memory for the latest observation of each environment.
+
+    An array whose shape and dtype are those of its space goes there and a `Slot` takes its place in the message; all
+    else travels in the message itself, so that every observation arrives as it was.
+
+    Args:
+        space: Observation space of one environment, made of any nesting of dicts, tuples and array spaces.
+        num_envs: Number of environments.
+        name: Name of the memory to attach to; None makes it.
+
+    Attributes:
+        name: Name of the memory; empty if the space has no arrays, and there is none.
+
+    Raises:
+        OSError: If there is not enough shared memory.
+    """
+
+    def __init__(self, space: Any, num_envs: int, name: str | None = None) -> None:
+        leaves: list[tuple[tuple[int, ...], str]] = []
+        self._tree = _tree(space, leaves)
+        layout: Layout = tuple(((num_envs, *shape), dtype) for shape, dtype in leaves)
+        self._memory: SharedArrays | None = None
+        if layout:
+            self._memory = SharedArrays(layout) if name is None else SharedArrays.attach(name, layout)
+        self.name = self._memory.name if self._memory else ""
+
+    @property
+    def arrays(self) -> Sequence[NDArray[Any]]:
+        """The shared arrays, each of shape [num_envs, ...]."""
+        return self._memory.arrays if self._memory else ()
+
+    def put(self, index: int, obs: Any) -> Any:
+        """Store the observation of environment `index`; returns the message that stands for it."""
+        message = self._put(self._tree, index, obs)
+        if self._tree == 0:  # one array, the usual case: no class in the message, which takes long to pickle
+            return 0 if type(message) is Slot else (obs,)
+        return message
+
+    def message(self, obs: Any) -> Any:
+        """The message that holds an observation itself."""
+        return (obs,) if self._tree == 0 else obs
+
+    def get(self, messages: Sequence[Any]) -> tuple[Any, ...]:
+        """The observations of all environments, as fresh arrays, from the message of each."""
+        if self._tree == 0:
+            if all(type(message) is int for message in messages):
+                return Rows.of(self.arrays[0].copy())
+            messages = [Slot(0) if type(message) is int else message and message[0] for message in messages]
+        return tuple(self._get(self._tree, index, message) for index, message in enumerate(messages))
+
+    def unlink(self) -> None:
+        """Remove the name of the memory, once all have attached."""
+        if self._memory is not None:
+            self._memory.unlink()
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        if self._memory is not None:
+            self._memory.close()
+
+    def _put(self, tree: Any, index: int, obs: Any) -> Any:
+        if isinstance(tree, int):
+            place = self.arrays[tree]
+            if type(obs) is np.ndarray and obs.dtype == place.dtype and obs.shape == place.shape[1:]:
+                place[index] = obs
+                return Slot(tree)
+        elif isinstance(tree, dict):
+            if type(obs) in (dict, OrderedDict) and obs.keys() == tree.keys():
+                return type(obs)((key, self._put(tree[key], index, item)) for key, item in obs.items())
+        elif isinstance(tree, tuple) and type(obs) is tuple and len(obs) == len(tree):
+            return tuple(self._put(part, index, item) for part, item in zip(tree, obs, strict=True))
+        return obs
+
+    def _get(self, tree: Any, index: int, message: Any) -> Any:
+        if type(message) is Slot:
+            return self.arrays[message][index].copy()
+        if isinstance(tree, dict) and type(message) in (dict, OrderedDict) and message.keys() == tree.keys():
+            return type(message)((key, self._get(tree[key], index, item)) for key, item in message.items())
+        if isinstance(tree, tuple) and type(message) is tuple and len(message) == len(tree):
+            return tuple(self._get(part, index, item) for part, item in zip(tree, message, strict=True))
+        return message
+
+
+def _tree(space: Any, leaves: list[tuple[tuple[int, ...], str]]) -> Any:
+    """The space's nesting with the number of a shared array at each array space and None at others; adds to leaves."""
+    kind = space_kind(space)
+    if kind == "dict":
+        return {key: _tree(part, leaves) for key, part in space.spaces.items()}
+    if kind == "tuple":
+        return tuple(_tree(part, leaves) for part in space.spaces)
+    if kind in ("box", "multi_discrete", "multi_binary") and not np.dtype(space.dtype).hasobject:
+        leaves.append((tuple(space.shape), np.dtype(space.dtype).str))
+        return len(leaves) - 1
+    return None
+
+
+#: Why nobody knows how the episode of an environment came about that was made again.
+REPLACED = "its worker has been replaced"
+
+
+def serve_env(
+    channel: WaitingEnd, index: int, make_env: Callable[[], Any], entropy: Sequence[int], num_envs: int
+) -> None:
+    """Make an environment, send its spaces, then answer commands until the other end of the pipe is closed.
+
+    Args:
+        channel: The worker's end of the pipe; commands are pairs (name, argument).
+        index: Which environment this is.
+        make_env: Makes it.
+        entropy: Seeds the global random streams of this process, so that environments that draw from them differ from
+            each other and are the same in the next run of the same seed: a number that follows from that, the index
+            and, of a worker that replaces another, how many had been replaced. Such a one seeds its environment, too.
+        num_envs: How many environments there are.
+    """
+    seed = _seed_global_streams(entropy)
+    env = make_env()
+    mend_gym(env)
+    try:
+        space = getattr(env, "observation_space", None)
+        channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
+        answers = _Answers(env, index, space, num_envs)
+        if len(entropy) > 2:
+            with contextlib.suppress(ValueError):  # it takes none
+                answers.seed(seed)
+        while True:
+            try:
+                command, argument = channel.recv()
+            except EOFError:
+                return
+            channel.send(getattr(answers, command)(argument))
+    finally:
+        close = getattr(env, "close", None)
+        if callable(close):
+            close()
+
+
+class _Answers:
+    """One method for each command."""
+
+    def __init__(self, env: Any, index: int, space: Any, num_envs: int) -> None:
+        self._env, self._index, self._space, self._num_envs = env, index, space, num_envs
+        self._shared = SharedObservations(None, num_envs)
+        self._seed: int | None = None
+        self._tape: Any = None
+
+    def attach(self, name_and_space: tuple[str, bytes]) -> None:
+        name, packed_space = name_and_space
+        if name:
+            self._shared = SharedObservations(cloudpickle.loads(packed_space), self._num_envs, name)
+
+    def step(self, action: Any) -> Any:
+        result = self._env.step(action)
+        if not isinstance(result, tuple | list) or len(result) not in (4, 5):
+            return result  # the parent says what is wrong
+        return (self._shared.put(self._index, result[0]), *result[1:])
+
+    def reset(self, _: None) -> tuple[Any, Any]:
+        seed, self._seed = self._seed, None
+        obs, info = reset_values(self._env.reset() if seed is None else self._env.reset(seed=seed))
+        return self._shared.put(self._index, obs), info
+
+    def seed(self, seed: int | None) -> None:
+        if seed is not None and not seed_env(self._env, seed):
+            self._seed = seed
+
+    def record(self, _: None) -> None:
+        from pfrl_like.envs.episode_tape import EpisodeTape  # for few runs, and it needs torch
+
+        if self._tape is None:
+            self._env = self._tape = EpisodeTape(self._env, alone=True, num_envs=self._num_envs)
+
+    def saved_state(self, _: None) -> Any:
+        told = {"way": "unknown", "reason": REPLACED}
+        if self._tape is not None:
+            told = self._tape.saved_state()
+        self.record(None)
+        return told
+
+    def restore_state(self, state: Any) -> Any:
+        self.record(None)
+        arrival = self._tape.restore_state(state)
+        return arrival._replace(obs=self._shared.put(self._index, arrival.obs)) if arrival.exact else arrival
+
+    def state_between_episodes(self, _: None) -> Any:
+        from pfrl_like.envs.env_states import state_between_episodes  # for few runs, and it needs torch
+
+        try:
+            return state_between_episodes(self._env, alone=True)
+        except Exception as error:  # of code of the user's
+            return f"{error!r:.200}"
+
+    def restore_between_episodes(self, state: Any) -> str:
+        from pfrl_like.envs.env_states import restore_between_episodes  # for few runs, and it needs torch
+
+        try:
+            restore_between_episodes(self._env, state, alone=True)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def spec(self, _: None) -> bytes:
+        try:
+            packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))
+        except Exception:  # it holds what no other process can have
+            packed = cloudpickle.dumps(None)
+        return packed
+
+
+def _seed_global_streams(entropy: Sequence[int]) -> int:
+    """Seed them; returns a further seed."""
+    seed, further = map(int, np.random.SeedSequence(entropy).generate_state(2))
+    random.seed(seed)
+    np.random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+    return further
+
 
 _LOGGER = logging.getLogger(__name__)
 _START = "start"

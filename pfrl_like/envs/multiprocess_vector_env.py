@@ -12,10 +12,8 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from pfrl_like.env import VectorEnv
-from pfrl_like.envs.env_worker import REPLACED
-from pfrl_like.envs.env_workers import EnvWorkers
-from pfrl_like.envs.shared_observations import SharedObservations
-from pfrl_like.envs.vector_values import check_action_count, cut_step, join_steps, seed_list, skip_mask
+from pfrl_like.envs.env_workers import REPLACED, EnvWorkers, SharedObservations
+from pfrl_like.envs.vector_stream import check_action_count, cut_step, join_steps, seed_list, skip_mask
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.processes.worker import Portable

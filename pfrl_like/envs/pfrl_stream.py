@@ -10,6 +10,7 @@ from pfrl_like.env import reset_values
 from pfrl_like.envs.env_states import is_resumable
 from pfrl_like.envs.vector_stream import (
     BoolArray,
+    Rows,
     VectorObs,
     VectorStep,
     VectorStream,
@@ -22,7 +23,6 @@ from pfrl_like.envs.vector_stream import (
     restore_layers,
     saved_layers,
 )
-from pfrl_like.envs.vector_values import Rows
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from pfrl_like.debug import rerun
+from pfrl_like.debug import crash_replay
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.checkpoints import BUFFERS, Saved, saved_in
 from pfrl_like.experiments.configuration import Configuration, told_in
@@ -123,7 +123,7 @@ def newest_checkpoint(
         CheckpointError: If there are agents, but no checkpoint that can be loaded; it says why for each.
         TypeError: If the agent cannot load.
     """
-    if (path := rerun.checkpoint()) is not None:
+    if (path := crash_replay.checkpoint()) is not None:
         return _load(agent, source, Saved(0, path), os.path.dirname(path), configuration)
     way_out = (
         " A run with checkpoint_freq makes them; to go on from an agent alone, load it and give the step_offset; for a "

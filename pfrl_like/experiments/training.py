@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pfrl_like.debug.rerun import checkpoint, is_passed_over
+from pfrl_like.debug.crash_replay import checkpoint, is_passed_over
 from pfrl_like.debug.trace import Trace
 from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
 from pfrl_like.experiments.checkpoints import Checkpoints

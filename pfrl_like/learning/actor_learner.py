@@ -17,8 +17,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pfrl_like.distributed.actor import STEPS, ActorFactory
-from pfrl_like.distributed.agent_proxy import AgentProxy, RunnersAgentProxy
-from pfrl_like.distributed.fair_lock import FairLock
+from pfrl_like.distributed.agent_proxy import AgentProxy, FairLock, RunnersAgentProxy
 from pfrl_like.distributed.learner import FailureEvent, Hook, Learner, Pace
 from pfrl_like.distributed.poller import Poller, listen
 from pfrl_like.distributed.weights import SharedWeights

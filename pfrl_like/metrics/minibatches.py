@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.dataset import Episode, TransitionMiniBatch
-from pfrl_like.dataset.chosen import listed
+from pfrl_like.dataset.episode import listed
 from pfrl_like.dataset.transition import Transitions
 from pfrl_like.metrics.misuse import check_scored
 from pfrl_like.utils.checks import check_counts

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian
-from pfrl_like.distributions.squashed_gaussian import SquashedGaussian
+from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian, SquashedGaussian
 from pfrl_like.utils.contexts import ignores_training
 
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from pfrl_like.distributions.categorical import Categorical
-from pfrl_like.distributions.product_of_categoricals import ProductOfCategoricals
+from pfrl_like.distributions.categorical import Categorical, ProductOfCategoricals
 from pfrl_like.utils.contexts import ignores_training
 
 

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pfrl_like.collections.prioritized import Index, Priorities, largest, smallest
-from pfrl_like.collections.sum_tree import Floats
+from pfrl_like.collections.prioritized import Floats, Index, Priorities, largest, smallest
 from pfrl_like.replay_buffers.memory import PrioritizedMemory
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.utils.checks import check_finite

@@ -4,8 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from pfrl_like.collections.prioritized import Index, check_uniform_ratio
-from pfrl_like.collections.sum_tree import Floats
+from pfrl_like.collections.prioritized import Floats, Index, check_uniform_ratio
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.memory import PrioritizedEpisodicMemory
 from pfrl_like.replay_buffers.prioritized import Normalization, PriorityWeightError

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue, QuantileDiscreteActionValue, soft_least_of
 from pfrl_like.agents import BCQ, DiscreteBCQ
 from pfrl_like.agents.offline.bc import discrete_bc_loss
-from pfrl_like.agents.offline.bcq import CandidateChoice, bcq_next_value, perturbed
-from pfrl_like.agents.offline.discrete_bcq import likely_actions
+from pfrl_like.agents.offline.bcq import CandidateChoice, bcq_next_value, likely_actions, perturbed
 from pfrl_like.agents.offline.imitation import conditional_vae_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import Categorical

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from pfrl_like.batch import Batch
 from pfrl_like.dynamics import DynamicsModel, ProbabilisticEnsemble
-from pfrl_like.dynamics.dynamics_model import ensemble_loss
-from pfrl_like.dynamics.probabilistic_ensemble import gaussian_loss, softly_bounded
+from pfrl_like.dynamics.dynamics_model import ensemble_loss, gaussian_loss, softly_bounded
 from pfrl_like.preprocessing import StandardScaler
 
 

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss, sampled_advantage
+from pfrl_like.agents.offline.awac import EXPECTED, binary_weight
 from pfrl_like.agents.offline.bc import bc_loss, discrete_bc_loss
-from pfrl_like.agents.offline.crr import EXPECTED, binary_weight
 from pfrl_like.agents.offline.iql import iql_critic_loss, iql_value_loss
-from pfrl_like.agents.offline.rebrac import rebrac_policy_loss, rebrac_reward
-from pfrl_like.agents.offline.td3_plus_bc import td3_plus_bc_policy_loss
+from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss, rebrac_reward, td3_plus_bc_policy_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.functions import exponential_weight

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pfrl_like.collections import SumTree
-from pfrl_like.collections.sum_tree import WIDEST_ROOT
+from pfrl_like.collections.prioritized import WIDEST_ROOT
 
 # Sizes of one, two and three levels.
 SIZES = st.sampled_from([1, 63, 64, 65, WIDEST_ROOT, WIDEST_ROOT + 1, 64 * WIDEST_ROOT + 1])

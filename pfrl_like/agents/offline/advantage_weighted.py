@@ -1,14 +1,17 @@
-"""Actor-critics whose policy imitates recorded actions, the more the better the critics find them."""
+"""Actor-critics of recorded data: their constructor, and policies that imitate the better actions."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pfrl_like.agents.offline.offline_actor_critic import OfflineActorCritic
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.explorers import Greedy
+from pfrl_like.functions.losses import square, weighted_mean
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.critic_arguments import two_or_more
 from pfrl_like.learning.critics import (
     distribution_of,
     least,
@@ -18,7 +21,111 @@ from pfrl_like.learning.critics import (
     values_of_actions,
 )
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
+from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
+
+
+class OfflineActorCritic(OffPolicyActorCritic):
+    """Base of agents with a policy that needs no explorer, two critics or more, and targets that move softly.
+
+    Args:
+        policy: Module from observations to distributions of actions.
+        q_func1: First critic, as in `SoftActorCritic`, like all arguments that are not named here.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic, None likewise.
+        replay_buffer: As in `SoftActorCritic`.
+        gamma: As in `SoftActorCritic`.
+        gpu: As in `SoftActorCritic`.
+        replay_start_size: As in `SoftActorCritic`.
+        minibatch_size: As in `SoftActorCritic`.
+        update_interval: As in `SoftActorCritic`.
+        phi: As in `SoftActorCritic`.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: As in `SoftActorCritic`.
+        logger: As in `SoftActorCritic`.
+        batch_states: As in `SoftActorCritic`.
+        burnin_action_func: As in `SoftActorCritic`.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: As in `SoftActorCritic`.
+        further_q_func_optimizers: As in `SoftActorCritic`.
+        n_times_update: As in `SoftActorCritic`.
+        policy_update_delay: Updates of the critics for each one of the policy.
+        batch_accumulator: As in `SoftActorCritic`.
+        recurrent: As in `SoftActorCritic`, for algorithms that have a recurrent form.
+        episodic_update_len: As in `SoftActorCritic`, likewise.
+        device: As in `SoftActorCritic`.
+        num_steps: As in `SoftActorCritic`, likewise.
+        compile: As in `SoftActorCritic`.
+
+    Raises:
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
+    """
+
+    elementwise = staticmethod(square)
+    moves_its_targets = True
+    is_offline = True
+
+    policy_optimizer: Any = Fixed()
+    q_func1_optimizer: Any = Fixed()
+    q_func2_optimizer: Any = Fixed()
+
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        *,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 256,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        act_deterministically: bool = True,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+    ) -> None:
+        critics, optimizers = two_or_more(
+            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
+        )
+        further, further_optimizers = self.further_parts()
+        super().__init__(
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **further_optimizers},
+            replay_buffer, gamma, Greedy(), further=further, burnin_action_func=burnin_action_func,
+            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
+            device=device, replay_start_size=replay_start_size,
+            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
+            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
+            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
+            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+        )  # fmt: skip
+
+    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+        """Other modules that learn, and their optimisers, by attribute."""
+        return {}, {}
 
 
 def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:

@@ -1,7 +1,9 @@
-"""Advantage-Weighted Actor-Critic (Nair et al. 2020, arXiv:2006.09359)."""
+"""Advantage-Weighted Actor-Critic (arXiv:2006.09359) and Critic Regularized Regression (arXiv:2006.15134)."""
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic, sampled_advantage
@@ -40,3 +42,64 @@ class AWAC(AdvantageWeightedActorCritic):
         """`exponential_weight` of the advantage."""
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples)
         return exponential_weight(advantage, self.lam, self.max_weight)
+
+
+#: What is expected of the policy, of the values of some of its actions.
+EXPECTED: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
+
+
+def binary_weight(advantage: Tensor) -> Tensor:
+    """1 where the advantage is positive, 0 elsewhere, in its shape (arXiv:2006.15134, eq. 3)."""
+    return (advantage > 0).to(advantage.dtype)
+
+
+class CRR(AdvantageWeightedActorCritic):
+    """Critic Regularized Regression: recorded actions count by their advantage over actions of the policy.
+
+    Critics bootstrap from an action of the policy's target. With one critic an update is that of d3rlpy 2.8; of several
+    it takes the mean value for the advantage, this agent the least. It copies the targets every 100 updates by default.
+
+    Args:
+        args: As `AdvantageWeightedActorCritic`.
+        advantage_type: "mean" or "max": over what of the values of the drawn actions the advantage is.
+        weight_type: "exp" for min(exp(A / beta), max_weight), "binary" for 1 where A is positive and 0 elsewhere.
+        beta: Temperature of the exponential weights, positive; the smaller, the more the advantage counts.
+        n_action_samples: Actions that are drawn.
+        max_weight: Largest exponential weight, positive.
+        kwargs: As `AdvantageWeightedActorCritic`.
+
+    Raises:
+        ValueError: On values outside those named here, and as `AdvantageWeightedActorCritic`.
+        TypeError: As `AdvantageWeightedActorCritic`.
+    """
+
+    has_target_policy = True
+
+    def __init__(
+        self,
+        *args: Any,
+        advantage_type: str = "mean",
+        weight_type: str = "exp",
+        beta: float = 1.0,
+        n_action_samples: int = 4,
+        max_weight: float = 20.0,
+        **kwargs: Any,
+    ) -> None:
+        for name, value, known in (
+            ("advantage_type", advantage_type, tuple(EXPECTED)), ("weight_type", weight_type, ("exp", "binary")),
+        ):  # fmt: skip
+            if value not in known:
+                raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, known))}")
+        self.advantage_type, self.weight_type = advantage_type, weight_type
+        self.beta, self.n_action_samples, self.max_weight = beta, n_action_samples, max_weight
+        check_positive(self, "beta", "max_weight")
+        check_counts(n_action_samples=n_action_samples)
+        super().__init__(*args, **kwargs)
+
+    def weight(self, batch: Batch) -> Tensor:
+        """`exponential_weight` or `binary_weight` of the advantage."""
+        pool = EXPECTED[self.advantage_type]
+        advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, pool)
+        if self.weight_type == "binary":
+            return binary_weight(advantage)
+        return exponential_weight(advantage, self.beta, self.max_weight)

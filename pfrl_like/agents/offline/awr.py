@@ -11,8 +11,8 @@ from torch.distributions import Categorical, Distribution
 
 from pfrl_like.agents.discrete_sac import probabilities
 from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
-from pfrl_like.agents.offline.future_returns import check_tells_future, future_returns
 from pfrl_like.agents.offline.iql import state_value_of
+from pfrl_like.agents.offline.return_context import check_tells_future, future_returns
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorers import Greedy

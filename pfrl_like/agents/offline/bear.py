@@ -8,8 +8,15 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import soft_least_of
-from pfrl_like.agents.offline.candidates import ChosenAction, chosen, chosen_for_active, most_valued
-from pfrl_like.agents.offline.imitation import ImitatorMixin, check_parts_of_vae, imitated_actions
+from pfrl_like.agents.offline.imitation import (
+    ChosenAction,
+    ImitatorMixin,
+    check_parts_of_vae,
+    chosen,
+    chosen_for_active,
+    imitated_actions,
+    most_valued,
+)
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters

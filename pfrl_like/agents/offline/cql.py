@@ -1,21 +1,22 @@
-"""Conservative Q-Learning (Kumar et al. 2020, arXiv:2006.04779)."""
+"""Conservative Q-Learning (Kumar et al. 2020, arXiv:2006.04779); Cal-QL (Nakamoto et al. 2023, arXiv:2303.05479)."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.double_dqn import DoubleDQN
+from pfrl_like.agents.offline.return_context import check_tells_future, future_returns
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.policy_spaces import Bounds
-from pfrl_like.learning.critics import average, critic_loss, distribution_of, mean_value, values_of_actions
+from pfrl_like.learning.critics import average, critic_loss, distribution_of, least_value, mean_value, values_of_actions
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.constructor_only import Fixed
@@ -206,3 +207,57 @@ class DiscreteCQL(DoubleDQN):
     def penalty(self, value: Any, batch: Batch) -> Tensor:
         """`conservative_weight` times `discrete_conservative_gap`."""
         return self.conservative_weight * discrete_conservative_gap(value, batch.action)
+
+
+class CalQL(CQL):
+    """Conservative Q-Learning that pushes no value below the return that was had, so that learning goes on online.
+
+    Where the conservative term lowers values of the policy's actions it counts those as at least the return from the
+    row's state on, of the recorded actions (arXiv:2303.05479, eq. 5.1). An episode that was cut off, or still runs,
+    goes on with the least value of the critics' targets there.
+
+    Beside d3rlpy 2.8 the losses differ as the estimator `pfrl_like.algos.CQL` says. Its returns end without a value
+    where an episode was cut off.
+
+    Batches for `update` need the steps after their own, `sample_batch(..., future=math.inf)`; runners and the replay
+    buffer are asked for them. There is no recurrent form.
+
+    Args:
+        args: As `CQL`.
+        horizon: Steps after which a return goes on with the targets' value, at least; None for the end of the episode.
+        kwargs: As `CQL`.
+
+    Raises:
+        ValueError: As `CQL`.
+        TypeError: As `CQL`, and on a replay buffer that cannot tell what came after a step.
+    """
+
+    may_be_recurrent = False
+
+    def __init__(self, *args: Any, horizon: int | None = None, **kwargs: Any) -> None:
+        check_counts(optional=True, horizon=horizon)
+        self.horizon = horizon
+        self.sampling = {"future": math.inf if horizon is None else horizon}
+        super().__init__(*args, **kwargs)
+
+    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+        """As of `CQL`; a replay buffer that cannot tell what came after a step is refused as well."""
+        super().check_declared(modules)
+        check_tells_future(self.replay_buffer)
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """As of `CQL`, with the returns."""
+        with evaluating_readers(self.policy):
+            returns = future_returns(batch, self.target_value, 1.0)
+        return super().learn(batch.replace(returns=returns, future=None))
+
+    def target_value(self, obs: Any) -> Tensor:
+        """Least value, under the critics' targets, of an action of the policy, [n]."""
+        states = batch_of_states(obs)
+        return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
+
+    def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
+        """Those of the policy's actions are at least the returns; of uniform actions they stay."""
+        (returns,) = batch.required("returns")
+        of_policy = 2 * self.n_action_samples
+        return torch.cat([torch.maximum(values[:of_policy], returns), values[of_policy:]])

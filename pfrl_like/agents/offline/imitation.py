@@ -1,20 +1,27 @@
-"""How recorded actions are modelled by agents that keep to them: conditional autoencoders, or distributions."""
+"""How agents keep to recorded actions: models of these, and the choice of the best of some that the models draw."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.offline.bc import bc_loss
-from pfrl_like.batch import Batch
+from pfrl_like.batch import Batch, map_nested
+from pfrl_like.distributions import DeltaVector
+from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.offline import squared_distance
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.declarations import check_takes_pair
 from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.learning.critics import mean_value
+from pfrl_like.learning.policy_acting import at_rows
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.random_streams.isolated_rng import isolated_rng
 from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.direct_call import call
 
@@ -114,3 +121,44 @@ def check_parts_of_vae(imitator: nn.Module) -> None:
     if isinstance(imitator, ConditionalVAE):
         check_takes_pair("imitator.encoder", imitator.encoder)
         check_takes_pair("imitator.decoder", imitator.decoder, "latent vector")
+
+
+class ChosenAction(DeltaVector):
+    """The actions that were chosen among several for their values.
+
+    Args:
+        loc: The actions, [N, A].
+        score: Gives the values, [N], of any actions in the same states, so that others can be told to be as good.
+    """
+
+    def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(loc)
+        self.score = score
+
+
+def chosen(actions: Tensor, values: Tensor) -> Tensor:
+    """Of several actions in each state, [M, N, A], those of the largest of their values, [M, N]; [N, A]."""
+    return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
+
+
+def most_valued(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
+    """Of several actions in each state, [M, N, A], that which a critic values most."""
+    score = functools.partial(_value, critic)
+    return ChosenAction(chosen(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
+
+
+def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
+    """What is chosen for observations, [k]; of environments that are not active it is zeros, and costs no draw."""
+    if active is None or np.all(active):
+        return choose(obs)
+    if not np.any(active):
+        with isolated_rng():
+            return DeltaVector(torch.zeros_like(choose(obs).mode))
+    rows = torch.from_numpy(np.flatnonzero(active))
+    some = choose(map_nested(lambda leaf: leaf[rows.to(leaf.device)], obs)).mode
+    return DeltaVector(at_rows(some, rows, len(active)))
+
+
+def _value(critic: Any, obs: Any, action: Tensor) -> Tensor:
+    value: Any = call(critic, (obs, action))
+    return value.reshape(-1) if isinstance(value, Tensor) else mean_value(value)

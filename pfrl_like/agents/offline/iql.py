@@ -29,7 +29,7 @@ def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
         ValueError: If it is not one number for each row.
     """
     batch = batch.replace(action_mask=None, next_action_mask=None)
-    value = dqn.value_of(v_func, with_own_memory(v_func, batch, next=next), next=next)
+    value = dqn.action_values(v_func, with_own_memory(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
         came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"

@@ -1,15 +1,17 @@
-"""TD3 with behavioural cloning (Fujimoto and Gu 2021, arXiv:2106.06860)."""
+"""TD3 with behavioural cloning (arXiv:2106.06860), and ReBRAC, which penalises the critics, too (arXiv:2305.09836)."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from pfrl_like.agents.td3 import TD3
+from pfrl_like.agents.td3 import TD3, td3_next_action
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.offline import over_mean_size, squared_distance
 from pfrl_like.learning.compatibility.parts import check_numbers_in
-from pfrl_like.learning.critics import distribution_of, mean_value, value_of
+from pfrl_like.learning.critics import distribution_of, least_next_value, least_value, mean_value, value_of
 
 
 def td3_plus_bc_policy_loss(
@@ -61,3 +63,96 @@ class TD3PlusBC(TD3):
     def policy_loss(self, batch: Batch) -> Tensor:
         """`td3_plus_bc_policy_loss` of the first critic."""
         return td3_plus_bc_policy_loss(self.policy, self.critics[0], batch, self.alpha, self.batch_accumulator)
+
+
+def rebrac_policy_loss(
+    policy: Any, critics: Sequence[Any], batch: Batch, beta: float, accumulator: str = "mean"
+) -> Tensor:
+    """-Q / mean |Q| + beta * (pi(s) - a)**2, with Q the least of Q(s, pi(s)) (arXiv:2305.09836, section 3).
+
+    Args:
+        policy: The policy, which takes the gradient.
+        critics: The critics.
+        batch: Transitions or sequences.
+        beta: Weight of the squared distance from the recorded actions.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss, weighted if the batch has weights.
+    """
+    action = distribution_of(policy, batch).rsample()
+    q = least_value(critics, batch, action)
+    loss = beta * squared_distance(action, batch.action) - over_mean_size(q)
+    return weighted_mean(loss, batch.weight, accumulator)
+
+
+def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
+    """Rewards with the penalty on the next actions in them, [N]: `reward - discount * beta * (a' - b')**2`.
+
+    Added to `discount * Q(s', a')` it is the target of critics of any form (arXiv:2305.09836, section 3). Where the
+    next recorded action b' is not known, at the end of an episode, there is no penalty.
+
+    Args:
+        batch: Transitions or sequences, with `next_action`.
+        next_action: a', the actions whose value is bootstrapped from, [N, ...].
+        beta: Weight of the penalty.
+
+    Raises:
+        ValueError: If the batch has no `next_action`.
+    """
+    recorded = _next_actions_of(batch)
+    recorded = recorded if batch.next_row is None else recorded[batch.next_row]
+    distance = squared_distance(next_action, recorded.to(next_action.dtype))
+    unknown = recorded.flatten(1).isnan().any(1)
+    return torch.addcmul(batch.reward, batch.discount, distance.masked_fill(unknown, 0.0), value=-beta)
+
+
+def _next_actions_of(batch: Batch) -> Tensor:
+    if batch.next_action is None:
+        raise ValueError(
+            "batch lacks next_action, from which the critics' penalty is made: give next_actions=True to sample_batch, "
+            "or to sample_sequences"
+        )
+    recorded: Tensor = batch.next_action
+    return recorded
+
+
+class ReBRAC(TD3):
+    """TD3 whose policy and whose critics' targets are penalised for leaving the actions that it learns from.
+
+    Batches for `update` need the actions after their own, `sample_batch(..., next_actions=True)`; runners and the
+    replay buffer are asked for them. An update is that of d3rlpy 2.8.
+
+    Args:
+        args: As `TD3`. In the paper critics have layer normalisation, such as `DropoutFCSAQFunction` with `dropout=0`.
+        actor_beta: Weight of the squared distance of the policy's actions, at least 0.
+        critic_beta: Weight of the squared distance of the next actions, at least 0.
+        kwargs: As `TD3`.
+
+    Raises:
+        ValueError: On values outside those named here, and as `TD3`.
+        TypeError: As `TD3`.
+    """
+
+    is_offline = True
+    sampling = {"next_actions": True}  # noqa: RUF012 - as in the base
+
+    def __init__(self, *args: Any, actor_beta: float = 0.001, critic_beta: float = 0.01, **kwargs: Any) -> None:
+        self.actor_beta, self.critic_beta = actor_beta, critic_beta
+        check_numbers_in(self, actor_beta=(0, None), critic_beta=(0, None))
+        super().__init__(*args, **kwargs)
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """As of `TD3`."""
+        _next_actions_of(batch)  # before anything is compiled
+        return super().learn(batch)
+
+    def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
+        """What TD3 bootstraps from, and `rebrac_reward`."""
+        next_action = td3_next_action(self.target_policy, batch, self.target_policy_smoothing_func)
+        reward = rebrac_reward(batch, next_action, self.critic_beta)
+        return least_next_value(self.target_critics, batch, next_action), reward
+
+    def policy_loss(self, batch: Batch) -> Tensor:
+        """`rebrac_policy_loss` of all critics."""
+        return rebrac_policy_loss(self.policy, self.critics, batch, self.actor_beta, self.batch_accumulator)

@@ -16,9 +16,7 @@ from pfrl_like.batch import first_leaf
 from pfrl_like.columns import Field
 from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, log_probs_of, numbers_of
 from pfrl_like.dataset.flat import MOST_ACTIONS, looks_discrete
-from pfrl_like.dataset.io.hdf5 import concatenated, opened, write_nested
-from pfrl_like.dataset.io.hdf5_members import Members, h5py_module
-from pfrl_like.dataset.io.hdf5_output import new_hdf5
+from pfrl_like.dataset.io.hdf5 import Members, concatenated, h5py_module, new_hdf5, opened, write_nested
 from pfrl_like.dataset.table import Table, field_of
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json

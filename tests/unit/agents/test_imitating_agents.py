@@ -17,9 +17,9 @@ from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.agents.offline.advantage_weighted import sampled_advantage
-from pfrl_like.agents.offline.crr import EXPECTED, binary_weight
+from pfrl_like.agents.offline.awac import EXPECTED, binary_weight
 from pfrl_like.agents.offline.iql import state_value_of
-from pfrl_like.agents.offline.rebrac import rebrac_policy_loss
+from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorers import AdditiveGaussian

@@ -22,7 +22,7 @@ from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
 from pfrl_like.preprocessing import StandardScaler
 
-VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.q_learning.QLearning)]
+VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.networks.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.collections import SumTree
-from pfrl_like.collections.sum_tree import WIDEST_ROOT
+from pfrl_like.collections.prioritized import WIDEST_ROOT
 
 
 def tree_of(weights):

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from pfrl_like import agents
 from pfrl_like.batch import Batch
 from pfrl_like.cli import main
-from pfrl_like.debug.crash_replay import described
-from pfrl_like.debug.rerun import RerunError, start_again
+from pfrl_like.debug.crash_replay import RerunError, described, start_again
 from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
 from pfrl_like.q_functions import DiscreteActionValueHead

@@ -170,7 +170,7 @@ def test_without_shared_memory_on_the_machine_the_pipe_serves(monkeypatch):
     def refuse(layout):
         raise OSError("No space left on device")
 
-    monkeypatch.setattr("pfrl_like.envs.shared_observations.SharedArrays", refuse)
+    monkeypatch.setattr("pfrl_like.envs.env_workers.SharedArrays", refuse)
     with pytest.warns(UserWarning, match="No space left"):
         env = make(IMAGES, BOX)
     assert env.reset()[0].max() == 0

@@ -12,12 +12,10 @@ from traced_run import run
 
 from pfrl_like.cli import main
 from pfrl_like.cli.diff_runs import closer_interval, tells_more_in
-from pfrl_like.debug import rerun
-from pfrl_like.debug.explain_diff import explanations
-from pfrl_like.debug.rerun import RerunError, train_again
-from pfrl_like.debug.tensor_diff import first_of_all, is_unseeded
+from pfrl_like.debug import crash_replay
+from pfrl_like.debug.crash_replay import RerunError, train_again
 from pfrl_like.debug.trace import read_records, read_tensors
-from pfrl_like.debug.trace_diff import Parting, repetition
+from pfrl_like.debug.trace_diff import Parting, explanations, first_of_all, is_unseeded, repetition
 from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
 from pfrl_like.runs.checksums import STREAM
@@ -245,11 +243,11 @@ def test_programs_that_do_not_train_again_are_told_with_their_last_words(
 
 
 def test_a_program_learns_which_checkpoint_to_go_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert rerun.checkpoint() is None
+    assert crash_replay.checkpoint() is None
     monkeypatch.setenv(VARIABLE, Order("run", "scratch", until=7).to_text())
-    assert rerun.checkpoint() is None
+    assert crash_replay.checkpoint() is None
     monkeypatch.setenv(VARIABLE, Order("run", "scratch", checkpoint="run/5_checkpoint", until=7).to_text())
-    assert rerun.checkpoint() == "run/5_checkpoint"
+    assert crash_replay.checkpoint() == "run/5_checkpoint"
 
 
 def test_what_may_explain_a_difference_is_told_with_the_reason(tmp_path: Path) -> None:

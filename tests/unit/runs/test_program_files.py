@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pfrl_like.debug.explain_diff import explanations
+from pfrl_like.debug.trace_diff import explanations
 from pfrl_like.runs import program_files
 
 SCRIPT = """
