@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value.base import ActionValue, as_rows
-from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
-from pfrl_like.functions.distributional import categorical_projection
+from pfrl_like.functions.chunked import as_action_mask, without_forbidden
 from pfrl_like.functions.losses import huber
-from pfrl_like.functions.td import td_target
+from pfrl_like.functions.td import categorical_projection, td_target
 
 Formatter = Callable[[Any], Any]
 

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from pfrl_like.action_value.base import once
 from pfrl_like.action_value.discrete import DiscreteActionValue, Formatter, unchanged
-from pfrl_like.functions.distributional import even_fractions
 from pfrl_like.functions.losses import huber, quantile_huber
-from pfrl_like.functions.td import td_target
+from pfrl_like.functions.td import even_fractions, td_target
 
 
 class QuantileDiscreteActionValue(DiscreteActionValue):

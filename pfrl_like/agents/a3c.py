@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.policy_gradient import actor_critic_loss
-from pfrl_like.functions.rollout_returns import lambda_returns
+from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
+from pfrl_like.functions.returns import lambda_returns
 from pfrl_like.learning.async_actor_critic import AsyncActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.model_outputs import policy_and_value

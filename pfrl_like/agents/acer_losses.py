@@ -10,10 +10,9 @@ from torch.distributions import Categorical, Distribution, kl_divergence
 from pfrl_like.action_value import DiscreteActionValue, SingleActionValue
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import parameters_of, with_parameters
-from pfrl_like.functions.losses import half_square
-from pfrl_like.functions.policy_gradient import trust_region_gradient
-from pfrl_like.functions.rollout_returns import retrace
-from pfrl_like.learning.compatibility.declarations import (
+from pfrl_like.functions.losses import half_square, trust_region_gradient
+from pfrl_like.functions.returns import retrace
+from pfrl_like.learning.compatibility.parts import (
     check_distribution,
     check_output,
     check_takes_state,

@@ -4,8 +4,8 @@ from torch import Tensor
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.agents.dqn import DQN
-from pfrl_like.functions.distributional import categorical_projection
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.functions.td import categorical_projection
 
 
 class CategoricalDQN(DQN):

@@ -15,7 +15,7 @@ from pfrl_like.learning.critics import distribution_of, least_next_value, mean_v
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import given_loss, own_step
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.q_functions.ensemble import members_of
+from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.constructor_only import Fixed

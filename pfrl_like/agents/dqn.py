@@ -16,13 +16,13 @@ from pfrl_like.functions.losses import compute_weighted_value_loss as compute_we
 from pfrl_like.functions.losses import half_square, huber, weighted_mean
 from pfrl_like.functions.td import td_target
 from pfrl_like.learning.acting import wrong_value
-from pfrl_like.learning.compatibility.declarations import (
+from pfrl_like.learning.compatibility.parts import (
     check_explorer,
     check_output,
     check_takes_state,
     kind_of_actions,
 )
-from pfrl_like.learning.compatibility.recorded_data import RecordedDataMixin, check_kind, check_size
+from pfrl_like.learning.compatibility.policy_spaces import RecordedDataMixin, check_kind, check_size
 from pfrl_like.learning.compatibility.replay_arguments import check_start
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch

@@ -11,8 +11,7 @@ from torch.nn.functional import mse_loss
 
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
-from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.policy_gradient import clipped_surrogate, estimated_kl, explained_variance, standardized
+from pfrl_like.functions.losses import clipped_surrogate, estimated_kl, explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import shuffled
 from pfrl_like.learning.model_outputs import policy_and_value

@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.rollout_returns import lambda_returns
+from pfrl_like.functions.returns import lambda_returns
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything, one_by_one
 from pfrl_like.learning.model_outputs import policy_of

@@ -12,8 +12,7 @@ from torch import Tensor
 from torch.distributions import kl_divergence
 
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.policy_gradient import conjugate_gradient, explained_variance, standardized
+from pfrl_like.functions.losses import conjugate_gradient, explained_variance, standardized, weighted_mean
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything, shuffled
 from pfrl_like.learning.model_outputs import output_of, policy_of

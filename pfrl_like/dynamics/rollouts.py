@@ -11,7 +11,7 @@ from pfrl_like.agents.offline.combo import IMAGINED
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
 from pfrl_like.experiments.recorded_data import restore_data, state_of_data, unknown
-from pfrl_like.learning.policy_acting import samples_its_policy
+from pfrl_like.learning.acting import samples_its_policy
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.checksums import checksums_of
 from pfrl_like.storage.plain_tensors import checksum

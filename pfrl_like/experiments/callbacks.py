@@ -11,7 +11,7 @@ import numpy as np
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.loggers import MetricsLogger
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Clock
 from pfrl_like.utils.close_all import close_all
 

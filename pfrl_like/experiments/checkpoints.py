@@ -21,7 +21,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import save_agent
 from pfrl_like.experiments.run_buffers import find_buffers
 from pfrl_like.experiments.run_state import RunState
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
 from pfrl_like.runs.earlier_run import TABLES

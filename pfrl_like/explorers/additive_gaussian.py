@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows, continuous
+from pfrl_like.explorers.epsilon_greedy import RandomExplorer, active_rows, continuous
 from pfrl_like.utils.random import RandomSource
 
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.explorers.random_explorer import RandomExplorer, active_rows
+from pfrl_like.explorers.epsilon_greedy import RandomExplorer, active_rows
 from pfrl_like.utils.random import RandomSource
 
 

@@ -1,25 +1,275 @@
-"""Writing an agent's greedy policy into a file that runs without this library."""
+"""Writing an agent's greedy policy into a file that runs without this library, and trying whether it does the same."""
 
 import contextlib
+import importlib.util
+import io
+import json
+import logging
+import operator
 import os
-from collections.abc import Callable
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
-from pfrl_like.batch import map_nested
-from pfrl_like.errors import CheckpointError, ExportError, PfrlLikeError
-from pfrl_like.export.check import check_policy
-from pfrl_like.export.features import leaves_of
-from pfrl_like.export.formats import FORMATS, check_installed, describe, exporting
-from pfrl_like.export.noise import NoiseMode
-from pfrl_like.export.observations import stack_of
-from pfrl_like.export.policy import GreedyPolicy, Signature
+from pfrl_like.batch import ACTION_MASK, first_leaf, map_nested
+from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError, PfrlLikeError
+from pfrl_like.export.features import leaves_of, more_of, stack_of
+from pfrl_like.export.policy import BATCH, GivenDraws, Greedy, GreedyPolicy, NoiseMode, Signature
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.preprocessing.features import FeatureExtractor, rows_of_stack
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage import atomic_write
+
+#: An exported policy, run as who has nothing but the file would run it.
+Run = Callable[[Sequence[Tensor]], list[Tensor]]
+
+
+class Format(ABC):
+    """A format of files."""
+
+    #: Packages of the extra "export" that it needs.
+    packages: tuple[str, ...] = ()
+
+    @abstractmethod
+    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
+        """The content of a file.
+
+        Args:
+            policy: What to export.
+            inputs: Inputs to trace it with.
+            description: Text that goes along.
+        """
+
+    @abstractmethod
+    def run(self, content: bytes, signature: Signature) -> Run:
+        """The policy in such a content."""
+
+
+class TorchScript(Format):
+    """A trace, for `torch.jit.load`, also from C++."""
+
+    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
+        traced = torch.jit.trace(policy, tuple(inputs), check_trace=False)  # type: ignore[no-untyped-call]
+        content = io.BytesIO()
+        torch.jit.save(traced, content, _extra_files={"signature.json": description})
+        return content.getvalue()
+
+    def run(self, content: bytes, signature: Signature) -> Run:
+        loaded = torch.jit.load(io.BytesIO(content))  # type: ignore[no-untyped-call]
+        return lambda inputs: _listed(loaded(*inputs))
+
+
+class TorchExport(Format):
+    """An exported program, for `torch.export.load`."""
+
+    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
+        program = torch.export.export(policy, tuple(inputs), dynamic_shapes=(_dynamic(policy.signature),), strict=False)
+        content = io.BytesIO()
+        torch.export.save(program, content, extra_files={"signature.json": description})
+        return content.getvalue()
+
+    def run(self, content: bytes, signature: Signature) -> Run:
+        loaded = torch.export.load(io.BytesIO(content)).module()
+        return lambda inputs: _listed(loaded(*inputs))
+
+
+class Onnx(Format):
+    """A graph for `onnxruntime` and whatever else reads ONNX, weights included."""
+
+    packages = ("onnx", "onnxscript", "onnxruntime")
+
+    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
+        signature = policy.signature
+        program: Any = torch.onnx.export(
+            policy, tuple(inputs), dynamo=True, external_data=False, verbose=False,
+            dynamic_shapes=(_dynamic(signature),),
+            input_names=[port.name for port in signature.inputs],
+            output_names=[port.name for port in signature.outputs],
+        )  # fmt: skip
+        program.model.metadata_props["signature.json"] = description
+        content: bytes = program.model_proto.SerializeToString()
+        return content
+
+    def run(self, content: bytes, signature: Signature) -> Run:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        names = [port.name for port in signature.inputs]
+
+        def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+            given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+            return [torch.from_numpy(output) for output in session.run(None, given)]
+
+        return run
+
+
+#: By the ending of the file's name.
+FORMATS: dict[str, Format] = {".pt": TorchScript(), ".onnx": Onnx(), ".pt2": TorchExport()}
+
+
+def check_installed(ending: str) -> None:
+    """Refuse a format whose packages are not installed.
+
+    Raises:
+        MissingDependencyError: Naming the package and the extra.
+    """
+    for package in FORMATS[ending].packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingDependencyError(package, f"export to {ending}", "export")
+
+
+def describe(signature: Signature) -> str:
+    """A signature as JSON, which goes into the file."""
+    ports = {"inputs": signature.inputs, "outputs": signature.outputs}
+    return json.dumps({side: [vars(port) for port in each] for side, each in ports.items()})
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """Within it exporters work in silence, without gradients, and distributions do not look at their arguments."""
+    loggers = {logging.getLogger(name): logging.getLogger(name).level for name in ("torch.onnx", "onnxscript")}
+    checks = Distribution._validate_args
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        Distribution.set_default_validate_args(False)
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        Distribution.set_default_validate_args(checks)
+        for logger, level in loggers.items():
+            logger.setLevel(level)
+
+
+def _dynamic(signature: Signature) -> tuple[dict[int, Any], ...]:
+    """Which axis of each input counts the observations, as `torch.export` is told."""
+    batch = torch.export.Dim(BATCH)
+    return tuple({axis: batch for axis, size in enumerate(port.shape) if size == BATCH} for port in signature.inputs)
+
+
+def _listed(outputs: Any) -> list[Tensor]:
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+
+
+#: How far a number of an action or a recurrent state may be from the agent's, or, beyond 1, relative to its size.
+TOLERANCE = 1e-5
+#: How many observations are compared.
+N_INPUTS = 1_000
+#: In which batches: (number of observations, steps).
+_PLAIN = ((1, 1), (2, 1), (13, 1), *[(123, 1)] * 8)
+_RECURRENT = ((1, 10), (2, 5), (98, 10))
+
+
+def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) -> None:
+    """Refuse an exported policy that acts in another way than the agent, for 1,000 observations and given noise.
+
+    Of discrete actions another one will do if the agent holds both for equally good, within `TOLERANCE`.
+
+    Args:
+        reference: A copy of the agent, which `policy` has no part in.
+        policy: What was exported.
+        run: The exported policy.
+        stack: Observations, tensors [k, ...], nested as one observation is.
+
+    Raises:
+        ExportError: If it does.
+        NonFiniteError: If the agent's own actions are NaN or infinite.
+    """
+    generator, begin = torch.Generator().manual_seed(0), 0
+    many = more_of(stack, N_INPUTS, generator)
+    for batch, steps in _PLAIN if reference.memory is None else _RECURRENT:
+        if reference.memory is not None:
+            reference.memory.forget(False)
+        state = [torch.zeros(port.sizes(batch), dtype=getattr(torch, port.dtype)) for port in policy.ports("state")]
+        for _ in range(steps):
+            obs = map_nested(operator.itemgetter(slice(begin, begin + batch)), many)
+            state = _check_step(reference, policy, run, obs, state, generator)
+            begin += batch
+
+
+def _check_step(
+    reference: Greedy, policy: GreedyPolicy, run: Run, obs: Any, state: list[Tensor], generator: torch.Generator
+) -> list[Tensor]:
+    """Compare the actions for some observations, with random masks and noise; gives the next recurrent state."""
+    batch = len(first_leaf(obs))
+    mask = [torch.rand(port.sizes(batch), generator=generator) < 0.7 for port in policy.ports(ACTION_MASK)]
+    noise = [draw.sample(batch, generator) for draw in policy.asked_for]
+    inputs = [*leaves_of(obs), *mask, *state, *noise]
+    actions, *state = run(inputs)
+    wanted, wanted_state = _of_agent(reference, obs, mask, policy.numbers(*inputs))
+    _check_actions(policy, inputs, actions, wanted)
+    for ours, theirs in zip(wanted_state, state, strict=True):
+        _check_numbers("recurrent state", ours, theirs)
+    return state
+
+
+def _of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    """The agent's actions and recurrent state after a step, as if it drew these numbers."""
+    rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), obs))
+    given = {ACTION_MASK: mask[0].numpy()} if mask else {}
+    with GivenDraws(drawn):
+        actions = torch.as_tensor(np.asarray(reference.batch_act(rows, **given)))
+    if not actions.isfinite().all():
+        raise NonFiniteError("action", "the agent's own actions are NaN or infinite for observations that it was given")
+    return actions, [] if reference.memory is None else leaves_of(reference.memory.test_state)
+
+
+def _check_actions(policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tensor, wanted: Tensor) -> None:
+    _check_form("action", wanted, actions)
+    of_numbers = wanted.is_floating_point()
+    errors = _differences(wanted, actions) if of_numbers else (actions != wanted).float()
+    wrong = ~(errors <= TOLERANCE).reshape(len(wanted), -1).all(1)
+    if wrong.any() and not _is_as_good(policy.judge(*inputs)[1], actions, wanted, wrong):
+        raise ExportError(
+            f"the exported policy chooses other actions than the agent for {int(wrong.sum())} of {len(wrong)} "
+            f"observations, {actions[wrong][0].tolist()} in place of {wanted[wrong][0].tolist()}; nothing was written"
+        )
+
+
+def _is_as_good(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> bool:
+    """Whether other actions were chosen only because the agent holds them for as good.
+
+    Args:
+        value: What says which actions are the best: with `score` if they were chosen among several, otherwise actions
+            that are numbers were not chosen; those that are discrete have values or probabilities.
+        actions: The actions that were chosen, [B, ...].
+        wanted: Those of the agent, [B, ...].
+        wrong: Where they differ, [B].
+    """
+    score = getattr(value, "score", None)
+    if score is None and not wanted.is_floating_point():
+        score = getattr(value, "evaluate_actions", None) or value.log_prob
+    return score is not None and float(_differences(score(wanted), score(actions))[wrong].max()) <= TOLERANCE
+
+
+def _check_form(what: str, wanted: Tensor, found: Tensor) -> None:
+    if (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+        came, expected = (f"{tuple(each.shape)} of {each.dtype}" for each in (found, wanted))
+        raise ExportError(f"the exported policy's {what} is {came}, the agent's {expected}; nothing was written")
+
+
+def _check_numbers(what: str, wanted: Tensor, found: Tensor) -> None:
+    _check_form(what, wanted, found)
+    largest = float(_differences(wanted, found).max())
+    if not largest <= TOLERANCE:
+        raise ExportError(
+            f"the exported policy's {what} differs from the agent's by {largest:.3g}, more than {TOLERANCE}; "
+            "nothing was written"
+        )
+
+
+def _differences(wanted: Tensor, found: Tensor) -> Tensor:
+    """Absolute differences, relative to the size of numbers beyond 1."""
+    return (found - wanted).abs() / wanted.abs().clamp_min(1)
 
 
 def export_policy(

@@ -1,23 +1,34 @@
 """Pure functions of tensors: targets and losses."""
 
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
-from pfrl_like.functions.distributional import categorical_projection, even_fractions
 from pfrl_like.functions.losses import (
     bootstrap_weight,
     expectile,
+    exponential_weight,
     half_square,
     huber,
+    maximum_mean_discrepancy,
+    over_mean_size,
     quantile_huber,
     quantile_huber_of_pairs,
+    squared_distance,
     weighted_mean,
 )
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
-from pfrl_like.functions.offline import exponential_weight, maximum_mean_discrepancy, over_mean_size, squared_distance
-from pfrl_like.functions.returns import linked_lambda_returns, n_step_returns, rows_after
-from pfrl_like.functions.rollout_returns import gae, lambda_returns, retrace, vtrace
+from pfrl_like.functions.returns import (
+    gae,
+    lambda_returns,
+    linked_lambda_returns,
+    n_step_returns,
+    retrace,
+    rows_after,
+    vtrace,
+)
 from pfrl_like.functions.td import (
     advantage_learning_target,
+    categorical_projection,
     dynamic_policy_programming_target,
+    even_fractions,
     persistent_advantage_learning_target,
     td_target,
 )

@@ -14,18 +14,21 @@ from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
-from pfrl_like.learning.acting import wrong_value
-from pfrl_like.learning.compatibility.declarations import (
+from pfrl_like.learning.acting import PolicyActingMixin, check_one_for_each, wrong_value
+from pfrl_like.learning.compatibility.dry_run import try_critics
+from pfrl_like.learning.compatibility.parts import (
     check_critics,
     check_distribution,
     check_explorer,
     check_output,
 )
-from pfrl_like.learning.compatibility.dry_run import try_critics
-from pfrl_like.learning.compatibility.policy_spaces import Bounds, bounds_of, bounds_that_differ, check_policy_fits
-from pfrl_like.learning.compatibility.recorded_data import (
+from pfrl_like.learning.compatibility.policy_spaces import (
+    Bounds,
     RecordedDataMixin,
+    bounds_of,
+    bounds_that_differ,
     check_kind,
+    check_policy_fits,
     check_size,
     warn_of_actions_out_of_reach,
 )
@@ -34,11 +37,10 @@ from pfrl_like.learning.critics import critic_loss, value_of
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import learn_through_hooks, own_step
-from pfrl_like.learning.policy_acting import PolicyActingMixin, check_one_for_each
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
-from pfrl_like.q_functions.ensemble import members_by_name, members_of
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.optimizers.gradient_step import StepsOfUpdate
+from pfrl_like.q_functions.state_action_q_functions import members_by_name, members_of
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy

@@ -13,19 +13,17 @@ from torch import Tensor
 from pfrl_like.agent import BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.acting import has_mask
-from pfrl_like.learning.compatibility.declarations import check_policy
-from pfrl_like.learning.compatibility.on_policy_arguments import check_parts
-from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.learning.acting import PolicyActingMixin, has_mask
+from pfrl_like.learning.compatibility.parts import check_numbers_in, check_policy
 from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
+from pfrl_like.learning.compatibility.replay_arguments import check_on_policy_parts
+from pfrl_like.learning.minibatches import check_observed
 from pfrl_like.learning.model_outputs import check_outputs
 from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
-from pfrl_like.learning.policy_acting import PolicyActingMixin
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.learning.rollout import Steps
 from pfrl_like.learning.shared_model import SharedModelMixin
-from pfrl_like.learning.steps import Steps
-from pfrl_like.learning.transitions import check_observed
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, check_rewards
 from pfrl_like.utils.constructor_only import Fixed
@@ -102,7 +100,7 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         self.logger = logger or logging.getLogger(__name__)
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
-        check_parts(self, {"model": model}, {"optimizer": optimizer})
+        check_on_policy_parts(self, {"model": model}, {"optimizer": optimizer})
         check_policy(self, {"model": model}, self.further_outputs)
         check_counts(t_max=t_max)
         devices = {param.device.type for param in model.parameters()} - {"cpu"}

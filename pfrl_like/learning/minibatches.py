@@ -1,6 +1,6 @@
-"""Minibatches of what was collected, in random order; the numbers are drawn from NumPy's global stream."""
+"""Minibatches of what was collected, batches from elsewhere, and steps on their way into a replay buffer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pfrl_like.batch import Batch, map_nested
+from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
+from pfrl_like.columns import packed
+from pfrl_like.learning.recurrent_memory import batch_first
 from pfrl_like.learning.rollout import Episodes
+from pfrl_like.utils.action_masks import mask_columns
+from pfrl_like.utils.checks import unequal_lengths
+from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]
 
@@ -137,3 +143,137 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
         chosen_length[0] -= skipped
         chosen_length[-1] -= stop[last] - full
         yield chosen_begin, chosen_length
+
+
+#: Column of `Batch.extra` that marks rows whose observations are features already.
+FEATURES = "features"
+
+
+def batch_of_episodes(episodes: Episodes) -> Batch:
+    """What an agent learnt from, as packed sequences from which `episodes_of_batch` makes it again.
+
+    After a step from which nothing is bootstrapped `next_obs` repeats `obs`.
+    """
+    steps, lengths = episodes.steps, episodes.lengths
+    n, device = len(steps), steps.reward.device
+    ends = torch.from_numpy(np.cumsum(lengths) - 1).to(device)
+    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
+    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    next_obs = map_nested(lambda leaf: leaf[following], concatenate_nested([steps.obs, episodes.last_obs]))
+    order = np.argsort(-lengths, kind="stable")
+    time, sequence = packed(lengths[order])
+    first = torch.from_numpy((np.cumsum(lengths) - lengths)[order]).to(device)
+    rows = first[torch.from_numpy(sequence).to(device)] + torch.from_numpy(time).to(device)
+    return steps.replace(next_obs=next_obs)[rows].replace(
+        lengths=torch.from_numpy(lengths[order]),
+        recurrent_state=map_nested(lambda leaf: leaf[first].movedim(0, 1).contiguous(), episodes.states),
+        extra={FEATURES: torch.ones(n, dtype=torch.bool)},
+    )
+
+
+def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
+    """The steps of a batch, as features on the agent's device, one sequence after the other.
+
+    Args:
+        agent: An on-policy agent, whose features, model and normaliser are used.
+        batch: Transitions, each of which is then an episode of its own, or sequences.
+
+    Returns:
+        The episodes, and which row of the batch each of their steps is, [N], on the host.
+
+    Raises:
+        ValueError: If transitions came to a recurrent agent.
+    """
+    if type(batch.obs) is dict and ACTION_MASK in batch.obs and batch.action_mask is None:
+        batch = batch.replace(action_mask=batch.obs[ACTION_MASK].bool())
+    if FEATURES in (batch.extra or {}):
+        batch = batch.to(agent.device).replace(extra=None)
+    else:
+        features = {name: agent.features.on_batch(getattr(batch, name), agent.device) for name in ("obs", "next_obs")}
+        batch = batch.to(agent.device).replace(**features)
+    if batch.lengths is None:
+        if agent.memory is not None:
+            raise ValueError("batch holds transitions, but a recurrent agent learns from sequences: lengths is None")
+        rows = torch.arange(len(batch))
+        every = rows.to(agent.device)
+        steps = batch.replace(next_obs=None, next_action_mask=None, index=None)
+        return Episodes(steps, np.ones(len(batch), np.int64), every, batch.next_obs), rows
+    order = sequence_of_rows(batch.lengths).argsort(stable=True)
+    rows, lengths = order.to(agent.device), batch.lengths.numpy()
+    last = torch.from_numpy(np.cumsum(lengths) - 1).to(agent.device)
+    states = last_state = None
+    if agent.memory is not None:
+        states, last_state = _states(agent, batch, batch.lengths)
+        states = map_nested(lambda leaf: leaf[rows], states)
+    flat = batch.replace(
+        lengths=None, recurrent_state=None, next_recurrent_state=None, next_action_mask=None, index=None
+    )[rows]
+    last_obs = map_nested(lambda leaf: leaf[last], flat.next_obs)
+    return Episodes(flat.replace(next_obs=None), lengths, last, last_obs, last_state, states), order
+
+
+def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
+    """The recurrent states before all packed rows, and after the last ones of the sequences, batch first."""
+    state, start, before, after = batch.recurrent_state, 0, [], []
+    sizes = [*batch_sizes_of(lengths).tolist(), 0]
+    with torch.no_grad(), evaluating_readers(agent.model):
+        for size, following in zip(sizes, sizes[1:], strict=False):
+            place = slice(start, start + size)
+            obs = agent.normalized(map_nested(lambda leaf: leaf[place], batch.obs))  # noqa: B023 - called at once
+            _, new = one_step_forward(agent.model, obs, state)
+            before.append(batch_first(state, new))
+            after.append(batch_first(get_recurrent_state_at(new, slice(following, None), detach=True), new))
+            state, start = get_recurrent_state_at(new, slice(0, following), detach=True), start + size
+    return concatenate_nested(before), concatenate_nested(after[::-1])
+
+
+def store_step(
+    agent: Any, step: tuple[Any, ...], ended: Any, next_mask: Any, active: Any, **columns: list[Any]
+) -> None:
+    """Append a step of k environments, with the recurrent states and action masks that belong to it.
+
+    Args:
+        agent: Has the replay buffer, the memory of a recurrent network, and the mask of the last actions.
+        step: Observations, actions, rewards, next observations, whether these are terminal, whether episodes are cut
+            off there; each of length k.
+        ended: Whether each episode has ended, [k]; asked for only if there is a memory.
+        next_mask: True where an action is allowed in the next observations, [k, n_actions]; None for no mask.
+        active: False for environments that took no step, [k]; None for none.
+        **columns: Further columns, a value for each environment.
+    """
+    if agent.memory is not None:
+        columns |= agent.memory.columns(ended, active)
+    columns |= mask_columns(agent._last_mask, next_mask, step[3][0])
+    env_ids = None
+    if active is not None:
+        env_ids = np.flatnonzero(active).tolist()
+        step = tuple([column[i] for i in env_ids] for column in step)
+        columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
+    obs, action, reward, next_obs, done, reset = step
+    agent.replay_buffer.append_batch(obs, action, reward, next_obs, done, reset, env_ids, **columns)
+
+
+def check_observed(
+    agent: Any,
+    batch_obs: Any,
+    batch_reward: Sequence[float],
+    batch_done: Sequence[bool],
+    batch_reset: Sequence[bool],
+    active: Any = None,
+) -> None:
+    """Refuse what cannot have come of the last actions of an agent; arguments as of `BatchAgent.batch_observe`.
+
+    Raises:
+        RuntimeError: In training, if no action was asked for before.
+        ValueError: If the arguments have different lengths.
+    """
+    if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
+        raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
+    if active is not None and len(active) != len(batch_obs):
+        raise unequal_lengths(obs=batch_obs, active=active)
+    if not agent.training:
+        return
+    if agent.batch_last_obs is None:
+        raise RuntimeError("observe was called in training before act")
+    if len(agent.batch_last_action) != len(batch_obs):
+        raise unequal_lengths(obs=batch_obs, last_action=agent.batch_last_action)

@@ -19,10 +19,10 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.acting import ActingMixin
 from pfrl_like.learning.actor_learner import ActorLearnerMixin
-from pfrl_like.learning.burn_in import burn_in
-from pfrl_like.learning.compatibility.recorded_data import refuse_unknown_actions
+from pfrl_like.learning.compatibility.policy_spaces import refuse_unknown_actions
 from pfrl_like.learning.compatibility.replay_arguments import check_arguments, check_parts
 from pfrl_like.learning.guard import GuardMixin, Moments
+from pfrl_like.learning.minibatches import check_observed, store_step
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.off_policy import (
     check_not_compiled,
@@ -30,16 +30,13 @@ from pfrl_like.learning.overrides.off_policy import (
     update_by_experiences,
     within_hook,
 )
-from pfrl_like.learning.progress import ProgressMixin
-from pfrl_like.learning.records import add_values
-from pfrl_like.learning.recurrent_memory import RecurrentMemory
-from pfrl_like.learning.transitions import check_observed, store_step
+from pfrl_like.learning.records import ProgressMixin, add_values
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
-from pfrl_like.optimizers.gradient_step import GradientStep
-from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.contexts import FREE, MODES, learning

@@ -13,22 +13,19 @@ from torch import Tensor
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.functions.rollout_returns import gae
-from pfrl_like.learning.acting import wrong_value
-from pfrl_like.learning.compatibility.declarations import check_policy
-from pfrl_like.learning.compatibility.on_policy_arguments import check_parts
+from pfrl_like.functions.returns import gae
+from pfrl_like.learning.acting import PolicyActingMixin, wrong_value
+from pfrl_like.learning.compatibility.parts import check_policy
 from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
-from pfrl_like.learning.episodes_of_batch import batch_of_episodes, episodes_of_batch
+from pfrl_like.learning.compatibility.replay_arguments import check_on_policy_parts
 from pfrl_like.learning.guard import GuardMixin
+from pfrl_like.learning.minibatches import batch_of_episodes, check_observed, episodes_of_batch
 from pfrl_like.learning.model_outputs import allowed, check_outputs
-from pfrl_like.learning.on_policy_progress import OnPolicyProgressMixin
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
-from pfrl_like.learning.policy_acting import PolicyActingMixin
-from pfrl_like.learning.records import add_values, make_records
+from pfrl_like.learning.records import OnPolicyProgressMixin, add_values, make_records
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
-from pfrl_like.learning.transitions import check_observed
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import check_counts, check_rewards
@@ -105,7 +102,7 @@ class OnPolicyAgent(
         self.logger = logger
         self.recurrent = recurrent
         self.obs_normalizer = obs_normalizer
-        check_parts(self, modules, optimizers)
+        check_on_policy_parts(self, modules, optimizers)
         check_policy(self, modules)
         check_counts(1, False, **{f"{name}_stats_window": size for name, size in windows.items()})
         for module in (*modules.values(), obs_normalizer):

@@ -1,8 +1,6 @@
 """Where numbers about a run go."""
 
-from pfrl_like.loggers.csv import CSVLogger
-from pfrl_like.loggers.metrics_logger import MetricsLogger
-from pfrl_like.loggers.tensorboard import TensorBoardLogger
+from pfrl_like.loggers.adapters import CSVLogger, MetricsLogger, TensorBoardLogger
 
 __all__ = [
     "CSVLogger",

@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.metrics.minibatches import mean, measured, scored_episodes
-from pfrl_like.metrics.misuse import check_makes, check_scored
-from pfrl_like.metrics.scorer import squared_distance
+from pfrl_like.metrics.scorer import check_makes, check_scored, mean, measured, scored_episodes, squared_distance
 from pfrl_like.utils.checks import check_counts
 
 

@@ -6,15 +6,217 @@ Larger is better throughout: what should be small has a minus sign. An algorithm
 """
 
 import inspect
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from pfrl_like.functions.rollout_returns import lambda_returns
-from pfrl_like.metrics.environment import evaluate_on_environment as evaluate_on_environment
-from pfrl_like.metrics.minibatches import has_discrete_actions, mean, measured, scored_episodes
+from pfrl_like.batch import ACTION_MASK
+from pfrl_like.dataset import Episode, TransitionMiniBatch
+from pfrl_like.dataset.episode import listed
+from pfrl_like.dataset.transition import Transitions
+from pfrl_like.env import as_gymnasium
+from pfrl_like.functions.returns import lambda_returns
+from pfrl_like.random_streams.streams import isolated_rng
+from pfrl_like.utils.action_masks import required_keyword, sample_allowed
+from pfrl_like.utils.checks import check_counts, check_numbers
+
+
+def check_scored(algo: Any) -> None:
+    """Refuse what predicts nothing, such as an agent, in the place of what a scorer scores.
+
+    Raises:
+        TypeError: Naming what came, and what scores agents.
+    """
+    if not hasattr(algo, "predict"):
+        raise TypeError(
+            f"a scorer was given a {type(algo).__name__}, expected an algorithm or a dynamics model, which has "
+            "predict; agents are scored by experiments.eval_performance and ope.evaluate_offline"
+        )
+
+
+def check_makes(call: str, given: Any) -> None:
+    """Refuse episodes where a function that makes scorers expects a number: it was itself taken for a scorer.
+
+    Args:
+        call: How it is called, such as "evaluate_on_environment(env)".
+        given: What came in the place of the number.
+
+    Raises:
+        TypeError: If it is None, as where there are no episodes, or holds others.
+    """
+    if given is None or (isinstance(given, Iterable) and not isinstance(given, str)):
+        name = call.partition("(")[0]
+        raise TypeError(f"{name} was called as if it were a scorer, but it makes one: give {call} in its place")
+
+
+def evaluate_on_environment(
+    env: Any, n_trials: int = 10, epsilon: float = 0.0, render: bool = False
+) -> Callable[..., float]:
+    """A scorer that acts in an environment and gives the mean return of the episodes, not discounted.
+
+    The random streams of the caller stay as they are. Where `info` of the environment has an "action_mask", only
+    allowed actions are taken: `algo.predict` gets it as the keyword `action_mask`, [1, n_actions].
+
+    Args:
+        env: An environment; what `pfrl_like.env.as_gymnasium` takes.
+        n_trials: Number of episodes.
+        epsilon: Probability of a random action.
+        render: Whether to render after each step.
+
+    Returns:
+        Function called as `scorer(algo)` or `scorer(algo, episodes)`; it does not look at the episodes.
+
+    Raises:
+        ValueError: If `n_trials` is less than 1, or `epsilon` not from 0 to 1.
+        TypeError: If one is no number, or `env` is no environment, or one made of several; from the scorer, if `env`
+            tells an action mask that `algo.predict` does not take.
+    """
+    check_makes("evaluate_on_environment(env)", n_trials)
+    check_counts(n_trials=n_trials)
+    check_numbers(0, 1, epsilon=epsilon)
+    adapted = as_gymnasium(env)
+
+    def scorer(algo: Any, *args: Any) -> float:
+        check_scored(algo)
+        with isolated_rng(env):
+            return float(np.mean([_return_of_episode(adapted, algo, epsilon, render) for _ in range(n_trials)]))
+
+    return scorer
+
+
+def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> float:
+    obs, info = env.reset()
+    frames = LastFrames(getattr(algo, "n_frames", 1))
+    total, ended = 0.0, False
+    while not ended:
+        stack = frames.push(obs)
+        mask = info.get(ACTION_MASK)
+        explores = np.random.random() < epsilon
+        action = sample_allowed(env.action_space, mask) if explores else _greedy_action(algo, stack, mask)
+        obs, reward, terminated, truncated, info = env.step(action)
+        total += float(reward)
+        ended = terminated or truncated
+        if render:
+            env.render()
+    return total
+
+
+def _greedy_action(algo: Any, obs: Any, mask: Any) -> Any:
+    told = required_keyword(algo.predict, None if mask is None else np.asarray(mask)[None])
+    action = algo.predict(np.asarray(obs)[None], **told)[0]
+    return action.item() if np.ndim(action) == 0 else action
+
+
+class LastFrames:
+    """The last images of an episode along their first axis, zeros before its beginning, as datasets stack them.
+
+    Args:
+        n_frames: How many; what is no image (three axes) is not stacked.
+    """
+
+    def __init__(self, n_frames: int) -> None:
+        self._n_frames = n_frames
+        self._frames: deque[NDArray[Any]] = deque(maxlen=n_frames)
+
+    def push(self, obs: Any) -> Any:
+        """The stack that ends with this observation."""
+        if self._n_frames == 1 or np.ndim(obs) != 3:
+            return obs
+        frame = np.array(obs)
+        missing = self._n_frames - 1 - len(self._frames)
+        self._frames.extend([*[np.zeros_like(frame)] * missing, frame])
+        return np.concatenate(self._frames)
+
+
+def scored_episodes(episodes: Any) -> list[Episode]:
+    """The episodes given, or those of a dataset, which can be gone through several times.
+
+    Raises:
+        ValueError: If there is no transition.
+        TypeError: If something is no episode.
+    """
+    if episodes is None:
+        raise TypeError("episodes is None, expected episodes or a dataset: give some to fit as eval_episodes")
+    return listed(episodes)
+
+
+def minibatches(
+    episodes: Iterable[Episode],
+    window_size: int,
+    n_frames: int = 1,
+    *,
+    first_only: bool = False,
+    told_next: bool = False,
+) -> Iterator[TransitionMiniBatch]:
+    """The transitions in order, `window_size` at a time; a minibatch may span several episodes of one dataset.
+
+    Args:
+        episodes: The episodes, or a dataset.
+        window_size: Transitions of a minibatch.
+        n_frames: How many images are stacked.
+        first_only: Take the first transition of each episode only.
+        told_next: Leave out transitions into terminal states that nobody told.
+
+    Raises:
+        ValueError: If `window_size` is less than 1, or there is no transition.
+        TypeError: If something is no episode.
+    """
+    check_counts(window_size=window_size)
+    for _, group in groupby(scored_episodes(episodes), key=lambda episode: id(episode.table)):
+        own = list(group)
+        table, action_size = own[0].table, own[0].get_action_size()
+        all_rows = np.concatenate([episode.steps[: 1 if first_only else None] for episode in own])
+        all_rows = all_rows[np.isin(all_rows, table.told_steps)] if told_next else all_rows
+        for start in range(0, len(all_rows), window_size):
+            rows = all_rows[start : start + window_size]
+            yield TransitionMiniBatch.of_rows(Transitions(table, rows, action_size), table, rows, n_frames)
+
+
+def measured(
+    model: Any,
+    episodes: Iterable[Episode],
+    window_size: int,
+    measure: Callable[[TransitionMiniBatch], Any],
+    *,
+    first_only: bool = False,
+    told_next: bool = False,
+) -> NDArray[Any]:
+    """What is measured of each transition, [N, ...], in order.
+
+    Args:
+        model: An algorithm or a dynamics model; its `n_frames`, if it has one, says how many images are stacked.
+        episodes: The episodes, or a dataset.
+        window_size: Transitions of a minibatch.
+        measure: Gives it of a minibatch, [B, ...].
+        first_only: Take the first transition of each episode only.
+        told_next: Leave out transitions into terminal states that nobody told.
+
+    Raises:
+        ValueError: If the episodes have no transition, or `window_size` is less than 1.
+        TypeError: If something is no episode, or `model` predicts nothing.
+    """
+    check_scored(model)
+    options = {"first_only": first_only, "told_next": told_next}
+    windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
+    found = [np.asarray(measure(window)) for window in windows]  # one at a time, which may be images
+    if not found:
+        raise ValueError("of no transition of the episodes the next observation was told, so that nothing is measured")
+    return np.concatenate(found)
+
+
+def mean(values: Any) -> float:
+    """The mean in double precision."""
+    return float(np.mean(values, dtype=np.float64))
+
+
+def has_discrete_actions(batch: TransitionMiniBatch) -> bool:
+    """Whether the actions are indices."""
+    return batch.actions.ndim == 1
 
 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:

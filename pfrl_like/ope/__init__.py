@@ -1,22 +1,21 @@
 """Off-policy evaluation: what a policy would have brought, from what another one has recorded."""
 
-from pfrl_like.ope.behavior import fitted_behavior
-from pfrl_like.ope.doubly_robust import direct_method, doubly_robust, magic, weighted_doubly_robust
 from pfrl_like.ope.episodes import LoggedEpisodes
 from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning
-from pfrl_like.ope.evaluate import evaluate_offline
+from pfrl_like.ope.evaluate import evaluate_offline, fitted_behavior
 from pfrl_like.ope.fqe import FQE, DiscreteFQE
-from pfrl_like.ope.fqe_config import FQEConfig
-from pfrl_like.ope.fqe_kind import ActionSpace
-from pfrl_like.ope.fqe_saving import load_learnable
+from pfrl_like.ope.fqe_saving import ActionSpace, FQEConfig, load_learnable
 from pfrl_like.ope.importance_sampling import (
+    direct_method,
+    doubly_robust,
     importance_sampling,
+    magic,
     per_decision_importance_sampling,
+    weighted_doubly_robust,
     weighted_importance_sampling,
     weighted_per_decision_importance_sampling,
 )
-from pfrl_like.ope.policies import GreedyPolicy
-from pfrl_like.ope.policy_actions import log_probs
+from pfrl_like.ope.policies import GreedyPolicy, log_probs
 
 __all__ = [
     "ActionSpace",

@@ -1,26 +1,196 @@
 """`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with the interface of its document."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from pfrl_like.action_value import ActionValue
 from pfrl_like.algos.fitting.minibatches import fitting_batch
-from pfrl_like.batch import Batch
+from pfrl_like.algos.fitting.saving import check_form, reset_optimizers, take_from, take_states_of
+from pfrl_like.algos.fitting.spaces import actions_for, check_as_many, greedy, observations_for, sampled
+from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.dataset import TransitionMiniBatch
+from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.errors import NotFittedError
-from pfrl_like.ope.fqe_building import BuildingFQE
-from pfrl_like.ope.fqe_config import FQEConfig, config_of
-from pfrl_like.ope.fqe_copying import CopyingFQE
-from pfrl_like.ope.fqe_fitting import FittingFQE
-from pfrl_like.ope.fqe_judging import JudgingFQE
-from pfrl_like.ope.fqe_kind import kind_told_by
+from pfrl_like.ope.fqe_fitting import BuildingFQE, FittingFQE
 from pfrl_like.ope.fqe_online import OnlineFQE
-from pfrl_like.ope.fqe_saving import SavedFQE
+from pfrl_like.ope.fqe_saving import FQEConfig, SavedFQE, config_of
+from pfrl_like.ope.policies import ActingPolicy, agent_of, evaluates_modes, kind_told_by, lying_on, policy_of
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.device import resolve_device
+
+Array = NDArray[Any]
+#: Samples of a continuous policy in each state, of which the mean value is that of the state.
+_SAMPLES = 10
+
+
+class JudgingFQE:
+    """The actions of the evaluated policy, and values."""
+
+    discrete_action: bool | None
+    agent: Any
+    n_frames: int
+    _shape: tuple[int, ...] | None
+    _action_size: int | None
+
+    def predict(self, x: Any, *, action_mask: Any = None) -> Array:
+        """The actions that are evaluated.
+
+        Args:
+            x: Observations, [n, ...], frames stacked.
+            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
+
+        Returns:
+            Actions, [n, action_size], or [n] if discrete.
+
+        Raises:
+            NotFittedError: Before it is built, or if the algorithm is not known.
+            ValueError: If the observations or the mask have another shape.
+            NonFiniteError: On NaN or infinity.
+            TypeError: On a mask of which the algorithm cannot be told, such as something with `predict` alone.
+        """
+        agent, obs = self.agent, self._observations(x)
+        return greedy(agent, obs, action_mask, bool(self.discrete_action), self._action_size)
+
+    def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
+        """Samples of the policy, its actions if it is deterministic; arguments, result and errors as of `predict`."""
+        agent = self.agent
+        features = agent.features(self._observations(x), agent.device)
+        return sampled(agent.policy, features, action_mask).cpu().numpy()
+
+    def predict_value(self, x: Any, action: Any) -> Array:
+        """Values of actions, and of the policy thereafter: means over the critics.
+
+        Args:
+            x: Observations, [n, ...], frames stacked.
+            action: Actions, [n, action_size], or [n] if discrete.
+
+        Returns:
+            Values, [n], of scaled rewards if there is a `reward_scaler`.
+
+        Raises:
+            NotFittedError: Before it is built.
+            ValueError: If observations or actions have another shape, there are not as many of one as of the other, or
+                there is no such discrete action.
+            NonFiniteError: On NaN or infinity.
+        """
+        agent, obs = self.agent, self._observations(x)
+        actions = actions_for(action, self._action_size, bool(self.discrete_action))
+        check_as_many(obs, actions)
+        features = agent.features(obs, agent.device)
+        return self._values(features, torch.as_tensor(actions, device=agent.device)).cpu().numpy()
+
+    def predict_state_value(self, x: Any) -> Array:
+        """Values of states under the policy, [n], from 10 samples of continuous ones; otherwise as `predict_value`."""
+        agent = self.agent
+        if agent.act_deterministically:
+            return self.predict_value(x, self.predict(x))
+        obs = agent.features(self._observations(x), agent.device)
+        with torch.no_grad(), evaluating_readers(agent.policy):
+            distribution = agent.policy(obs)
+        if self.discrete_action:
+            with torch.no_grad(), evaluating_readers_among(*agent.critics):
+                q = [agent.value_of(critic, batch_of_states(obs)).q_values for critic in agent.critics]
+            of_states: Tensor = torch.linalg.vecdot(distribution.probs, torch.stack(q).mean(0))
+            return of_states.cpu().numpy()
+        drawn = [self._values(obs, distribution.sample()) for _ in range(_SAMPLES)]
+        return torch.stack(drawn).mean(0).cpu().numpy()
+
+    def _observations(self, x: Any) -> Array:
+        shape = None if self._shape is None else stacked_shape(self._shape, self.n_frames)
+        return observations_for(x, shape, self.n_frames)
+
+    def _values(self, obs: Tensor, actions: Tensor) -> Tensor:
+        agent = self.agent
+        with torch.no_grad(), evaluating_readers_among(*agent.critics):
+            mean: Tensor = agent.values_of_pairs(obs, actions).mean(0)
+        return mean
+
+
+class CopyingFQE:
+    """Copies of what others have learnt."""
+
+    discrete_action: bool | None
+    agent: Any
+    action_size: Any
+    algo: Any
+
+    def copy_policy_from(self, algo: Any) -> None:
+        """Evaluate another algorithm with networks alike from here on: a copy of it, which files have, too.
+
+        Raises:
+            ValueError: If the networks of the policies differ, or the other agent has another `phi`, or one of the two
+                algorithms chooses in a way of its own, as `BCQ` and `BEAR` do.
+        """
+        other, acting = algo, agent_of(algo)
+        if isinstance(algo, CopyingFQE):
+            other, acting = algo.agent.policy if algo.algo is None else algo.algo, algo.agent
+        buffer = getattr(agent_of(other), "replay_buffer", None)
+        own = copy.deepcopy(other, {id(buffer): buffer})  # which may be large, and is not looked at
+        policy = policy_of(own, self.action_size if self.discrete_action else None)
+        for each, asked in ((self.agent.policy, self.algo), (policy, other)):
+            if isinstance(each, ActingPolicy):
+                raise ValueError(
+                    f"{type(asked).__name__} chooses in a way of its own, not by one network alone, which could be "
+                    "copied: make an FQE of the other algorithm"
+                )
+        if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
+            raise ValueError("algo has another phi, through which the critics do not see: make an FQE of it")
+        check_form(self.agent.policy, policy, "policy")
+        self.agent.policy, self._algo = lying_on(self.agent.device, policy), own
+        self.agent.act_deterministically = evaluates_modes(acting)
+
+    def copy_policy_optim_from(self, algo: Any) -> None:
+        """Refuse: the policy does not learn, and has no optimiser.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(f"{type(self).__name__} evaluates a policy that does not learn, and has no optimiser of one")
+
+    def copy_q_function_from(self, algo: Any) -> None:
+        """Take the parameters of the critics of another one, or of an agent or estimator; targets follow at once.
+
+        Raises:
+            ValueError: If it has no Q-function, or networks that differ; all of them stay as they were.
+        """
+        critics = [*self.agent.critics]
+        theirs = nn.ModuleList(_critics_of(algo, len(critics)))
+        for own in (critics, self.agent.target_critics):
+            take_from(nn.ModuleList(own), theirs, "Q-function")
+
+    def copy_q_function_optim_from(self, algo: Any) -> None:
+        """Take what the optimiser of the critics keeps of earlier steps; learning rates and the like stay.
+
+        Raises:
+            ValueError: If it has no Q-function, networks that differ, or an optimiser of another class; the state stays
+                as it was.
+        """
+        critics = [*self.agent.critics]
+        pairs = [*zip(critics, _critics_of(algo, len(critics)), strict=True)]
+        take_states_of(self.agent, agent_of(algo), pairs, "Q-function")
+
+    def reset_optimizer_states(self) -> None:
+        """Let the optimiser forget what it keeps of earlier steps."""
+        reset_optimizers(self.agent)
+
+
+def _critics_of(algo: Any, count: int) -> list[nn.Module]:
+    agent = agent_of(algo)
+    critics = getattr(agent, "critics", ())
+    if not critics and issubclass(getattr(agent, "value_type", object), ActionValue):
+        critics = [agent.model]
+    if not critics:
+        raise ValueError(f"algo is a {type(algo).__name__}, which has no Q-function")
+    if len(critics) != count:
+        raise ValueError(f"algo has {len(critics)} Q-functions, expected {count}")
+    return [*critics]
 
 
 class FQE(BuildingFQE, FittingFQE, OnlineFQE, JudgingFQE, CopyingFQE, SavedFQE):

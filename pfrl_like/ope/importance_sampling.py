@@ -4,13 +4,73 @@ The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the
 """
 
 import dataclasses
+from statistics import NormalDist
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
-from pfrl_like.ope.estimate import Bootstrap, Estimate, estimate, settings_of
-from pfrl_like.ope.self_normalized import SelfNormalized
+from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, estimate, settings_of, standard_error
 from pfrl_like.utils.checks import check_numbers
+from pfrl_like.utils.user_warnings import warn_once
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SelfNormalized:
+    """Sums of averages `sum_i w_ik x_ik / sum_i w_ik`, which all estimators are made of; 0 where no weight is.
+
+    Attributes:
+        weight: w, at least 0, [E, K].
+        value: x, [E, K].
+        parts: Which averages make up each of J numbers, [J, K]; sums with these factors.
+    """
+
+    weight: Array
+    value: Array
+    parts: Array
+
+    @classmethod
+    def mean(cls, value: Array) -> Self:
+        """The plain mean of one number for each episode, [E]."""
+        return cls(np.ones((len(value), 1)), value[:, None], np.ones((1, 1)))
+
+    @classmethod
+    def total(cls, weight: Array, value: Array) -> Self:
+        """The sum of all averages."""
+        return cls(weight, value, np.ones((1, weight.shape[1])))
+
+    @property
+    def width(self) -> int:
+        """Numbers held for each resample."""
+        return len(self.parts) * sum(self.weight.shape)
+
+    def __call__(self, counts: Array) -> tuple[Array, Array]:
+        """The numbers of resamples, and their influence functions.
+
+        Args:
+            counts: How often each episode is in each of B resamples, [B, E].
+
+        Returns:
+            The numbers, [B, J], and how much each episode moves them, [B, E, J]: what a number gains, to first order,
+            by one more copy of the episode is its influence divided by the size of the resample.
+        """
+        sums = counts @ self.weight
+        share = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+        weighted = self.weight * self.value
+        average = (counts @ weighted) * share
+        numbers = average @ self.parts.T
+        size = counts.sum(1)[:, None, None]
+        factors = self.parts[None] * share[:, None] * size  # [B, J, K]
+        influence = weighted @ factors.swapaxes(1, 2) - self.weight @ (factors * average[:, None]).swapaxes(1, 2)
+        return numbers, influence
+
+
+def covariance(counts: Array, influence: Array) -> Array:
+    """Covariance of the numbers by their influence functions (the delta method), [B, J, J]."""
+    size = counts.sum(1)[:, None, None]
+    spread = (counts[:, :, None] * influence).swapaxes(1, 2) @ influence
+    return np.asarray(spread / (size * np.maximum(size - 1.0, 1.0)))
 
 
 def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
@@ -109,3 +169,160 @@ def estimated(
     return estimate(
         estimator, episodes, statistic, settings, width=numbers.width, log_scale=scale, weighted=weighted
     )  # fmt: skip
+
+
+def least_square_on_simplex(matrix: Array) -> Array:
+    """X >= 0 that sums to 1 and makes x' A x least, [J], for A positive semi-definite, [J, J].
+
+    Scaled to A z = 1 wherever z > 0 it is a problem of non-negative least squares, solved by exchanging active numbers
+    (Lawson and Hanson 1974, "Solving least squares problems", chapter 23).
+    """
+    size = len(matrix)
+    scale = np.trace(matrix) / size
+    if not scale > 0:
+        return np.full(size, 1 / size)
+    a = matrix / scale + 1e-10 * np.eye(size)
+    z, active = np.zeros(size), np.zeros(size, np.bool_)
+    for _ in range(10 * size):
+        slope = np.where(active, -np.inf, 1.0 - a @ z)
+        best = int(slope.argmax())
+        if slope[best] <= 1e-9:
+            break
+        active[best] = True
+        while (wanted := _solved(a, active)).min() <= 0 < active.sum():
+            _move(z, wanted, active)
+        z[:] = 0.0
+        z[active] = wanted
+    return np.asarray(z / z.sum())
+
+
+def _solved(a: Array, active: NDArray[np.bool_]) -> Array:
+    return np.asarray(np.linalg.solve(a[np.ix_(active, active)], np.ones(int(active.sum()))), np.float64)
+
+
+def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
+    """Go towards the wanted numbers until the first one is 0, which becomes inactive."""
+    at = np.flatnonzero(active)
+    falling = wanted <= 0
+    reach = z[at] / np.where(falling, z[at] - wanted, 1.0)
+    share = reach[falling].min()
+    z[at] += share * (wanted - z[at])
+    left = at[falling & (reach <= share)]
+    z[left], active[left] = 0.0, False
+
+
+#: MAGIC chooses among so many lengths at most.
+_LENGTHS = 20
+#: What is to be said against values that a model alone tells.
+_NOT_JUDGED = "coverage was not judged: the model may be wrong by far more than start states differ"
+#: Confidence of the interval from which MAGIC reads how biased a length is (arXiv:1604.00923, 7.2).
+_OF_BIAS = 0.9
+
+
+def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -> Estimate:
+    """Mean of the model's V(s_0).
+
+    Nothing tells how wrong the model is: the estimate has a `start_state_interval` and no `interval`, and an
+    `UnreliableEstimateWarning` says so, once a process.
+
+    Args:
+        episodes: Recorded episodes with the model's values; probabilities do not count.
+        interval: How the interval of start states is made; None for a `Bootstrap` as it is by default.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: If the episodes lack the model's values.
+        TypeError: If `interval` is no `Bootstrap`.
+    """
+    _, v = episodes.model()
+    found = estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
+    warn_once(
+        "coverage of the direct method",
+        f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval is the spread of start states alone, and no "
+        "interval of the return: compare other estimates, or play episodes",
+        UnreliableEstimateWarning,
+    )
+    unknown = float("nan")
+    return dataclasses.replace(
+        found, interval=(unknown, unknown), standard_error=unknown, start_state_interval=found.interval,
+        warning=_NOT_JUDGED,
+    )  # fmt: skip
+
+
+def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
+    """Mean of V(s_0) + sum_t gamma**t w_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)) (arXiv:1511.03722, eq. 10).
+
+    It is unbiased whatever the model says, and has little variance if that is right.
+
+    Args:
+        episodes: Recorded episodes with probabilities and the model's values.
+        gamma: Discount factor per step.
+        interval: How the interval is made; None for a `Bootstrap` as it is by default.
+
+    Returns:
+        The estimate.
+
+    Raises:
+        ValueError: If the episodes lack the model's values, or `gamma` is not in [0, 1].
+        TypeError: If `gamma` is no number, or `interval` no `Bootstrap`.
+    """
+    q, v = episodes.model()
+    factor = discounts(episodes, gamma)
+    weight, scale = plain_weights(episodes)
+    wrong = episodes.reward + gamma * v[:, 1:] - q
+    mean = SelfNormalized.mean(v[:, 0] * np.exp(-scale) + (factor * weight * wrong).sum(1))
+    return estimated("doubly robust", episodes, mean, interval, scale)
+
+
+def weighted_doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
+    """The same with averages by the weights of each step (arXiv:1604.00923, section 5): consistent, steadier.
+
+    Arguments, result and errors are those of `doubly_robust`.
+    """
+    weight, value = _weighted_columns(episodes, gamma)
+    return estimated("weighted doubly robust", episodes, SelfNormalized.total(weight, value), interval)
+
+
+def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
+    """Model and guided importance sampling combined (arXiv:1604.00923, section 7).
+
+    Estimates that follow the weights for so many steps, and the model from there on, are mixed so that variance and
+    bias together are least. Both are found by the delta method. The interval, like the standard error, is that of
+    `weighted_doubly_robust`, made wider if it lacks the value: how biased a mixture is the data do not say more exactly
+    than that. Arguments, result and errors are those of `doubly_robust`.
+    """
+    weight, value = _weighted_columns(episodes, gamma)
+    once = np.ones((1, len(episodes)))
+    found, influence = SelfNormalized(weight, value, _parts(episodes.reward.shape[1]))(once)
+    mixed = float(_mixture(once, found, influence) @ found[0])
+    whole = estimated("MAGIC", episodes, SelfNormalized.total(weight, value), interval)
+    low, high = whole.interval
+    return dataclasses.replace(whole, value=mixed, interval=(min(low, mixed), max(high, mixed)))
+
+
+def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Array]:
+    """Weights and values, [E, 2 T + 1]: V of the states 0 to T, then r - Q of the steps, all discounted."""
+    q, v = episodes.model()
+    factor = discounts(episodes, gamma)
+    weight, _ = scaled_weights(episodes.log_weight)
+    of_states = np.concatenate([np.ones((len(episodes), 1)), weight], axis=1)
+    values = [np.append(factor, factor[-1] * gamma) * v, factor * (episodes.reward - q)]
+    return np.concatenate([of_states, weight], axis=1), np.concatenate(values, axis=1)
+
+
+def _parts(n_steps: int) -> Array:
+    """Which columns make up the estimate that follows the weights for 0, ..., T steps, [J, 2 T + 1]."""
+    every = np.arange(n_steps + 1)
+    some = np.unique(np.round(np.geomspace(1, n_steps + 1, _LENGTHS))) - 1
+    lengths, step = (every if len(every) <= _LENGTHS else some)[:, None], every[:-1]
+    return np.concatenate([every <= lengths, step < lengths], axis=1).astype(np.float64)
+
+
+def _mixture(once: Array, found: Array, influence: Array) -> Array:
+    """Shares of the estimates, [J], by their variance and their distance from what the longest one says."""
+    reach = NormalDist().inv_cdf((1 + _OF_BIAS) / 2) * standard_error(once, influence[:, :, -1])
+    away = found[0] - found[0, -1]
+    bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)
+    return least_square_on_simplex(covariance(once, influence)[0] + np.outer(bias, bias))

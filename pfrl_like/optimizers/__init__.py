@@ -1,8 +1,7 @@
 """How a loss moves parameters."""
 
 from pfrl_like.optimizers.gradient_step import GradientStep
-from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt
-from pfrl_like.optimizers.shared_state import SharedRMSpropEpsInsideSqrt, share_state
+from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt, SharedRMSpropEpsInsideSqrt, share_state
 
 __all__ = [
     "GradientStep",

@@ -1,17 +1,15 @@
 """Scalers: preprocessing that belongs to a policy and is exported with it."""
 
-from pfrl_like.preprocessing.reward_scalers import (
-    ClipRewardScaler,
-    ConstantShiftRewardScaler,
-    MultiplyRewardScaler,
-    ReturnBasedRewardScaler,
-)
 from pfrl_like.preprocessing.scaler import Scaler
 from pfrl_like.preprocessing.scalers import (
+    ClipRewardScaler,
+    ConstantShiftRewardScaler,
     MinMaxActionScaler,
     MinMaxRewardScaler,
     MinMaxScaler,
+    MultiplyRewardScaler,
     PixelScaler,
+    ReturnBasedRewardScaler,
     StandardActionScaler,
     StandardRewardScaler,
     StandardScaler,

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.batch import first_leaf, map_nested
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.batch_states import Phi, batch_states
 
 

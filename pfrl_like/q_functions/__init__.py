@@ -7,18 +7,15 @@ from pfrl_like.q_functions.distributional_state_action_q_functions import (
     QuantileFCSAQFunction,
 )
 from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
-from pfrl_like.q_functions.ensemble import QFunctionEnsemble
 from pfrl_like.q_functions.implicit_quantile_q_functions import (
     CosineBasisLinear,
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,
+    QuantileFCStateQFunctionWithDiscreteAction,
+    QuantileSingleModelStateQFunctionWithDiscreteAction,
     RecurrentImplicitQuantileQFunction,
     cosine_basis_functions,
     fqf_parameter_groups,
-)
-from pfrl_like.q_functions.quantile_q_functions import (
-    QuantileFCStateQFunctionWithDiscreteAction,
-    QuantileSingleModelStateQFunctionWithDiscreteAction,
 )
 from pfrl_like.q_functions.state_action_q_functions import (
     DropoutFCSAQFunction,
@@ -27,6 +24,7 @@ from pfrl_like.q_functions.state_action_q_functions import (
     FCLateActionSAQFunction,
     FCLSTMSAQFunction,
     FCSAQFunction,
+    QFunctionEnsemble,
     SingleModelStateActionQFunction,
 )
 from pfrl_like.q_functions.state_q_functions import (

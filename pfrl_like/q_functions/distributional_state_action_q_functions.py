@@ -19,7 +19,7 @@ from pfrl_like.q_functions.implicit_quantile_q_functions import (
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,
 )
-from pfrl_like.q_functions.layers import evenly_spaced_atoms, hidden_sizes_of, side_by_side
+from pfrl_like.q_functions.state_q_functions import evenly_spaced_atoms, hidden_sizes_of, side_by_side
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 

@@ -11,7 +11,7 @@ from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.atari_cnn import Activation, features, large_convolutions
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
-from pfrl_like.q_functions.layers import evenly_spaced_atoms
+from pfrl_like.q_functions.state_q_functions import evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.direct_call import call
 

@@ -1,12 +1,20 @@
-"""Q-functions of the state that give quantiles at any fraction: IQN (arXiv:1806.06923) and FQF (arXiv:1911.02140)."""
+"""Q-functions of the state that give quantiles: at even fractions (QR-DQN), at any (IQN), or at proposed ones (FQF)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from pfrl_like.action_value import FullyParametrizedActionValue, ImplicitQuantileActionValue, QuantileThresholds
+from pfrl_like.action_value import (
+    FullyParametrizedActionValue,
+    ImplicitQuantileActionValue,
+    QuantileDiscreteActionValue,
+    QuantileThresholds,
+)
+from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
@@ -213,3 +221,57 @@ def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str
     own = {param: None for proposal in proposals for param in proposal.parameters()}
     others = [param for param in q_function.parameters() if param not in own]
     return [{"params": others}, {"params": list(own), **options}]
+
+
+@declares_input_of("model")
+@ignores_training
+class QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
+    """Quantile Q-function of discrete actions made of any model.
+
+    Args:
+        model: Module from observations [B, ...] to quantiles [B, n_quantiles, n_actions], at (i + 0.5) / n_quantiles.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Any) -> QuantileDiscreteActionValue:
+        """The quantiles of B states."""
+        return QuantileDiscreteActionValue(call(self.model, x))
+
+
+class QuantileFCStateQFunctionWithDiscreteAction(QuantileSingleModelStateQFunctionWithDiscreteAction):
+    """Fully connected quantile Q-function of discrete actions.
+
+    Args:
+        ndim_obs: Size of an observation.
+        n_actions: Number of actions.
+        n_quantiles: Number of quantiles, at least 1.
+        n_hidden_channels: Size of each hidden layer.
+        n_hidden_layers: Number of hidden layers.
+        nonlinearity: Applied after each hidden layer.
+        last_wscale: Factor on the initial weights of the last layer.
+
+    Raises:
+        ValueError: If there is no quantile.
+    """
+
+    def __init__(
+        self,
+        ndim_obs: int,
+        n_actions: int,
+        n_quantiles: int,
+        n_hidden_channels: int,
+        n_hidden_layers: int,
+        nonlinearity: Callable[[Tensor], Tensor] = F.relu,
+        last_wscale: float = 1.0,
+    ) -> None:
+        if n_quantiles < 1:
+            raise ValueError(f"n_quantiles is {n_quantiles!r}, expected at least 1")
+        hidden_sizes = [n_hidden_channels] * n_hidden_layers
+        model = nn.Sequential(
+            MLP(ndim_obs, n_actions * n_quantiles, hidden_sizes, nonlinearity, last_wscale),
+            nn.Unflatten(1, (int(n_quantiles), int(n_actions))),
+        )
+        super().__init__(model)

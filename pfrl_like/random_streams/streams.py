@@ -1,8 +1,9 @@
 """The states of random streams: of the global ones, and of those that belong to environments, spaces and functions."""
 
+import contextlib
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -235,3 +236,36 @@ def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
     generator = getattr(source, "np_random" if parts is None else "_np_random", None)
     if bits_of(generator) is not None:
         yield source, generator
+
+
+@contextlib.contextmanager
+def isolated_rng(*sources: Any) -> Iterator[None]:
+    """Save the random streams before a block and restore them after it, however it ends.
+
+    These are the global streams of `random`, NumPy and torch (CPU, and CUDA if it has been initialised), and those
+    of the spaces given. It costs about 0.15 ms.
+
+    Args:
+        *sources: Spaces, or environments, of which the action spaces are meant; None is ignored.
+    """
+    streams = GlobalStreams.now()
+    restore_spaces = [_restoring(*found) for source in sources for found in spaces_with_streams(source)]
+    try:
+        yield
+    finally:
+        streams.restore()
+        for restore in restore_spaces:
+            restore()
+
+
+def _restoring(space: Any, generator: Any) -> Callable[[], None]:
+    """A function that restores the stream of a space."""
+    bits = bits_of(generator)
+    state = bits.state
+
+    def restore() -> None:
+        bits.state = state
+        if getattr(space, "_np_random", None) is not generator:  # `seed` in the block has made a new one
+            space._np_random = generator
+
+    return restore

@@ -12,10 +12,9 @@ from pfrl_like.batch import Batch
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.columns import Columns, Indices, packed
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
-from pfrl_like.replay_buffers.memory import EpisodicMemory
+from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import sequence_number
-from pfrl_like.replay_buffers.transitions import StoredItem
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 

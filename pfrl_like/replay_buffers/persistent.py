@@ -15,10 +15,9 @@ from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.columns import Columns, Indices, RecordedColumns, dump_places, restore, restore_places, settle
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
+from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.replay_buffers.rerun_directory import diverted
-from pfrl_like.replay_buffers.rewinding import RewindingBuffer
-from pfrl_like.replay_buffers.transitions import StoredTransition
+from pfrl_like.replay_buffers.rewinding import RewindingBuffer, diverted
 from pfrl_like.storage.atomic import named_errors, names_in
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged

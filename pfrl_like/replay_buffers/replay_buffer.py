@@ -14,9 +14,16 @@ from numpy.typing import NDArray
 from pfrl_like.batch import Batch
 from pfrl_like.columns import ENDED, Columns, Indices, edit, rows_of, stacks
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.replay_buffers.increments import IncrementalBuffer
-from pfrl_like.replay_buffers.memory import Memory, OwnMemory, without_weight
-from pfrl_like.replay_buffers.transitions import WEIGHT, HandedOut, StoredItem, StoredTransition
+from pfrl_like.replay_buffers.memory import (
+    WEIGHT,
+    HandedOut,
+    Memory,
+    OwnMemory,
+    StoredItem,
+    StoredTransition,
+    without_weight,
+)
+from pfrl_like.replay_buffers.saved import IncrementalBuffer
 from pfrl_like.utils.checks import check_counts, check_transition
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 

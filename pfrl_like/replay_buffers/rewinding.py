@@ -1,5 +1,6 @@
 """Saves of a buffer that lives in files: each says which of their rows it needs, and nothing is written into these."""
 
+import hashlib
 import logging
 import os
 from abc import abstractmethod
@@ -10,12 +11,12 @@ import numpy as np
 
 from pfrl_like.columns import Columns, RecordedColumns, dump_places, keep_places, restore_places, settle
 from pfrl_like.errors import CheckpointError
-from pfrl_like.replay_buffers.increments import SavedFile
+from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.replay_buffers.saved import refusing_misfits
+from pfrl_like.replay_buffers.saved import SavedFile, refusing_misfits
 from pfrl_like.storage.arrays import read_arrays
 from pfrl_like.storage.atomic import make_directory
-from pfrl_like.storage.log_directory import ColumnFiles, LogDirectory
+from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
 
 
 class RewindingBuffer(ReplayBuffer):
@@ -119,3 +120,31 @@ class RewindingBuffer(ReplayBuffer):
     @abstractmethod
     def _write_state_or_refuse(self) -> None:
         """Write the whole state; after an error nothing can be stored any more."""
+
+
+def diverted(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:
+    """Where a buffer lies and what it begins with: as the program says, unless it was started again.
+
+    Then it lies among what the program writes meanwhile, and begins with what is in `dirname`, of which training goes
+    back to what a checkpoint names. Training from the start begins as the run did: without what that has stored in its
+    own directory, or in one that was new.
+
+    Args:
+        dirname: The directory that the program names, absolute.
+        ancestor: The one that the program has its content from, if it is new.
+        shard: Name of this process's part; None if there are no parts.
+    """
+    order = ordered()
+    if order is None:
+        return dirname, ancestor
+    name = hashlib.sha256(os.fsencode(os.path.realpath(dirname))).hexdigest()[:16]
+    place = os.path.join(order.scratch, f"buffer-{name}")
+    source = order.found(dirname)
+    was_new = not order.checkpoint and (order.is_of_run(dirname) or ancestor is not None)
+    if was_new or _holds_buffer(place, shard) or not _holds_buffer(source, shard):
+        return place, ancestor
+    return place, source
+
+
+def _holds_buffer(dirname: str, shard: str | None) -> bool:
+    return os.path.lexists(os.path.join(dirname, shard or "", META))

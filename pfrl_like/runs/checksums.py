@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from pfrl_like.random_streams.isolated_rng import isolated_rng
-from pfrl_like.random_streams.streams import GlobalStreams, Streams, plain_state
+from pfrl_like.random_streams.streams import GlobalStreams, Streams, isolated_rng, plain_state
 from pfrl_like.storage.plain_tensors import checksum
 
 #: How names of random streams begin.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.testing.chain import Chain
 from pfrl_like.testing.play import Episodes, play_one, play_several, play_step
 from pfrl_like.testing.requirement import difference, require

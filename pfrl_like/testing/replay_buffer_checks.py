@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from pfrl_like.batch import Batch
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.testing.requirement import difference, require
 from pfrl_like.utils.experiences import batch_of_experiences
 

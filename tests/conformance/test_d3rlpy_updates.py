@@ -36,11 +36,10 @@ from pfrl_like.batch import Batch, Future
 from pfrl_like.distributions import SquashedGaussian
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.explorers import Greedy
-from pfrl_like.functions.losses import huber
-from pfrl_like.functions.offline import maximum_mean_discrepancy
+from pfrl_like.functions.losses import huber, maximum_mean_discrepancy
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.q_functions import QFunctionEnsemble
-from pfrl_like.q_functions.ensemble import members_of
+from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffers import ReplayBuffer
 
 ROOT = Path(__file__).parents[2]

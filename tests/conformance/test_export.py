@@ -9,7 +9,7 @@ import torch
 from registry import KINDS, arguments_of, obs_size
 
 from pfrl_like import agents
-from pfrl_like.export.noise import GivenDraws
+from pfrl_like.export.policy import GivenDraws
 
 #: Formats, and agents of which the default run tries them (plain, recurrent); the slow run tries all.
 EXEMPLARS = {

@@ -17,7 +17,7 @@ from pfrl_like.agents.acer_losses import (
     within_trust_region,
 )
 from pfrl_like.distributions import Categorical, DiagonalGaussian
-from pfrl_like.functions.policy_gradient import trust_region_gradient
+from pfrl_like.functions.losses import trust_region_gradient
 
 REWARD, DISCOUNT = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.5])
 Q, VALUE, LAST = torch.tensor([3.0, 4.0]), torch.tensor([1.0, 2.0]), torch.tensor([6.0])

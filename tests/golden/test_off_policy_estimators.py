@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pfrl_like import ope
-from pfrl_like.ope.doubly_robust import least_square_on_simplex
+from pfrl_like.ope.importance_sampling import least_square_on_simplex
 
 SETTINGS = ope.Bootstrap(n_resamples=10, rng=np.random.default_rng(0))
 pytestmark = pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")

@@ -13,7 +13,7 @@ from pfrl_like.agents.ppo import ppo_loss
 from pfrl_like.agents.reinforce import accumulated, reinforce_loss
 from pfrl_like.agents.trpo import natural_step, surrogate_gain, value_loss
 from pfrl_like.batch import Batch
-from pfrl_like.functions.policy_gradient import (
+from pfrl_like.functions.losses import (
     actor_critic_loss,
     clipped_surrogate,
     conjugate_gradient,

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from pfrl_like import ope
-from pfrl_like.ope.doubly_robust import least_square_on_simplex
-from pfrl_like.ope.self_normalized import SelfNormalized
+from pfrl_like.ope.importance_sampling import SelfNormalized, least_square_on_simplex
 
 GAMMA = 0.9
 Reference = Callable[[list[dict[str, Any]]], float]

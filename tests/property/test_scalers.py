@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from pfrl_like.preprocessing import MinMaxScaler, StandardScaler, make_scaler, statistics
+from pfrl_like.preprocessing import MinMaxScaler, StandardScaler, make_scaler, scaler
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 6))
 ROWS = arrays.arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=NUMBERS)
@@ -22,9 +22,9 @@ SCALERS = pytest.mark.parametrize("scaler_class", [MinMaxScaler, StandardScaler]
 def test_statistics_do_not_depend_on_how_rows_are_divided(rows: NDArray[Any], cuts: list[int], piece: int) -> None:
     episodes = np.split(rows, sorted(cut for cut in cuts if cut <= len(rows)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(statistics, "PIECE", piece)
-        mean, std = statistics.moments(episodes, "observations")
-        low, high = statistics.extremes(episodes, "observations")
+        patch.setattr(scaler, "PIECE", piece)
+        mean, std = scaler.moments(episodes, "observations")
+        low, high = scaler.extremes(episodes, "observations")
     np.testing.assert_allclose(mean, rows.mean(0), rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(std, rows.std(0), rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(low, rows.min(0))

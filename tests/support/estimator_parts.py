@@ -7,7 +7,7 @@ import torch
 
 from pfrl_like import algos
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 
 #: Networks small enough for tests.
 SMALL: dict[str, Any] = {"batch_size": 16, "encoder_params": {"hidden_units": [16]}}

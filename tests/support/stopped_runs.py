@@ -24,7 +24,7 @@ from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.experiments import evaluator
 from pfrl_like.experiments.checkpoints import saved_in
 from pfrl_like.experiments.run_buffers import buffers_of
-from pfrl_like.loggers import csv
+from pfrl_like.loggers import adapters
 from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.utils import set_random_seed
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
@@ -282,7 +282,7 @@ class Steps:
 
     def as_time(self) -> Any:
         """A context in which the tables tell it."""
-        return _Replaced((evaluator, csv), "time", self)
+        return _Replaced((evaluator, adapters), "time", self)
 
 
 class _Replaced:

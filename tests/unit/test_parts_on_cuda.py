@@ -19,7 +19,7 @@ from pfrl_like.action_value import (
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy
-from pfrl_like.learning.burn_in import burn_in
+from pfrl_like.learning.recurrent_memory import burn_in
 from pfrl_like.nn import (
     MLPBN,
     BoundByTanh,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic, sampled_advantage
 from pfrl_like.batch import Batch
-from pfrl_like.functions.offline import exponential_weight
+from pfrl_like.functions.losses import exponential_weight
 from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.utils.checks import check_counts
 

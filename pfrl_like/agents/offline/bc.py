@@ -12,11 +12,9 @@ from torch.nn.functional import softplus
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
-from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.offline import squared_distance
+from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.declarations import check_distribution, check_output
-from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in
+from pfrl_like.learning.compatibility.parts import check_distribution, check_keywords, check_numbers_in, check_output
 from pfrl_like.learning.critics import distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer

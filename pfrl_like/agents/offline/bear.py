@@ -20,10 +20,8 @@ from pfrl_like.agents.offline.imitation import (
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
-from pfrl_like.functions.losses import square, weighted_mean
-from pfrl_like.functions.offline import maximum_mean_discrepancy
-from pfrl_like.learning.compatibility.declarations import check_distribution, check_output
-from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
+from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
+from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_output, check_positive
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from pfrl_like.agents.td3 import TD3, td3_next_action
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.offline import over_mean_size, squared_distance
+from pfrl_like.functions.losses import over_mean_size, squared_distance, weighted_mean
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.critics import distribution_of, least_next_value, least_value, mean_value, value_of
 

@@ -18,7 +18,7 @@ from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.progress import Progress
 from pfrl_like.loggers import CSVLogger, MetricsLogger, TensorBoardLogger
 from pfrl_like.loggers.adapters import LoggerAdapter
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
 from pfrl_like.utils.constructor_only import Fixed
 from pfrl_like.utils.user_warnings import levels_to_the_caller

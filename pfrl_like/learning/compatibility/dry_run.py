@@ -13,7 +13,7 @@ from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.batch import Batch, described
 from pfrl_like.learning.acting import MISFITS
 from pfrl_like.nn.empirical_normalization import holding_still
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.contexts import evaluating_readers
 
 

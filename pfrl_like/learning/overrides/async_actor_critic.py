@@ -11,7 +11,7 @@ from pfrl_like.distributions import masked, with_parameters
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.overrides.hooks import arguments_of
 from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 

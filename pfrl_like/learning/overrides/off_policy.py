@@ -12,7 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.learning.overrides.hooks import arguments_of
-from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 
 
 def check_not_compiled(agent: Any, compile: bool) -> None:

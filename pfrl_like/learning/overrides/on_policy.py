@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.functions.rollout_returns import gae
+from pfrl_like.functions.returns import gae
 from pfrl_like.learning.overrides.hooks import arguments_of
 from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
 from pfrl_like.utils.user_warnings import warn_once

@@ -123,8 +123,8 @@ def run(kind: str, outdir: Path, hooks: Any, **options: Any) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def small_segments_whose_changes_come_as_patches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.replay_buffers.increments._LARGEST", 4)
-    monkeypatch.setattr("pfrl_like.replay_buffers.increments._WORN", 1)
+    monkeypatch.setattr("pfrl_like.replay_buffers.saved._LARGEST", 4)
+    monkeypatch.setattr("pfrl_like.replay_buffers.saved._WORN", 1)
 
 
 KINDS = [pytest.param(kind, marks=[] if kind in ("n-step", "episodic") else pytest.mark.slow) for kind in BUFFERS]

@@ -18,7 +18,7 @@ from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.resume import newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.sources import SerialSource
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.write_errors import FailedWrites
 

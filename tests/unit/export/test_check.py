@@ -7,9 +7,8 @@ import pytest
 import torch
 from agent_parts import make_agent
 
-from pfrl_like.export.check import check_policy
-from pfrl_like.export.formats import exporting
-from pfrl_like.export.observations import more_of
+from pfrl_like.export.export_policy import check_policy, exporting
+from pfrl_like.export.features import more_of
 from pfrl_like.export.policy import GreedyPolicy
 
 OBS = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32))

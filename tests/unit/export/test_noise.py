@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pfrl_like.errors import ExportError
-from pfrl_like.export.noise import Draw, GivenDraws, draws_of
+from pfrl_like.export.policy import Draw, GivenDraws, draws_of
 
 
 def test_draws_are_found_without_a_trace_in_the_stream() -> None:

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from pfrl_like.batch import Batch
-from pfrl_like.learning.burn_in import burn_in, packed_rows
+from pfrl_like.learning.recurrent_memory import burn_in, packed_rows
 from pfrl_like.utils.recurrent import forward
 
 LENGTHS = torch.tensor([4, 3, 1])

@@ -11,8 +11,7 @@ from on_policy_parts import make_on_policy
 
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.episodes_of_batch import episodes_of_batch
-from pfrl_like.learning.minibatches import everything, one_by_one, pieces, shuffled
+from pfrl_like.learning.minibatches import episodes_of_batch, everything, one_by_one, pieces, shuffled
 from pfrl_like.learning.rollout import Episodes, Rollout
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_several

@@ -14,8 +14,7 @@ from pfrl_like.distributions import mode_of
 from pfrl_like.explorers import Greedy
 from pfrl_like.loggers.adapters import NoopAdapterFactory
 from pfrl_like.nn import Branched, EmpiricalNormalization
-from pfrl_like.ope.policies import features_of, lying_on, policy_of, reader_of
-from pfrl_like.ope.policy_actions import log_probs
+from pfrl_like.ope.policies import features_of, log_probs, lying_on, policy_of, reader_of
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead
 from pfrl_like.preprocessing import MinMaxActionScaler
 from pfrl_like.q_functions import DiscreteActionValueHead

@@ -12,7 +12,7 @@ from pfrl_like import ope
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
-from pfrl_like.ope.rows import Rows
+from pfrl_like.ope.episodes import Rows
 from pfrl_like.policies import SoftmaxCategoricalHead
 
 SIDE, N_FRAMES, PART = 8, 3, 32
@@ -100,7 +100,7 @@ def test_observations_larger_than_memory_are_gathered_part_by_part(
 
     monkeypatch.setattr(Table, "frames", counted(frames))
     monkeypatch.setattr(Table, "observations", counted(observations))
-    monkeypatch.setattr("pfrl_like.ope.rows._ROWS", PART)
+    monkeypatch.setattr("pfrl_like.ope.episodes._ROWS", PART)
     policy = Watching()
     found = ope.evaluate_offline(policy, data, behavior=np.full(len(Selection(data)), -1.0), estimators=["wis"])
     assert found["wis"].n_episodes == len(data.episodes)

@@ -8,7 +8,7 @@ import torch
 from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
-from pfrl_like.optimizers.descent import DESCENTS
+from pfrl_like.optimizers.compiled_step import DESCENTS
 
 CASES: list[tuple[type[Optimizer], dict[str, Any]]] = [
     (Adam, {}),

@@ -14,8 +14,7 @@ from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RMSprop
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers import GradientStep, gradient_step
-from pfrl_like.optimizers.gradient_step import CHECK_INTERVAL
-from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+from pfrl_like.optimizers.gradient_step import CHECK_INTERVAL, StepsOfUpdate
 
 STEPS = 20
 MakeOptimizer = Callable[[nn.Module], Optimizer]

@@ -10,7 +10,7 @@ from agent_parts import make_agent as make_dqn
 from agent_parts import make_batch as make_discrete_batch
 
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.optimizers.steps_of_update import StepsOfUpdate
+from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 
 NETWORKS = ("q_func1", "q_func2", "policy", "temperature_holder")
 

@@ -88,7 +88,7 @@ def test_bad_data_is_refused(name: str, data: Any, error: type[Exception], messa
 
 
 def test_nan_is_found_in_a_later_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.preprocessing.statistics.PIECE", 2)
+    monkeypatch.setattr("pfrl_like.preprocessing.scaler.PIECE", 2)
     with pytest.raises(NonFiniteError, match=r"from row 2 on has nan at index \(0, 1\)"):
         StandardScaler(np.array([[0.0, 0.0], [0.0, 0.0], [0.0, np.nan]]))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.random_seed import set_random_seed
 
 

@@ -11,7 +11,7 @@ from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dynamics import MOPO
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 
 #: What networks are made of, or begin with.
 KEPT = {

@@ -23,7 +23,7 @@ from pfrl_like.preprocessing import (
     StandardActionScaler,
     StandardRewardScaler,
 )
-from pfrl_like.random_streams.isolated_rng import isolated_rng
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffers import ReplayBuffer
 
 CONTINUOUS = [name for name in ALL if not ESTIMATORS[name].discrete_action]
