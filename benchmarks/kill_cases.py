@@ -29,7 +29,7 @@ from pfrl_like.replay_buffers import (
     prune,
 )
 from pfrl_like.runs.loop import Clock
-from pfrl_like.runs.write_errors import FailedWrites
+from pfrl_like.runs.run_files import FailedWrites
 from pfrl_like.storage import atomic_write
 
 CAPACITY = 120

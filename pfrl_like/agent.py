@@ -10,8 +10,7 @@ from typing import Any
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
-from pfrl_like.utils.agent_mode import Mode, evaluating_here, with_plain_mode
-from pfrl_like.utils.contexts import MODES
+from pfrl_like.utils.contexts import MODES, Mode, evaluating_here, with_plain_mode
 
 
 class Agent(ABC):

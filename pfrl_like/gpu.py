@@ -66,3 +66,56 @@ class Device:
 
     def __repr__(self) -> str:
         return f"Device({self._idx})"
+
+
+def resolve_device(gpu: int | None = None, device: torch.device | str | None = None) -> torch.device:
+    """Turn the two ways of naming a device into one.
+
+    Args:
+        gpu: CUDA device index; None or negative means the CPU.
+        device: Any device that torch knows, as text ("cpu", "cuda:0", "mps") or object, instead of `gpu`.
+
+    Returns:
+        The device, with its index if it is a CUDA device, and without if it is the CPU, as of tensors. The CPU if
+        neither argument is given.
+
+    Raises:
+        TypeError: If `gpu` is no integer or `device` neither text nor a `torch.device`.
+        ValueError: If the two contradict each other, or the device is unknown or absent.
+    """
+    if gpu is not None and (isinstance(gpu, bool) or not isinstance(gpu, int)):
+        raise TypeError(f"gpu is {gpu!r}, expected an integer (negative for the CPU) or None")
+    if device is None:
+        chosen = torch.device("cpu") if gpu is None or gpu < 0 else torch.device("cuda", gpu)
+    else:
+        chosen = _parse(device)
+        if gpu is not None and gpu >= 0 and chosen != torch.device("cuda", gpu):
+            raise ValueError(f"gpu={gpu} and device={str(device)!r} contradict each other: give one of them")
+    _check_present(chosen)
+    return chosen
+
+
+def _parse(device: torch.device | str) -> torch.device:
+    if not isinstance(device, str | torch.device):
+        raise TypeError(f"device is {device!r}, expected text such as 'cuda:0' or a torch.device")
+    try:
+        parsed = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device is {device!r}, which torch does not know; try 'cpu', 'cuda:0' or 'mps'") from error
+    if parsed.type == "cpu":
+        return torch.device("cpu")  # as tensors name theirs; "cpu:0" is not equal to it
+    if parsed.type == "cuda" and parsed.index is None:
+        return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_available() else 0)
+    return parsed
+
+
+def _check_present(device: torch.device) -> None:
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            seen = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
+            raise ValueError(
+                f"device {device} was asked for, but torch sees {seen}; device='cpu' or gpu=None computes on the CPU"
+            )
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("device mps was asked for, but torch sees none; device='cpu' or gpu=None computes on the CPU")

@@ -40,7 +40,7 @@ def _fixed_seeds() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_warning_given_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pfrl_like.utils.user_warnings._WARNED", set())
+    monkeypatch.setattr("pfrl_like.utils.checks._WARNED", set())
 
 
 @pytest.fixture(autouse=True)

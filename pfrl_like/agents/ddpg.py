@@ -18,7 +18,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:

@@ -31,8 +31,8 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.recurrent import sequence_outputs
-from pfrl_like.utils.spaces import space_kind
 
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]

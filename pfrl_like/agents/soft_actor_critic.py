@@ -23,7 +23,7 @@ from pfrl_like.learning.overrides.off_policy import own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
 
 

@@ -20,8 +20,7 @@ from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import check_function
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_function
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:

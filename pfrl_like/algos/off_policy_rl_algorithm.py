@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.utils.action_masks import mask_columns, mask_keyword
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.env_values import mask_columns, mask_keyword
 
 _LOGGER = logging.getLogger(__name__)
 Path = dict[str, Any]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.utils.checks import check_numbers
-from pfrl_like.utils.described import Described
+from pfrl_like.utils.plain_values import Described
 
 #: Source of random numbers: a generator on any device; None is torch's global stream of the batch's device.
 RandomNumbers = torch.Generator | None

@@ -9,7 +9,7 @@ from torch import Tensor
 from pfrl_like.augmentation import image, vector
 from pfrl_like.augmentation.augmentation import Augmentation, RandomNumbers
 from pfrl_like.batch import Batch, concatenate_batches
-from pfrl_like.utils.described import build
+from pfrl_like.utils.plain_values import build
 
 #: A function of (batch, rng), as every `Augmentation` is one.
 Augment = Callable[[Tensor, RandomNumbers], Tensor]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns import Indices
 from pfrl_like.columns.structure import Structure
 from pfrl_like.dataset.table import NO_ACTION, NO_OBS, NO_REWARD, Table
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
 
 _CHUNK_ROWS = 1 << 16
 _CHUNK_BYTES = 1 << 26

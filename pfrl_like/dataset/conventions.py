@@ -9,7 +9,7 @@ from pfrl_like.columns import Field, Indices, as_array
 from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, field_of
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.utils.user_warnings import warn_once
+from pfrl_like.utils.checks import warn_once
 
 _ASSUMED = """\
 reward_convention is not given, so MDPDataset reads rewards[t + 1] as the reward for actions[t] ("next_row"), as \

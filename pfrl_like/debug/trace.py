@@ -21,7 +21,7 @@ from pfrl_like.runs.checksums import checksums_of, checksums_of_streams
 from pfrl_like.runs.loop import Clock
 from pfrl_like.storage import AppendedFile, sync_file
 from pfrl_like.storage.plain_tensors import checksum
-from pfrl_like.utils.close_all import close_all
+from pfrl_like.utils.contexts import close_all
 
 #: Its files, and what a record says.
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"

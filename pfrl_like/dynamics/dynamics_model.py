@@ -10,13 +10,12 @@ from torch.nn import functional as F
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.device import resolve_device
 
 #: First bounds of the logarithm of a variance (arXiv:1805.12114, appendix A.1).
 MAX_LOG_VARIANCE, MIN_LOG_VARIANCE = 0.5, -10.0

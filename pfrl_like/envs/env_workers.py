@@ -17,7 +17,7 @@ from pfrl_like.envs.vector_stream import Rows
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import WaitingEnd, Workers
 from pfrl_like.processes.shared_arrays import Layout, SharedArrays
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
 
 
 class Slot(int):

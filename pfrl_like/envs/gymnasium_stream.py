@@ -25,9 +25,8 @@ from pfrl_like.envs.vector_stream import (
     saved_layers,
 )
 from pfrl_like.errors import EnvError
-from pfrl_like.utils.env_values import own_copy
+from pfrl_like.utils.env_values import own_copy, space_kind
 from pfrl_like.utils.plain_values import from_json, to_json
-from pfrl_like.utils.spaces import space_kind
 
 
 class GymnasiumStream(VectorStream):

@@ -8,8 +8,7 @@ from pfrl_like.experiments.evaluator import Evaluator, eval_performance
 from pfrl_like.experiments.hooks import LinearInterpolationHook, StepHook
 from pfrl_like.experiments.prepare_output_dir import generate_exp_id, is_under_git_control, prepare_output_dir
 from pfrl_like.experiments.train_agent import train_agent, train_agent_with_evaluation
-from pfrl_like.experiments.train_agent_actor_learner import train_agent_actor_learner
-from pfrl_like.experiments.train_agent_async import train_agent_async
+from pfrl_like.experiments.train_agent_async import train_agent_actor_learner, train_agent_async
 from pfrl_like.experiments.train_agent_batch import train_agent_batch, train_agent_batch_with_evaluation
 from pfrl_like.experiments.train_agent_offline import train_agent_offline
 

@@ -15,7 +15,7 @@ from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.processes import WaitingEnd
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
-from pfrl_like.utils.close_all import close_all
+from pfrl_like.utils.contexts import close_all
 from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 

@@ -4,16 +4,19 @@ import collections
 import logging
 import os
 import shutil
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Clock
-from pfrl_like.utils.close_all import close_all
+from pfrl_like.utils.contexts import close_all
 
 
 class StepHooks:
@@ -152,3 +155,148 @@ def statistics_of(agent: Any) -> list[tuple[str, Any]]:
     """The (name, value) pairs of an agent or an environment, none of one that keeps none."""
     statistics: Any = getattr(agent, "get_statistics", list)()
     return list(statistics) if isinstance(statistics, Iterable) else []
+
+
+#: Columns of the bar at most, and at least: it is left out where there are fewer.
+WIDTH, MIN_WIDTH = 24, 8
+
+#: What is left out where the line is too long, first to last.
+DISPENSABLE = ("speed", "score", "return", "time")
+
+_SEPARATOR = "  "
+#: Seconds for which the line shows what `tell` was given.
+TOLD_FOR = 10.0
+
+
+def wants_progress(progress: bool | None) -> bool:
+    """Whether to show progress; None means only on a terminal."""
+    return sys.stderr.isatty() if progress is None else progress
+
+
+class Progress:
+    """Draws a bar on a terminal, as wide as that is, and prints a plain line now and then elsewhere.
+
+    Args:
+        steps: Step at which training ends.
+        step_offset: Step at which it starts.
+        evaluator: Its `max_score` is shown, if there is one.
+        stream: Where to write; None is the standard error stream.
+        clock: Gives the time in seconds.
+        last_words: Gives what is to be told at the end, if anything.
+        waits: Gives what the first update waits for, "" for nothing; asked for with every line.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        step_offset: int = 0,
+        evaluator: Any = None,
+        stream: TextIO | None = None,
+        clock: Any = None,
+        last_words: Callable[[], str] = str,
+        waits: Callable[[], str] = str,
+    ) -> None:
+        self.stream = stream or sys.stderr
+        self.now = clock or time.monotonic
+        self.steps, self.first, self.evaluator = steps, step_offset, evaluator
+        self.last_words, self.waits = last_words, waits
+        self.is_terminal = self.stream.isatty()
+        self.full, self.empty = "█░" if _can_draw("█░", self.stream) else "#-"
+        self.interval = 0.2 if self.is_terminal else 10.0
+        self.returns: collections.deque[float] = collections.deque(maxlen=20)
+        self.started = self.shown = self.now()
+        self._last: Clock | None = None
+        self._told, self._told_at = "", -TOLD_FOR
+        LISTENERS.add(self)
+
+    def __call__(self, clock: Clock) -> None:
+        """Show the clock, unless that was done a moment ago; `close` shows the last state."""
+        self._last = clock
+        if clock.ended:
+            self.returns.extend(episode.total_reward for episode in clock.ended)
+        now = self.now()
+        if now - self.shown >= self.interval:
+            self.shown = now
+            self._write(clock, now)
+
+    def tell(self, text: str) -> None:
+        """Show a text in the line, at once and for some seconds: of a compiler, which lets the run wait."""
+        self._told, self._told_at = text, self.now()
+        if self._last is not None:
+            self._write(self._last, self._told_at)
+
+    def close(self) -> None:
+        """Leave the last state on the screen, and how training ended."""
+        LISTENERS.discard(self)
+        clock = self._last
+        if clock is None:
+            return
+        self._write(clock, self.now())
+        ending = "stopped" if clock.stopped else "finished" if clock.done else "broken off"
+        reason = f": {clock.reason}" if clock.reason else ""
+        newline = "\n" if self.is_terminal else ""
+        self.stream.write(f"{newline}{ending} at step {clock.t:,}{reason}\n")
+        if words := self.last_words():
+            self.stream.write(f"{words}\n")
+        self.stream.flush()
+
+    def _write(self, clock: Clock, now: float) -> None:
+        speed = (clock.t - self.first) / max(now - self.started, 1e-9)
+        share = min(clock.t / self.steps, 1.0) if self.steps else 1.0
+        parts = {"share": f"{share:4.0%}", "steps": f"{clock.t:,}/{self.steps:,} steps", "speed": f"{speed:,.0f}/s"}
+        if self.returns:
+            parts["return"] = f"return {sum(self.returns) / len(self.returns):.1f}"
+        if self.evaluator is not None and self.evaluator.max_score > -1e38:
+            parts["score"] = f"best score {self.evaluator.max_score:.1f}"
+        left = (self.steps - clock.t) / max(speed, 1e-9)
+        parts["time"] = f"{_duration(now - self.started)} + {_duration(left)} left"
+        if words := self._told if now - self._told_at < TOLD_FOR else self.waits():
+            parts["told"] = words
+        if self.is_terminal:
+            room = _columns(self.stream) - 1  # in the last column some terminals begin a new line
+            text = _shortened(parts, room)
+            self.stream.write(f"\r{self._bar(share, room - len(text))}{text}\x1b[K")
+        else:
+            self.stream.write(f"{_SEPARATOR.join(parts.values())}\n")
+        self.stream.flush()
+
+    def _bar(self, share: float, room: int) -> str:
+        """A bar and a space; empty where there is no room."""
+        width = min(WIDTH, room - 1)
+        if width < MIN_WIDTH:
+            return ""
+        n_full = int(share * width)
+        return self.full * n_full + self.empty * (width - n_full) + " "
+
+
+def _columns(stream: TextIO) -> int:
+    """Columns of the terminal that a stream writes to, which may change at any time."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):  # it has no descriptor, or that of no terminal
+        columns = 0
+    return columns or shutil.get_terminal_size().columns
+
+
+def _shortened(parts: Mapping[str, str], room: int) -> str:
+    """As much of a line as fits."""
+    kept = dict(parts)
+    for name in DISPENSABLE:
+        if len(_SEPARATOR.join(kept.values())) <= room:
+            break
+        kept.pop(name, None)
+    return _SEPARATOR.join(kept.values())[: max(room, 0)]
+
+
+def _can_draw(signs: str, stream: TextIO) -> bool:
+    try:
+        signs.encode(getattr(stream, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

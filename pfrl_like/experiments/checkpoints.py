@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import save_agent
-from pfrl_like.experiments.run_buffers import find_buffers
-from pfrl_like.experiments.run_state import RunState
+from pfrl_like.experiments.run_state import RunState, find_buffers
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
-from pfrl_like.runs.earlier_run import TABLES
 from pfrl_like.runs.loop import Clock
-from pfrl_like.runs.write_errors import FailedWrites
+from pfrl_like.runs.run_directory import TABLES
+from pfrl_like.runs.run_files import FailedWrites
 from pfrl_like.storage import (
     has_manifest,
     is_unfinished,

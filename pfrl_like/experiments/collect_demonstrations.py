@@ -9,7 +9,7 @@ from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.utils.action_masks import mask_columns, mask_keyword, takes_mask
+from pfrl_like.utils.env_values import mask_columns, mask_keyword, takes_mask
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -11,20 +11,15 @@ from typing import Any, Literal, Protocol
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
 from pfrl_like.experiments.checkpoints import Checkpoints
-from pfrl_like.experiments.configuration import Configuration
-from pfrl_like.experiments.evaluation_env import choose_eval_env
-from pfrl_like.experiments.evaluator import Evaluator
-from pfrl_like.experiments.paths import Actor, PathRecorder
-from pfrl_like.experiments.resume import Checkpoint, fitting, newest_checkpoint
-from pfrl_like.experiments.run_state import restore_part
+from pfrl_like.experiments.evaluator import Evaluator, choose_eval_env
+from pfrl_like.experiments.resume import Checkpoint, Configuration, fitting, newest_checkpoint
+from pfrl_like.experiments.run_state import OwnAttributes, restore_part
 from pfrl_like.experiments.runner_arguments import check_arguments
-from pfrl_like.experiments.training import train
-from pfrl_like.experiments.user_state import OwnAttributes
+from pfrl_like.experiments.training import Actor, PathRecorder, train
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.runs.loop import Callback, Clock, Source
-from pfrl_like.runs.ownership import owned
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.runs.run_files import EPOCHS
+from pfrl_like.runs.run_files import EPOCHS, owned
 from pfrl_like.utils.checks import check_counts, check_flags
 
 _LOGGER = logging.getLogger(__name__)

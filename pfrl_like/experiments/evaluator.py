@@ -1,6 +1,7 @@
 """Evaluation of an agent: how good its actions are when it neither explores nor learns."""
 
 import contextlib
+import copy
 import itertools
 import logging
 import math
@@ -8,6 +9,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -18,15 +20,13 @@ from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers.adapters import TensorBoardLogger
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.runs.earlier_run import progress_of, set_aside
 from pfrl_like.runs.loop import Callback, Clock, run
-from pfrl_like.runs.ownership import owned
-from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.runs.run_files import EVENTS_OF_A_RUN, SCORES, column_of
+from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
+from pfrl_like.runs.run_files import EVENTS_OF_A_RUN, SCORES, column_of, owned
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.close_all import close_all
+from pfrl_like.utils.contexts import close_all
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)
@@ -397,3 +397,74 @@ def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
         MissingDependencyError: If TensorBoard is not installed.
     """
     return TensorBoardLogger(outdir, step_offset=step_offset, suffix=EVENTS_OF_A_RUN)
+
+
+def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
+    """Find an environment whose use leaves the training environment alone.
+
+    Args:
+        env: Training environment.
+        eval_env: The user's choice, or None.
+        vector: Whether `env` is a vector environment, whose episodes never all pause.
+
+    Returns:
+        A context manager that gives the environment, and closes it if it was made here; and how it was found.
+
+    Raises:
+        ValueError: If a vector environment can be neither made anew nor copied.
+    """
+    if eval_env is not None and not (vector and eval_env is env):
+        return contextlib.nullcontext(eval_env), "eval_env given"
+    fresh = _make(env)
+    if fresh is not None:
+        _share_running_statistics(env, fresh)
+        return contextlib.closing(fresh), "fresh environment of the same specification"
+    try:
+        copied = copy.deepcopy(env)
+    except Exception as error:  # whatever an environment's parts do when they are copied
+        if vector:
+            raise ValueError(
+                f"eval_env is None, and env ({type(env).__name__}) can be neither made anew nor copied "
+                f"({type(error).__name__}: {error}): give an eval_env"
+            ) from error
+        return contextlib.nullcontext(env), "the training environment, between episodes"
+    _share_running_statistics(env, copied)
+    return contextlib.nullcontext(copied), "deep copy of the training environment"
+
+
+def check_apart(env: Any, eval_env: Any) -> None:
+    """Refuse to evaluate in the environment of a training whose episodes go on.
+
+    Raises:
+        ValueError: If they are the same.
+    """
+    if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
+        raise ValueError("eval_env is env, whose episode every evaluation would break off: make another one")
+
+
+def _make(env: Any) -> Any:
+    """A single environment of the same registered specification, wrappers included; None if there is none."""
+    import gymnasium
+
+    spec = getattr(env, "spec", None)
+    if not isinstance(env, gymnasium.Env) or not isinstance(spec, gymnasium.envs.registration.EnvSpec):
+        return None
+    try:
+        fresh = gymnasium.make(spec)
+    except Exception:  # wrappers that cannot be made anew
+        return None
+    if fresh.observation_space == env.observation_space and fresh.action_space == env.action_space:
+        return fresh
+    fresh.close()
+    return None
+
+
+def _share_running_statistics(env: Any, own: Any) -> None:
+    """Let normalising wrappers of an evaluation environment follow those of training, and add nothing to them."""
+    while type(env) is type(own) and hasattr(env, "env"):
+        if hasattr(own, "update_running_mean"):  # gymnasium's name for whether a wrapper still learns
+            own.update_running_mean = False
+            for name in ("obs_rms", "return_rms"):
+                if hasattr(env, name):
+                    setattr(own, name, getattr(env, name))
+        env, own = env.env, own.env

@@ -1,15 +1,28 @@
-"""What a run depends on beside its agent and buffers: taken down for a checkpoint, and taken up in another process."""
+"""What a run depends on: random streams, user's attributes, buffers and recorded data: taken down, and taken up."""
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from pfrl_like.columns import Indices
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.selection import Selection
+from pfrl_like.dataset.table import Table
+from pfrl_like.random_streams.reachable import Reachable
 from pfrl_like.random_streams.streams import Streams
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.replay_buffers.memory import Memory
 from pfrl_like.runs.environment_record import numeric_circumstances
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import masked_text
+from pfrl_like.storage import plain_json
+from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.utils.plain_values import from_json, to_json
 
 #: JSON values within each other that the state of a part may be, in a file that takes 32.
@@ -195,3 +208,196 @@ def _differences(state: Mapping[str, Any]) -> list[str]:
         for name, before in state[kind].items()
         if now[kind].get(name) != before and name not in ("pfrl_like", "system", "cores")
     ]
+
+
+#: A longer text is of data, not of counters.
+_LONGEST = 1 << 20
+
+
+class OwnAttributes:
+    """A part of a run (see `loop.Resumable`): the attributes of an object that training changes.
+
+    It has to be made before anything is learnt. Attributes that stay as they were belong to how the object was made,
+    and are left alone. Those that change go on if they are numbers, flags, text, arrays, tensors, or lists, tuples and
+    dicts of such; of others that are replaced it says so. What changes inside further objects, and in more than a
+    mebibyte of data, is theirs; but generators, wherever in them, go on with the random streams of the run.
+
+    Args:
+        owner: The object.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._begun = {name: (value, _text_of(value)) for name, value in _attributes_of(owner)}
+
+    @property
+    def draws_from(self) -> tuple[Any, ...]:
+        """The object, which may draw from generators of its own."""
+        return (self._owner,)
+
+    def saved_state(self) -> dict[str, Any]:
+        """The values that changed, and the names of those that cannot be saved."""
+        changed = dict(self._changed())
+        lost = [name for name, text in changed.items() if text is None and name in self._begun]
+        return {"values": {name: json.loads(text) for name, text in changed.items() if text is not None}, "lost": lost}
+
+    def restore_state(self, state: Mapping[str, Any]) -> list[str]:
+        """Take up what `saved_state` gave; says what it lacks."""
+        for name, value in state["values"].items():
+            setattr(self._owner, name, from_json(value))
+        kind = type(self._owner).__name__
+        return [f"{name} of {kind} changed and is not saved: saved_state may tell of it" for name in state["lost"]]
+
+    def _changed(self) -> Iterator[tuple[str, str | None]]:
+        """The names, and the values as text."""
+        for name, value in _attributes_of(self._owner):
+            before, text_before = self._begun.get(name, (None, None))
+            text = _text_of(value)
+            if name not in self._begun or text != text_before or (text is None and value is not before):
+                yield name, text
+
+
+def _attributes_of(owner: Any) -> list[tuple[str, Any]]:
+    return [*getattr(owner, "__dict__", {}).items()]
+
+
+def _text_of(value: Any) -> str | None:
+    """A value as text; None of what `from_json` would not give again, or is data."""
+    try:
+        if _nbytes_of(value) > _LONGEST:
+            return None
+        plain = to_json(value)
+        text = json.dumps(plain)
+        return text if len(text) <= _LONGEST and type(from_json(plain)) is type(value) else None
+    except Exception:  # of code of the user's
+        return None
+
+
+def _nbytes_of(value: Any) -> int:
+    """Bytes of the arrays and tensors in a value."""
+    if isinstance(value, Mapping | list | tuple):
+        return sum(map(_nbytes_of, value.values() if isinstance(value, Mapping) else value))
+    return getattr(value, "nbytes", 0)
+
+
+#: Rows, evenly spread, by which a dataset is told from another; one in a mapped file need not be read whole.
+_LOOKED_AT = 1024
+
+
+def state_of_data(dataset: Any) -> Any:
+    """What a dataset says itself (`saved_state`, as `loop.Resumable`), or what tells it from others, for JSON.
+
+    It is None of replay buffers, which are saved whole, by the run. Of data of a kind that nobody knows it says that it
+    is not known, which makes the run "approximate".
+
+    Raises:
+        CheckpointError: If what a dataset says itself is not made of what JSON has.
+    """
+    kind = type(dataset).__name__
+    if hasattr(dataset, "saved_state"):
+        return plain_json(dataset.saved_state(), kind, "saved_state")
+    if isinstance(dataset, AbstractReplayBuffer):
+        return None
+    if isinstance(dataset, MDPDataset):
+        table, rows = dataset.table, 1 + _spread(dataset.table.n_rows)
+        told = {"episodes": len(dataset), "steps": dataset.n_steps}
+        return told | {"crc32": _checksum(table, rows, table.lengths, table.terminated)}
+    if isinstance(dataset, Selection):
+        table, index = dataset.dataset.table, dataset.index
+        return {"steps": len(dataset), "crc32": _checksum(table, table.steps[index[_spread(len(dataset))]], index)}
+    return unknown(f"the dataset is a {kind} without saved_state, which nothing tells from another one")
+
+
+def restore_data(dataset: Any, state: Any) -> Sequence[str]:
+    """Let a dataset take up what `state_of_data` gave, or compare it with that.
+
+    Returns:
+        How it differs; nothing if it does not.
+
+    Raises:
+        KeyError, TypeError, ValueError: By one with `restore_state`, if it is the state of something else.
+    """
+    if hasattr(dataset, "saved_state"):
+        return dataset.restore_state(state) or ()
+    now = state_of_data(dataset)
+    return [] if state == now else [f"the dataset is another one: {now}, expected {state}"]
+
+
+def unknown(reason: str) -> dict[str, str]:
+    """What is saved, wherever in the state of a source, of something that may be another one when the run goes on."""
+    return {"way": "unknown", "reason": reason}
+
+
+def _spread(n: int) -> Indices:
+    """Some of the numbers below n, the first and the last among them."""
+    return np.unique(np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64))
+
+
+def _checksum(table: Table, rows: Indices, *others: NDArray[Any]) -> int:
+    return checksum((*others, table.observations(rows), table.action[rows - 1], table.reward[rows - 1]))
+
+
+_NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class Found(NamedTuple):
+    """What can be reached from an agent or a source.
+
+    Attributes:
+        buffers: The replay buffers, by names that a folder may have. One that an owner holds itself has the name that
+            it has there, another one that of the attributes on the way to it.
+        unsaved: Why what has been stored cannot be saved: it is in something like a replay buffer, which is none.
+    """
+
+    buffers: dict[str, AbstractReplayBuffer]
+    unsaved: list[str]
+
+
+def find_buffers(*owners: Any) -> Found:
+    """Look for everything that an agent or a source may have stored something in."""
+    found = Found({}, [])
+    for name, value in _reached(owners).items():
+        if isinstance(value, AbstractReplayBuffer):
+            found.buffers[name] = value
+        else:
+            found.unsaved.append(
+                f"{name} is a {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not "
+                "saved"
+            )
+    return found
+
+
+def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
+    """The replay buffers among it."""
+    return find_buffers(*owners).buffers
+
+
+def _reached(owners: tuple[Any, ...]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for owner in owners:  # first, so that no way round gives them another name
+        for name, value in getattr(owner, "__dict__", {}).items():
+            if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
+                named[_free(name, named)] = value
+    known, reached = [*named.values()], Reachable(_is_like_a_buffer)
+    for owner in owners:
+        reached.visit(owner, "")
+    for path, value in reached.found.items():
+        if all(value is not other for other in known):
+            named[_free(_NOT_OF_FILES.sub("-", path).strip(".-"), named)] = value
+    return named
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    """The name, or one that tells it from those taken."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
+def _is_like_a_buffer(value: Any) -> bool:
+    kind = type(value)
+    if isinstance(value, AbstractReplayBuffer):
+        return True
+    return not isinstance(value, MDPDataset | Memory) and hasattr(kind, "append") and hasattr(kind, "sample")

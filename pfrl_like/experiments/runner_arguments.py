@@ -1,9 +1,14 @@
 """What arguments that several runners have in common must be: looked at before anything is moved or made for a run."""
 
+import logging
 import numbers
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from pfrl_like.experiments.resume import Checkpoint
+from pfrl_like.experiments.run_state import buffers_of
+from pfrl_like.replay_buffers.persistent import PersistentBuffer
+from pfrl_like.runs.run_files import record_of
 from pfrl_like.utils.checks import check_counts, check_flags
 
 
@@ -112,3 +117,154 @@ _LISTS: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
 _KEPT = {"keep_checkpoints", "keep_snapshots"}
 _ON_FAILURE = {"on_checkpoint_failure", "on_snapshot_failure"}
 _FLAGS = {"eval_during_episode", "save_best_so_far_agent", "use_tensorboard", "profile", "use_shared_memory"}
+
+
+#: What trains an agent that has a method.
+_RUNNERS = {
+    "setup_actor_learner_training": "train_agent_actor_learner",
+    "batch_act": "train_agent_batch",
+    "act": "train_agent",
+}
+
+
+def check_async_parts(agent: Any, make_agent: Any, make_env: Any, stop_event: Any, exception_event: Any) -> None:
+    """Refuse what is no such part; arguments as of `train_agent_async`.
+
+    Raises:
+        TypeError: If one is something else.
+        ValueError: If not exactly one of `agent` and `make_agent` is given.
+    """
+    parts = [
+        ("make_env", make_env, callable(make_env), "a function of (process index, test)"),
+        ("make_agent", make_agent, make_agent is None or callable(make_agent), "a function of the process index"),
+        ("agent", agent, agent is None or (hasattr(agent, "act") and hasattr(agent, "observe")), "an agent"),
+        *(
+            (name, event, event is None or (hasattr(event, "is_set") and hasattr(event, "set")), "an event, or None")
+            for name, event in (("stop_event", stop_event), ("exception_event", exception_event))
+        ),
+    ]
+    for name, part, fits, expected in parts:
+        if not fits:
+            raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
+    if (agent is None) == (make_agent is None):
+        raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
+
+
+def check_shares(agent: Any, name: str) -> None:
+    """Refuse an agent of which the processes would share nothing, so that none would learn from the others.
+
+    Args:
+        agent: The agent.
+        name: What it comes from, as the error calls it.
+
+    Raises:
+        TypeError: If it does not name what it shares; what trains it is told.
+    """
+    if hasattr(agent, "shared_attributes"):
+        return
+    runners = [runner for method, runner in _RUNNERS.items() if hasattr(agent, method)]
+    raise TypeError(
+        f"{name} is a {type(agent).__name__}, which has no shared_attributes: each process would train a copy of its "
+        "own. Agents that processes train together are A3C, ACER, and those that name what they share "
+        f"(AsyncAgent.shared_attributes). Train this one with {' or '.join(runners)}; use_shared_memory=False trains "
+        "the copies by themselves, and saves that of process 0"
+    )
+
+
+def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
+    """The seed of each process: those given, or 0, 1, ...
+
+    Raises:
+        TypeError: If they are no integers.
+        ValueError: If there is another number of them, or one is out of range.
+    """
+    if random_seeds is None:
+        return range(processes)
+    if not isinstance(random_seeds, Iterable):
+        raise TypeError(f"random_seeds is {random_seeds!r}, expected one for each of {processes} processes, or None")
+    seeds = list(random_seeds)
+    if len(seeds) != processes:
+        raise ValueError(f"random_seeds has {len(seeds)} seeds for {processes} processes, expected one for each")
+    check_counts(0, False, **{f"random_seeds[{i}]": seed for i, seed in enumerate(seeds)})
+    if max(seeds) >= 2**32:
+        raise ValueError(f"random_seeds holds {max(seeds)}, expected integers below 2**32")
+    return [int(seed) for seed in seeds]
+
+
+def check_resume(step_offset: int, resume: Any) -> None:
+    """Refuse another `resume` than True, False or a checkpoint, and one beside a `step_offset`.
+
+    Raises:
+        TypeError: If it is something else.
+        ValueError: If both are given.
+    """
+    if not isinstance(resume, bool | Checkpoint):
+        raise TypeError(f"resume is {resume!r:.80} ({type(resume).__name__}), expected True or False")
+    if resume is True and step_offset:
+        raise ValueError(
+            f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
+            "which step training goes on"
+        )
+
+
+def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
+    """Refuse numbers of steps that are none, before anything is written; the runner's names for them are told.
+
+    Raises:
+        TypeError: If one is no integer.
+        ValueError: If one is too small, or training would start after its end.
+    """
+    check_counts(least=0, steps=steps, step_offset=step_offset)
+    check_counts(1, True, **intervals)
+    if step_offset > steps:
+        raise ValueError(
+            f"step_offset is {step_offset} and steps is {steps}, expected a step at which training ends that is not "
+            "before that at which it starts"
+        )
+
+
+def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None:
+    """Say that an agent that has come to another step (a fresh one is at 0) is set to that of the run."""
+    if t not in (0, step_offset):
+        logger.warning(
+            "the agent has come to step %s, step_offset is %d: its t is set to that; to go on where the agent stopped, "
+            "give step_offset=agent.t", t, step_offset,
+        )  # fmt: skip
+
+
+def items_on_disk(*owners: Any) -> dict[str, int]:
+    """How many items those of these buffers hold that outlast their process, by name."""
+    found = buffers_of(*owners).items()
+    return {name: len(buffer) for name, buffer in found if isinstance(buffer, PersistentBuffer)}
+
+
+def warn_of_items_left(items: Mapping[str, int], outdir: str, logger: logging.Logger) -> None:
+    """Say of buffers that outlast their process that a run which begins anew finds the items of its broken-off part.
+
+    Args:
+        items: How many they hold, by name.
+        outdir: Run directory, before what that part left is set aside.
+        logger: Told of it.
+    """
+    then = record_of(outdir).get("items_on_disk", {})
+    for name, count in items.items():
+        if then.get(name, count) != count:
+            logger.warning(
+                "%s holds %s items, of which there were %s when the run began that was broken off: nothing is removed, "
+                "so that this one begins with those; for an equal run, give a buffer in another directory",
+                name, f"{count:,}", f"{then[name]:,}",
+            )  # fmt: skip
+
+
+def warn_of_no_evaluation(
+    evaluator: Any, successful_score: float | None, steps: int, step_offset: int, logger: logging.Logger
+) -> None:
+    """Say that a run will not be evaluated although somebody seems to wait for a score."""
+    interval = getattr(evaluator, "eval_interval", None)
+    if evaluator is None and successful_score is not None:
+        logger.warning("successful_score is %s, but there is no evaluator to reach it", successful_score)
+    if isinstance(interval, numbers.Integral) and steps > step_offset and steps // interval == step_offset // interval:
+        logger.warning(
+            "eval_interval is %d, of which no multiple lies after step %d up to %d: nothing will be evaluated",
+            interval, step_offset, steps,
+        )  # fmt: skip

@@ -12,7 +12,6 @@ from pfrl_like.envs import VectorObs, VectorStep, as_vector_stream
 from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import BoolArray
 from pfrl_like.runs.loop import Clock, Episode
-from pfrl_like.utils.action_masks import mask_keyword, takes_mask
 from pfrl_like.utils.checks import (
     check_action,
     check_actions,
@@ -22,7 +21,7 @@ from pfrl_like.utils.checks import (
     check_observations,
     check_step,
 )
-from pfrl_like.utils.env_values import first_values, own_copy, step_values
+from pfrl_like.utils.env_values import first_values, mask_keyword, own_copy, step_values, takes_mask
 
 _NO_EPISODE = {"way": "unknown", "reason": "no episode was recorded"}
 

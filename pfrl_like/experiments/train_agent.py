@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog
-from pfrl_like.experiments.evaluation_env import choose_eval_env
-from pfrl_like.experiments.evaluator import Evaluator
-from pfrl_like.experiments.run_checks import check_resume, check_run
-from pfrl_like.experiments.runner_arguments import check_arguments
+from pfrl_like.experiments.evaluator import Evaluator, choose_eval_env
+from pfrl_like.experiments.runner_arguments import check_arguments, check_resume, check_run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
-from pfrl_like.runs.ownership import owned
 from pfrl_like.runs.run_directory import check_directory
+from pfrl_like.runs.run_files import owned
 
 _LOGGER = logging.getLogger(__name__)
 StepHookLike = Callable[[Any, Any, int], Any]

@@ -11,14 +11,20 @@ from typing import Any
 
 import torch
 
-from pfrl_like.experiments.async_arguments import check_async_parts, check_shares, seeds_of_processes
 from pfrl_like.experiments.async_source import AgentOfProcess0, AsyncWorkers, SharedAgent
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
-from pfrl_like.experiments.run_checks import check_resume, check_run, warn_of_other_step
-from pfrl_like.experiments.runner_arguments import check_arguments
+from pfrl_like.experiments.runner_arguments import (
+    check_arguments,
+    check_async_parts,
+    check_resume,
+    check_run,
+    check_shares,
+    seeds_of_processes,
+    warn_of_other_step,
+)
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -26,10 +32,9 @@ from pfrl_like.optimizers import share_state
 from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.processes.worker import chosen_method
-from pfrl_like.runs.earlier_run import progress_of, set_aside
 from pfrl_like.runs.loop import Callback
-from pfrl_like.runs.ownership import owned
-from pfrl_like.runs.run_directory import check_directory
+from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
+from pfrl_like.runs.run_files import owned
 from pfrl_like.utils.checks import check_counts, check_seconds
 
 _LOGGER = logging.getLogger(__name__)
@@ -246,3 +251,63 @@ def _share(agent: Any) -> dict[str, Any]:
         elif isinstance(value, torch.optim.Optimizer):
             share_state(value)
     return shared
+
+
+def train_agent_actor_learner(
+    agent: Any,
+    make_env: Callable[..., Any],
+    steps: int,
+    outdir: str | os.PathLike[str],
+    n_actors: int = 2,
+    *,
+    n_updates: int | None = None,
+    actor_update_interval: int = 8,
+    updates_per_step: float | None = None,
+    **options: Any,
+) -> Any:
+    """Train an agent that learns from replay: actors gather steps in processes of their own, a thread here learns.
+
+    Processes start by forkserver, or spawn: a script that calls this needs its main part under
+    `if __name__ == "__main__":`, or `start_method="fork"`.
+
+    Args:
+        agent: Agent with `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`. Its `target_update_interval`
+            is divided by its `update_interval`, which is of no other effect here, and the target moves after so many
+            updates, not steps; `n_times_update` multiplies that number.
+        make_env: Called in each actor's process as (process index, test=False), and in process 0 with test=True for the
+            environment to evaluate in; the name `test` is given.
+        steps: Step, counted over all actors, at which training ends.
+        outdir: Run directory.
+        n_actors: Number of actors.
+        n_updates: Updates after which training ends; None for no such end.
+        actor_update_interval: Updates after which the actors' parameters are renewed.
+        updates_per_step: Updates for each step; None lets actors and learner each run as fast as they can.
+        **options: Further keywords of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method. Its
+            defaults hold: 10 episodes of evaluation every 10**6 steps, so that a shorter run has none without another
+            `eval_interval`, and the best agent is saved.
+
+    Returns:
+        The agent, as it was saved last (`<t>_finish`).
+
+    Raises:
+        AsyncTrainingError: If an actor or the learner raised or died, after the agent has been saved.
+    """
+    check_arguments({"agent": agent}, "setup_actor_learner_training")
+    make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(
+        n_actors,
+        n_updates=n_updates,
+        actor_update_interval=actor_update_interval,
+        updates_per_step=updates_per_step,
+    )
+    poller.start()
+    learner.start()
+    try:
+        return train_agent_async(
+            outdir, n_actors, make_env, steps=steps, make_agent=make_actor, stop_event=learner.stop_event,
+            exception_event=exception_event, **options,
+        )  # fmt: skip
+    finally:
+        for thread in (poller, learner):
+            thread.stop()
+        for thread in (poller, learner):
+            thread.join()

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
-from pfrl_like.experiments.evaluation_env import choose_eval_env
-from pfrl_like.experiments.evaluator import Evaluator
-from pfrl_like.experiments.run_checks import check_resume, check_run
-from pfrl_like.experiments.runner_arguments import check_arguments
+from pfrl_like.experiments.evaluator import Evaluator, choose_eval_env
+from pfrl_like.experiments.runner_arguments import check_arguments, check_resume, check_run
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
-from pfrl_like.runs.ownership import owned
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.utils.close_all import close_all
+from pfrl_like.runs.run_files import owned
+from pfrl_like.utils.contexts import close_all
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -10,16 +10,15 @@ from pfrl_like.batch import described
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
-from pfrl_like.experiments.recorded_data import restore_data, state_of_data
-from pfrl_like.experiments.run_checks import check_resume, check_run
-from pfrl_like.experiments.runner_arguments import check_arguments, check_has
+from pfrl_like.experiments.run_state import restore_data, state_of_data
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_resume, check_run
 from pfrl_like.experiments.sources import told_by_source
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback, Clock, Episode
-from pfrl_like.runs.ownership import owned
 from pfrl_like.runs.run_directory import check_directory
+from pfrl_like.runs.run_files import owned
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random import check_rng
 

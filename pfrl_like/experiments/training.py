@@ -1,22 +1,25 @@
 """A whole run: the loop, its callbacks, and what is left in the run directory however it ends."""
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from pfrl_like.debug.crash_replay import checkpoint, is_passed_over
+import numpy as np
+
+from pfrl_like.debug.crash_replay import checkpoint, is_passed_over, record_crash
 from pfrl_like.debug.trace import Trace
-from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
+from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, statistics_of, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
-from pfrl_like.experiments.configuration import Configuration
 from pfrl_like.experiments.evaluator import Evaluator
-from pfrl_like.experiments.final_saves import closing_all, reported, saved_on_error
 from pfrl_like.experiments.interruption import Interruption
-from pfrl_like.experiments.progress import Progress, wants_progress
-from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
-from pfrl_like.experiments.run_checks import (
+from pfrl_like.experiments.report import write_report
+from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
+from pfrl_like.experiments.run_state import RunState
+from pfrl_like.experiments.runner_arguments import (
     check_resume,
     check_run,
     items_on_disk,
@@ -24,15 +27,70 @@ from pfrl_like.experiments.run_checks import (
     warn_of_no_evaluation,
     warn_of_other_step,
 )
-from pfrl_like.experiments.run_state import RunState
-from pfrl_like.experiments.sources import VectorSource
+from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
-from pfrl_like.runs.earlier_run import progress_of, set_aside
 from pfrl_like.runs.loop import Callback, Clock, Source, run
-from pfrl_like.runs.ownership import owned
-from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file
-from pfrl_like.runs.run_files import METRICS
-from pfrl_like.runs.write_errors import FailedWrites
+from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, progress_of, set_aside
+from pfrl_like.runs.run_files import METRICS, FailedWrites, owned
+from pfrl_like.utils.contexts import close_all
+from pfrl_like.utils.env_values import mask_keyword, takes_mask
+
+
+@contextlib.contextmanager
+def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
+    """Write the report of a run however it ends; a picture is not worth a finished run, nor another error."""
+    try:
+        yield
+    finally:
+        try:
+            with writes.told("report.html", stops=False):
+                write_report(outdir)
+        except Exception:
+            writes.logger.exception("outdir:%s the report could not be written", outdir)
+
+
+@contextlib.contextmanager
+def closing_all(things: Sequence[Any], logger: logging.Logger) -> Iterator[None]:
+    """Close everything at the end; what fails meanwhile does not hide an error that ended the run."""
+    try:
+        yield
+    except BaseException:
+        try:
+            close_all(things)
+        except Exception:
+            logger.exception("while closing because of the error above")
+        raise
+    close_all(things)
+
+
+@contextlib.contextmanager
+def saved_on_error(
+    checkpoints: Checkpoints, clock: Clock, record: RunRecord, on_error: Callable[[], None]
+) -> Iterator[None]:
+    """Save the agent as `<t>_except` before an error goes on; nothing that fails meanwhile hides the error."""
+    outdir, logger = checkpoints.outdir, checkpoints.logger
+    try:
+        yield
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
+        checkpoints.writes.ended_by = error  # whatever cannot be written from now on
+        error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
+        for act in (
+            partial(record.finish, what, clock),
+            partial(record_crash, error, checkpoints.agent, clock.t, outdir, logger),
+            partial(checkpoints.save_interrupted, clock),
+            on_error,
+        ):
+            try:
+                act()
+            except PfrlLikeError as failure:  # which says all there is to say
+                logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
+            except Exception:
+                logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
+        if isinstance(error, CheckpointError):
+            error.add_note(f"in {outdir}, {checkpoints.newest}")
+        raise
 
 
 class UpdateCount:
@@ -201,3 +259,117 @@ def _begin(
         warn_of_other_step(agent.t, step_offset, logger)
         agent.t = step_offset
     return evaluator
+
+
+#: What `info` has of an episode that reached its goal.
+_SUCCESS = ("is_success", "success")
+_ENOUGH = "enough paths"
+
+
+class Actor(Protocol):
+    """What walks the paths: it acts, is told what came, and stores it if it wants to learn from it.
+
+    Both methods may have the keyword `action_mask` as well, as those of a `BatchAgent`.
+    """
+
+    def act(self, obs: Any) -> Any:
+        """The action to take."""
+
+    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool) -> None:
+        """What came of the last action."""
+
+
+class PathRecorder:
+    """Stands between the loop and an actor, and keeps what passes as paths.
+
+    A path is a dict: "observations", "actions", "rewards", "terminations" (arrays of its steps), "env_infos" (a dict
+    for each), "last_observation", "complete" (whether the episode is over), "undiscounted_return" and "success" of the
+    episode so far, which an earlier path may have begun.
+
+    Args:
+        actor: Who walks.
+        env: Environment of any of the forms that `as_gymnasium` takes.
+        max_path_length: Steps after which an episode is cut off; None for no limit.
+    """
+
+    def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
+        self.actor: Any = actor
+        self.takes_mask = takes_mask(actor.act)
+        self.source = SerialSource(self, env, max_path_length)
+        self.source.record()
+        self.env = self.source.env  # a tape, which also keeps `info`, which no agent is told of
+        self.paths: list[dict[str, Any]] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self._success = False
+
+    def act(self, obs: Any, *, action_mask: Any = None) -> Any:
+        """The actor's action."""
+        if self.source.length == 0:
+            self._success = False
+        self._obs, self._action = obs, self.actor.act(obs, **mask_keyword(action_mask, self.takes_mask))
+        return self._action
+
+    def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool, *, action_mask: Any = None) -> None:
+        """Keep what came, and tell the actor."""
+        info = self.env.info
+        self._rows.append((self._obs, self._action, reward, terminated, info))
+        self._last = obs
+        self._success = self._success or any(bool(info.get(name)) for name in _SUCCESS)
+        self.actor.observe(obs, reward, terminated, truncated, **mask_keyword(action_mask, self.takes_mask))
+        if terminated or truncated:
+            self._end_path(True)
+
+    def _end_path(self, complete: bool) -> None:
+        observations, actions, rewards, terminations, infos = zip(*self._rows, strict=True)
+        self._rows = []
+        try:
+            stacked: Any = np.stack(observations)
+        except ValueError:  # nested, or of several shapes
+            stacked = list(observations)
+        self.paths.append(
+            {
+                "observations": stacked, "actions": np.array(actions), "rewards": np.array(rewards, np.float64),
+                "terminations": np.array(terminations), "env_infos": list(infos), "last_observation": self._last,
+                "complete": complete, "undiscounted_return": self.source.total_reward, "success": self._success,
+            }
+        )  # fmt: skip
+
+    def walk(
+        self, source: Source, clock: Clock, callbacks: Sequence[Callback], n_paths: int, n_steps: int | None
+    ) -> list[dict[str, Any]]:
+        """Walk so many whole paths or, if it is given, so many steps, the last path of which may not be over.
+
+        Args:
+            source: This recorder's, or something around it.
+            clock: Clock of the run; a hook that stops it ends the walk.
+            callbacks: Called after every step.
+            n_paths: Paths.
+            n_steps: Steps; None for `n_paths`.
+
+        Returns:
+            The paths.
+        """
+        self.paths, first = [], clock.t
+
+        def enough(clock: Clock) -> None:
+            reached = len(self.paths) >= n_paths if n_steps is None else clock.t - first >= n_steps
+            if reached and not clock.stopped:
+                clock.stop(_ENOUGH)
+
+        try:
+            run(source, clock, [*callbacks, enough])
+        finally:
+            clock.between_ticks = False  # the algorithm goes on with the paths
+        if clock.reason == _ENOUGH:
+            clock.stopped, clock.reason = False, ""
+        if self._rows:
+            self._end_path(False)
+        return self.paths
+
+    def saved_state(self) -> dict[str, Any]:
+        """What the source does not know of the episode that runs between two walks."""
+        return {"success": self._success}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self._success = bool(state["success"])

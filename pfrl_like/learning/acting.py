@@ -23,12 +23,11 @@ from pfrl_like.nn.empirical_normalization import holding_still, normalizations_o
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.preprocessing.features import FeatureExtractor
-from pfrl_like.utils.action_masks import Allowed, required_keyword
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import forward
-from pfrl_like.utils.spaces import space_kind
 
 #: What networks raise that cannot take in what they are given.
 MISFITS = (RuntimeError, TypeError, ValueError)
@@ -237,7 +236,7 @@ def misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueEr
 def _hint(obs: Any, came: str) -> str:
     """What is often the matter with features of this form."""
     if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
-        return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
+        return "; phi=concatenate_goal, of pfrl_like.utils.env_values, joins observation and goal"
     if isinstance(obs, Mapping):
         return "; phi makes of each observation what the network takes"
     if "float64" in came or "int" in came:

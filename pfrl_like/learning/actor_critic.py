@@ -44,7 +44,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
 
 
 class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin):

@@ -25,8 +25,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Steps
 from pfrl_like.learning.shared_model import SharedModelMixin
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import check_counts, check_rewards
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts, check_rewards
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.direct_call import call

@@ -12,9 +12,9 @@ from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
 from pfrl_like.columns import packed
 from pfrl_like.learning.recurrent_memory import batch_first
 from pfrl_like.learning.rollout import Episodes
-from pfrl_like.utils.action_masks import mask_columns
 from pfrl_like.utils.checks import unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.env_values import mask_columns
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]

@@ -17,6 +17,7 @@ from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
+from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.acting import ActingMixin
 from pfrl_like.learning.actor_learner import ActorLearnerMixin
 from pfrl_like.learning.compatibility.policy_spaces import refuse_unknown_actions
@@ -38,10 +39,9 @@ from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed
 from pfrl_like.utils.contexts import FREE, MODES, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
-from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.recurrent import max_over_sequences
 

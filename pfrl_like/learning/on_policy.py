@@ -14,6 +14,7 @@ from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
+from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.acting import PolicyActingMixin, wrong_value
 from pfrl_like.learning.compatibility.parts import check_policy
 from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
@@ -28,10 +29,8 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import check_counts, check_rewards
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts, check_rewards
 from pfrl_like.utils.contexts import evaluating_readers, learning
-from pfrl_like.utils.device import resolve_device
 from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.recurrent import one_step_forward
 

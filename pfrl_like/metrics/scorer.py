@@ -22,8 +22,8 @@ from pfrl_like.dataset.transition import Transitions
 from pfrl_like.env import as_gymnasium
 from pfrl_like.functions.returns import lambda_returns
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.action_masks import required_keyword, sample_allowed
 from pfrl_like.utils.checks import check_counts, check_numbers
+from pfrl_like.utils.env_values import required_keyword, sample_allowed
 
 
 def check_scored(algo: Any) -> None:

@@ -13,8 +13,8 @@ from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.episode import listed
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.utils.checks import check_action, check_finite, check_observation, check_reward
+from pfrl_like.utils.env_values import action_size_of, space_kind
 from pfrl_like.utils.random import RandomSource, not_held
-from pfrl_like.utils.spaces import action_size_of, space_kind
 
 
 class ReplayBuffer(replay_buffers.ReplayBuffer):

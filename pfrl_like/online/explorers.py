@@ -7,8 +7,8 @@ import numpy as np
 
 from pfrl_like import explorers
 from pfrl_like.explorer import Explorer
+from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random import RandomSource
-from pfrl_like.utils.spaces import space_kind
 
 
 class OnlineExplorer(ABC):

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes
-from pfrl_like.utils.checks import check_counts, check_numbers
+from pfrl_like.utils.checks import check_counts, check_numbers, levels_to_the_caller
 from pfrl_like.utils.random import RandomSource, check_rng
-from pfrl_like.utils.user_warnings import levels_to_the_caller
 
 #: Gives of resamples, [B, E] counts, the values, [B], and the influence of each episode, [B, E].
 Statistic = Callable[[Array], tuple[Array, Array]]

@@ -45,8 +45,7 @@ from pfrl_like.ope.policies import (
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock, run
-from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
-from pfrl_like.utils.user_warnings import levels_to_the_caller
+from pfrl_like.utils.checks import check_counts, check_flags, check_numbers, levels_to_the_caller
 
 
 def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:

@@ -16,6 +16,7 @@ from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.errors import NotFittedError
+from pfrl_like.gpu import resolve_device
 from pfrl_like.ope.fqe_fitting import BuildingFQE, FittingFQE
 from pfrl_like.ope.fqe_online import OnlineFQE
 from pfrl_like.ope.fqe_saving import FQEConfig, SavedFQE, config_of
@@ -23,7 +24,6 @@ from pfrl_like.ope.policies import ActingPolicy, agent_of, evaluates_modes, kind
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
-from pfrl_like.utils.device import resolve_device
 
 Array = NDArray[Any]
 #: Samples of a continuous policy in each state, of which the mean value is that of the state.

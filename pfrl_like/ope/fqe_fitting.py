@@ -47,7 +47,7 @@ from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts, check_function
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
 
 #: Called with what is fitted and the data.
 Evaluator = Callable[[Any, Any], float]

@@ -11,7 +11,7 @@ from pfrl_like.algos.fitting.minibatches import drawn_data
 from pfrl_like.algos.fitting.online import CAPACITY, Collector, checked_buffer
 from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.env import as_gymnasium
-from pfrl_like.experiments.evaluation_env import check_apart
+from pfrl_like.experiments.evaluator import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.loggers.adapters import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment

@@ -24,10 +24,10 @@ from pfrl_like.algos.fitting.spaces import ActionSpace as ActionSpace
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
+from pfrl_like.gpu import resolve_device
 from pfrl_like.ope.policies import agent_of
 from pfrl_like.preprocessing import Scaler, make_scaler
 from pfrl_like.utils.checks import check_counts, check_numbers
-from pfrl_like.utils.device import resolve_device
 
 #: The scalers of a configuration, and the columns of data that they are of.
 SCALERS = {"observation_scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}

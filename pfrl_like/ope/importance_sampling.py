@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
 from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, estimate, settings_of, standard_error
-from pfrl_like.utils.checks import check_numbers
-from pfrl_like.utils.user_warnings import warn_once
+from pfrl_like.utils.checks import check_numbers, warn_once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

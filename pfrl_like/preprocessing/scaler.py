@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pfrl_like.errors import NotFittedError
 from pfrl_like.utils.checks import check_finite, check_numbers
-from pfrl_like.utils.described import Described
+from pfrl_like.utils.plain_values import Described
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from pfrl_like.errors import NotFittedError
 from pfrl_like.preprocessing.scaler import AffineScaler, Array, Scaler, check_multiplier, extremes, moments, returns
 from pfrl_like.utils.checks import check_flags, check_numbers
-from pfrl_like.utils.described import build
+from pfrl_like.utils.plain_values import build
 
 
 class _RewardScaler(Scaler):

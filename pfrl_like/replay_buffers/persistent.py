@@ -21,8 +21,8 @@ from pfrl_like.replay_buffers.rewinding import RewindingBuffer, diverted
 from pfrl_like.storage.atomic import named_errors, names_in
 from pfrl_like.storage.journal import SYNCED
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged
+from pfrl_like.utils.checks import warn_once
 from pfrl_like.utils.random import RandomSource
-from pfrl_like.utils.user_warnings import warn_once
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = "pfrl_like persistent replay buffer"

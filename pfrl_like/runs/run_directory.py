@@ -2,23 +2,227 @@
 
 import contextlib
 import datetime
+import itertools
 import json
 import logging
+import math
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.processes.rerun_order import ordered
-from pfrl_like.runs.earlier_run import earlier_parts
 from pfrl_like.runs.environment_record import circumstances
 from pfrl_like.runs.loop import Clock
-from pfrl_like.runs.run_files import RECORD
+from pfrl_like.runs.run_files import (
+    EPOCHS,
+    EVENTS_OF_A_RUN,
+    LARGEST_RECORD,
+    LONGEST_LINE,
+    METRICS,
+    PARTS_LEFT_OUT,
+    RECORD,
+    SCORES,
+    FailedWrites,
+    Table,
+    column_of,
+    encoded,
+    lines_of,
+    readable,
+    record_of,
+)
 from pfrl_like.runs.secrets import command_digest, masked_command, masked_text
-from pfrl_like.runs.write_errors import FailedWrites
-from pfrl_like.storage import AppendedFile, atomic_write
+from pfrl_like.storage import AppendedFile, atomic_write, make_directory
+from pfrl_like.storage.atomic import named_errors, names_in
+
+#: What a run writes under fixed names: its training, and its evaluation.
+TRAINING = (
+    "run.log", METRICS.name, EPOCHS.name, "learning_curve.svg", "report.html", "trace.bin", "trace.jsonl", RECORD,
+    "checkpoint_buffers",
+)  # fmt: skip
+EVALUATION = (SCORES.name, "best")
+TABLES = {table.name: table for table in (METRICS, EPOCHS, SCORES)}
+_ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
+_OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
+
+
+class Progress(NamedTuple):
+    """How far the earlier parts of a run had come.
+
+    Attributes:
+        episodes: Training episodes that had ended.
+        seconds: Time it had taken.
+    """
+
+    episodes: int
+    seconds: float
+
+
+def progress_of(outdir: str, step_offset: int) -> Progress:
+    """How far the run in a directory had come by a step, by the rows of its tables; no way for one that starts at 0."""
+
+    def largest(table: Table, column: str, none: float = 0.0) -> float:
+        rows = zip(*column_of(outdir, table, column), strict=True)
+        return max((value for t, value in rows if t <= step_offset), default=none)
+
+    if step_offset == 0:
+        return Progress(0, 0.0)
+    episodes = max(largest(METRICS, "episode", -1) + 1, largest(SCORES, "episodes"))
+    return Progress(int(episodes), max(largest(METRICS, "elapsed"), largest(SCORES, "elapsed")))
+
+
+def earlier_parts(outdir: str) -> list[dict[str, Any]]:
+    """The records of the parts that a run in a directory has had so far, the first one first.
+
+    They are the first and as many of the newest as half of a record has room for; the one that comes after others that
+    are left out tells how many.
+    """
+    last = record_of(outdir)
+    if not last:
+        return []
+    if last.get("outcome") == "running":  # or it would have said something else
+        last["outcome"] = "broken off"
+    every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
+    first, parts = every[0], every[1:]
+    sizes = itertools.accumulate(len(json.dumps(part, indent=2)) for part in reversed(parts))
+    fitting = sum(size <= LARGEST_RECORD // 2 for size in sizes)
+    too_many = max(len(parts) - max(fitting, 1), 0)
+    left_out = too_many + sum(part.get(PARTS_LEFT_OUT, 0) for part in parts[: too_many + 1])
+    kept = parts[too_many:]
+    return [first, *([kept[0] | {PARTS_LEFT_OUT: left_out}, *kept[1:]] if left_out else kept)]
+
+
+def set_aside(
+    outdir: str,
+    step_offset: int,
+    logger: logging.Logger,
+    *,
+    training: bool = True,
+    evaluation: bool = True,
+    tensorboard: bool = True,
+    in_vain: bool = False,
+) -> None:
+    """Move what a run does not go on from into a folder in its directory; nothing is deleted.
+
+    Of a run that begins at step 0 that is all that an earlier one left, and the folder is `earlier-<its start>`. Of one
+    that goes on it is what lies beyond its first step: rows of the tables, agents, and `best` if the best score came
+    later; the folder is `beyond-<step_offset>-<start of the part before>`. A table that is damaged goes there as it is,
+    and the run goes on with the lines of it that can be read.
+
+    Args:
+        outdir: Run directory; it need not exist.
+        step_offset: Step at which the run starts.
+        logger: Told if there was anything.
+        training: Whether what training wrote is meant.
+        evaluation: Whether what evaluation wrote is meant.
+        tensorboard: Whether files for TensorBoard are meant; those of a run that goes on stay.
+        in_vain: Whether the run was to go on from a checkpoint, of which there is none.
+
+    Raises:
+        CheckpointError: If something cannot be moved; a further start does the rest.
+    """
+    present = set(names_in(outdir)) if os.path.isdir(outdir) else set()
+    files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
+    agents = {name: int(match[1] or match[2]) for name in present if training and (match := _OF_A_STEP.fullmatch(name))}
+    rests: dict[str, _Parted] = {}
+    if step_offset == 0:
+        moved = {*files, *agents, *(name for name in present if training and _ALSO.fullmatch(name))}
+        moved |= {name for name in present if tensorboard and _is_of_tensorboard(name)}
+    else:
+        moved = {name for name, step in agents.items() if step > step_offset}
+        tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}
+        rests = {name: table for name, table in tables.items() if table.beyond or table.n_damaged}
+        if "best" in files and SCORES.name in rests and _best_came_later(outdir, step_offset):
+            moved.add("best")
+    if not moved and not rests:
+        return
+    folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
+    # If this is broken off, the next start does the rest: `run.json` names the folder, and the tables tell what has to
+    # move, so they come last.
+    for name in sorted(moved, key=lambda name: (name == RECORD, name)):
+        with named_errors(os.path.join(outdir, name), "set aside"):
+            os.rename(os.path.join(outdir, name), os.path.join(folder, name))
+    for name, table in rests.items():
+        path, kept = (os.path.join(place, name) for place in (outdir, folder))
+        if table.n_damaged:
+            _link(path, kept)
+            told = "%s has damaged lines (%d), which are left out or mended; the file as it was is %s"
+            logger.warning(told, path, table.n_damaged, kept)
+        else:
+            atomic_write(kept, encoded([table.header, *table.beyond]))
+        atomic_write(path, encoded([table.header, *table.kept]))
+    if not moved and not any(table.beyond for table in rests.values()):
+        return
+    follows = not training and not present.isdisjoint(TRAINING)  # training will tell in a moment
+    logger.log(logging.INFO if follows else logging.WARNING, _told(step_offset, in_vain), folder)
+
+
+def _is_of_tensorboard(name: str) -> bool:
+    """Whether a file for TensorBoard is an earlier run's: of this process it may also be the user's, and open."""
+    from_here = f".{os.getpid()}." in name and not name.endswith(EVENTS_OF_A_RUN)
+    return name.startswith("events.out.tfevents.") and not from_here
+
+
+def _told(step_offset: int, in_vain: bool) -> str:
+    """What to say of the folder that all has been moved into."""
+    if step_offset:
+        return f"what the run had left beyond step {step_offset:,} is now in %s"
+    if in_vain:
+        return "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
+    return "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset"
+
+
+class _Parted(NamedTuple):
+    """The lines of a table: those up to some step, those beyond it, and how many cannot be read."""
+
+    header: str
+    kept: list[str]
+    beyond: list[str]
+    n_damaged: int
+
+
+def _split(path: str, step_offset: int) -> _Parted:
+    """Split a table whose first column is the step; a last line without an end is torn and not kept."""
+    lines, torn = lines_of(path)
+    whole = readable(lines, TABLES[os.path.basename(path)])
+    kept: list[str] = []
+    beyond: list[str] = []
+    for line in whole[1:]:
+        step = re.match(r"\d+", line)
+        (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
+    n_damaged = (
+        len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + sum(len(line) >= LONGEST_LINE for line in torn)
+    )
+    return _Parted("".join(whole[:1]), kept, beyond + torn, n_damaged)
+
+
+def _link(path: str, kept: str) -> None:
+    """Give a file another name, which stays when another file takes the place of the first."""
+    with named_errors(path, "set aside"):
+        try:
+            os.link(path, kept)
+        except OSError:  # of file systems without links
+            os.rename(path, kept)
+
+
+def _best_came_later(outdir: str, step_offset: int) -> bool:
+    columns = column_of(outdir, SCORES, "mean")
+    rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
+    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores the first one counts
+
+
+def _folder(outdir: str, kind: str, names: set[str]) -> str:
+    """A folder, named after the start of the run that it is for, that holds nothing of these names."""
+    start = re.sub(r"[^0-9T]", "", str(record_of(outdir).get("start", ""))[:19]) or time.strftime("%Y%m%dT%H%M%S")
+    folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
+    while any(os.path.lexists(os.path.join(folder, name)) for name in names):
+        number += 1
+        folder = os.path.join(outdir, f"{kind}-{start}-{number}")
+    make_directory(folder)
+    return folder
 
 
 class RunRecord:

@@ -1,16 +1,23 @@
-"""What the tables and the record in a run directory are called, and how they are read."""
+"""The files of a run directory: their names, their one writer, and what becomes of what cannot be written."""
 
+import contextlib
 import csv
 import io
 import json
+import logging
+import multiprocessing
 import os
 import re
+import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from pfrl_like.errors import CheckpointError
+from pfrl_like.runs.secrets import masked_text
 from pfrl_like.storage.atomic import read_bounded
+from pfrl_like.storage.manifest import WriterLock, is_owned_by
 
 Curve = tuple[Sequence[float], Sequence[float]]
 
@@ -152,3 +159,122 @@ def record_of(outdir: str) -> dict[str, Any]:
         return {}
     parts = record.get("earlier_parts", []) if type(record) is dict else None
     return record if type(parts) is list and all(type(part) is dict for part in parts) else {}
+
+
+class FailedWrites:
+    """Ends training for the first failure, or only tells each file's, once.
+
+    Args:
+        logger: Told.
+        stops: Whether the first failure ends training; those after an end, of whatever reason, are told.
+
+    Attributes:
+        lacking: Why, by name, for what is not, or not wholly, in the run directory now.
+        ended_by: The error that has ended training; None for none.
+    """
+
+    is_elsewhere = True  # nothing in it draws random numbers, see `utils.reachable_streams`
+
+    def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
+        self.logger, self.stops = logger, stops
+        self.lacking: dict[str, str] = {}
+        self.ended_by: BaseException | None = None
+        self._files: list[Any] = []
+        self._names: set[str] = set()  # that have been told
+
+    def govern(self, things: Sequence[Any], *, stops: bool = True) -> None:
+        """Decide for the files of several things: what their `writes_to`, if they have that, names.
+
+        Args:
+            things: Loggers, callbacks and others.
+            stops: Whether they are worth the end of training.
+        """
+        named = (getattr(thing, "writes_to", None) for thing in things)
+        files = [file for several in named if isinstance(several, tuple) for file in several]  # a mock has it all
+        for file in files:
+            file.told = partial(self.told, stops=stops)
+        self._files += files
+
+    def push(self) -> None:
+        """Let all these files hold what they can.
+
+        Raises:
+            CheckpointError: If something cannot be written and that ends training.
+        """
+        for file in self._files:
+            file.push()
+
+    @contextlib.contextmanager
+    def told(self, name: str, *, stops: bool = True) -> Iterator[None]:
+        """A context to write something in.
+
+        Args:
+            name: What it is called.
+            stops: Whether it is worth the end of training.
+
+        Raises:
+            CheckpointError: If it cannot be written and that ends training.
+        """
+        try:
+            yield
+        except CheckpointError as error:
+            if stops and self.stops and self.ended_by in (None, error):
+                self.ended_by = error
+                self._names.add(name)
+                raise
+            self.lacking[name] = masked_text(str(error))
+            if name not in self._names:
+                self._names.add(name)  # first, since the log is a file, too
+                self.logger.error("%s could not be saved: %s", name, error)
+        else:
+            self.lacking.pop(name, None)
+
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class _Held(threading.local):
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+
+_held = _Held()
+
+
+@contextlib.contextmanager
+def owned(outdir: str) -> Iterator[None]:
+    """Keep other writers out of a run directory, which is made if it is missing.
+
+    Whoever has it may take it again, and so may the processes that it starts: they write for it. Where a file system
+    knows no locks, the log warns.
+
+    Raises:
+        CheckpointError: If another process, or another thread of this one, writes there; it says which, and since when.
+    """
+    os.makedirs(outdir, exist_ok=True)
+    path = os.path.realpath(outdir)
+    if path in _held.paths:
+        yield
+        return
+    lock = _lock(path)
+    _held.paths.add(path)
+    try:
+        yield
+    finally:
+        _held.paths.remove(path)
+        if lock is not None:
+            lock.release()
+
+
+def _lock(path: str) -> WriterLock | None:
+    """The lock; None for the child of the process that holds it, and where the system has none."""
+    parent = multiprocessing.parent_process()
+    try:
+        return WriterLock(path)
+    except CheckpointError as error:
+        if error.__cause__ is None:
+            if parent is not None and parent.pid is not None and is_owned_by(path, parent.pid):
+                return None
+            raise
+        _LOGGER.warning("%s: two runs there at a time would not be noticed", error)
+        return None

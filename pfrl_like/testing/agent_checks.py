@@ -15,12 +15,10 @@ from torch import Tensor
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.chain import Chain
-from pfrl_like.testing.play import Episodes, play_one, play_several, play_step
+from pfrl_like.testing.play import Chain, Episodes, play_one, play_several, play_step
 from pfrl_like.testing.requirement import difference, require
-from pfrl_like.testing.resume_checks import check_a_stopped_run_goes_on
 from pfrl_like.testing.stream_checks import check_streams
-from pfrl_like.testing.trial import Trial, state_of
+from pfrl_like.testing.trial import Trial, check_a_stopped_run_goes_on, state_of
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.random_seed import set_random_seed
 

@@ -2,10 +2,16 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import VectorObs, VectorStep
@@ -91,3 +97,169 @@ def _told(mask: Any) -> dict[str, Any]:
 
 def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
     return {} if any(mask is None for mask in masks) else {ACTION_MASK: list(masks)}
+
+
+#: How episodes are ended, in turn: (terminated, truncated) of their last steps.
+ENDINGS = ((False, True), (True, False), (True, True))
+#: After how many steps, in turn.
+LENGTHS = (3, 5, 4, 2)
+
+
+class Step(NamedTuple):
+    """One step as it really was; `next_obs` is the true observation after it."""
+
+    obs: Any
+    action: Any
+    reward: float
+    next_obs: Any
+    terminated: bool
+    truncated: bool
+
+
+class RecordedEnv(gymnasium.Env[Any, Any]):
+    """An environment whose short episodes end in every way, and which keeps all its steps.
+
+    Args:
+        env: Environment of any form; it is copied.
+        number: Which one it is of several: they end their episodes at different times and in different order.
+        seed: Seed of the first episode, used if the environment takes one, and of the rewards.
+        endings: How episodes end, in turn.
+        own_rewards: Whether rewards are random numbers in place of the environment's, so that each step, and each sum
+            of some in a row, can be told from all others.
+
+    Attributes:
+        episodes: The steps of each episode.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        number: int = 0,
+        seed: int = 0,
+        endings: tuple[tuple[bool, bool], ...] = ENDINGS,
+        own_rewards: bool = True,
+    ) -> None:
+        self.env = as_gymnasium(copy.deepcopy(env))
+        self.observation_space: Any = getattr(self.env, "observation_space", None)
+        self.action_space: Any = getattr(self.env, "action_space", None)
+        self.number = number
+        self.endings = endings
+        self.episodes: list[list[Step]] = []
+        self._seed: int | None = seed + number
+        self._rewards = np.random.default_rng(seed + number) if own_rewards else None
+        self._obs: Any = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode; seeds but the first are taken from the stream of this one."""
+        try:
+            obs, info = self.env.reset() if self._seed is None else self.env.reset(seed=self._seed)
+        except ValueError:  # it takes no seed
+            obs, info = self.env.reset()
+        self._seed, self._obs = None, own_copy(obs)
+        self.episodes.append([])
+        return obs, info
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Act, and keep what came of it."""
+        obs, reward, terminated, truncated, info = self.env.step(action)
+        truncated = bool(truncated or info.get("needs_reset", False))
+        which, episode = self.number + len(self.episodes), self.episodes[-1]
+        if len(episode) + 1 == LENGTHS[which % len(LENGTHS)]:
+            terminates, truncates = self.endings[which % len(self.endings)]
+            terminated, truncated = terminated or terminates, truncated or truncates
+        reward = float(reward if self._rewards is None else self._rewards.uniform())
+        episode.append(Step(self._obs, own_copy(action), reward, own_copy(obs), bool(terminated), truncated))
+        self._obs = episode[-1].next_obs
+        return obs, reward, bool(terminated), truncated, info
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last episode is over."""
+        last = self.episodes[-1][-1:]
+        return bool(last) and (last[0].terminated or last[0].truncated)
+
+
+STAY, GO_ON = 0, 1
+
+
+class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
+    """States 0 to size - 1 in a row; nothing is random but the first state of an episode.
+
+    In state s the action 1 earns s + 1 and leads to the next state, the action 0 earns nothing and stays. What follows
+    the last state is the end, or state 0 again; so it is always best to go on. An observation is the number of the
+    state as a one-hot float32 vector [size + 1], whose last place is the end.
+
+    Args:
+        size: Number of states.
+        terminates: Whether the end follows the last state (the episode is terminated), or state 0.
+        time_limit: Steps after which an episode is cut off (truncated), None for no limit. It is no part of the task:
+            the values are those of a task that goes on. A step may be both terminated and truncated.
+    """
+
+    def __init__(self, size: int = 4, terminates: bool = True, time_limit: int | None = None) -> None:
+        self.size = size
+        self.terminates = terminates
+        self.time_limit = time_limit
+        self.observation_space = spaces.Box(0.0, 1.0, (size + 1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        self._state = 0
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode in a random state."""
+        super().reset(seed=seed)
+        self._state = int(self.np_random.integers(self.size))
+        self._steps = 0
+        return self._observation(), {}
+
+    def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Stay or go on."""
+        reward = 0.0
+        if action == GO_ON:
+            reward = self._state + 1.0
+            self._state += 1
+            if self._state == self.size and not self.terminates:
+                self._state = 0
+        self._steps += 1
+        return self._observation(), reward, self._state == self.size, self._steps == self.time_limit, {}
+
+    def q_values(self, gamma: float) -> NDArray[np.float64]:
+        """The optimal values of every state and action, [size + 1, 2]; zeros for the end.
+
+        Going on from s earns S(s) = (s + 1) + gamma (s + 2) + ... + gamma**(size - 1 - s) size until state 0 or the end
+        follows. So V(s) = S(s) if the chain ends there, and otherwise V(0) = S(0) / (1 - gamma**size) and
+        V(s) = S(s) + gamma**(size - s) V(0). Going on has the value V(s), staying gamma V(s).
+        """
+        values = np.zeros(self.size + 1)
+        for s in range(self.size):
+            values[s] = sum(gamma ** (k - s) * (k + 1) for k in range(s, self.size))
+        if not self.terminates:
+            again = values[0] / (1 - gamma**self.size)
+            values[:-1] += gamma ** (self.size - np.arange(self.size)) * again
+        return np.stack([gamma * values, values], axis=1)
+
+    def _observation(self) -> NDArray[np.float32]:
+        obs = np.zeros(self.size + 1, dtype=np.float32)
+        obs[self._state] = 1.0
+        return obs
+
+
+class ChainQFunction(nn.Module):
+    """A table of values for a `Chain`, as a Q-function; the true ones at first.
+
+    The value of the end, which nothing may be bootstrapped from, is far from true, so that a target that uses it shows.
+
+    Args:
+        chain: The task.
+        gamma: Discount factor per step.
+    """
+
+    def __init__(self, chain: Chain, gamma: float) -> None:
+        super().__init__()
+        values = torch.as_tensor(chain.q_values(gamma), dtype=torch.float64)
+        values[-1] = 1000.0
+        self.table = nn.Parameter(values)
+
+    def forward(self, obs: Tensor) -> DiscreteActionValue:
+        """The values of B observations, [B, size + 1]."""
+        return DiscreteActionValue(obs.to(self.table.dtype) @ self.table)

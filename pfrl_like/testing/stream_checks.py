@@ -1,18 +1,189 @@
 """What an agent learns from is what its environments did: however many there are, and whoever resets them and when."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+import torch
 from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
 
+from pfrl_like.batch import Batch, map_nested
 from pfrl_like.envs import SerialVectorEnv, VectorStream, as_vector_stream
-from pfrl_like.testing.learnt_rows import Door, Record, rows_of
-from pfrl_like.testing.play import play_stream
-from pfrl_like.testing.recorded_env import RecordedEnv, Step
+from pfrl_like.testing.play import RecordedEnv, Step, play_stream
 from pfrl_like.testing.requirement import require
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
+
+#: Rewards of float32 that are the same.
+TOLERANCE = 1e-5
+
+
+class Row(NamedTuple):
+    """A row of what an agent learns from; `next_obs` is None where nothing is bootstrapped from it."""
+
+    obs: NDArray[np.float32]
+    action: NDArray[np.float32]
+    reward: float
+    discount: float
+    next_obs: NDArray[np.float32] | None
+
+
+class Door:
+    """Keeps what an agent learns from: the first arguments of its `update`, and of `learn` if nobody else called it.
+
+    Attributes:
+        raw: Of `update`: batches with observations as the environment gave them.
+        features: Of `learn`: batches, or episodes of a rollout, with features.
+    """
+
+    def __init__(self, agent: Any) -> None:
+        self.raw: list[Any] = []
+        self.features: list[Any] = []
+        self._inside = False
+        for name, kept in (("update", self.raw), ("learn", self.features)):
+            if callable(getattr(agent, name, None)):
+                passes = functools.partial(self._pass, getattr(agent, name), kept)
+                vars(agent)[name] = passes  # an assignment would count as an override of PFRL's method
+
+    def _pass(self, learn: Callable[..., Any], kept: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
+        if self._inside:
+            return learn(batch, *others, **keywords)
+        kept.append(batch)
+        self._inside = True
+        try:
+            return learn(batch, *others, **keywords)
+        finally:
+            self._inside = False
+
+
+def rows_of(learnt: Any) -> list[Row]:
+    """The rows of a `Batch`, of transitions or sequences, or of the episodes of an on-policy agent."""
+    steps, next_obs = (learnt, learnt.next_obs) if isinstance(learnt, Batch) else (learnt.steps, None)
+    columns = [_numbers(column) for column in (steps.obs, steps.action)]
+    reward, discount = steps.reward.tolist(), steps.discount.tolist()
+    if isinstance(learnt, Batch):
+        following = list(_numbers(next_obs))
+    else:
+        following = [obs if goes_on else None for obs, goes_on in _following(columns[0], learnt.continues.tolist())]
+        for row, obs in zip(learnt.last_rows.tolist(), _numbers(learnt.last_obs), strict=True):
+            following[row] = obs
+        discount = [0.0 if obs is None else each for each, obs in zip(discount, following, strict=True)]
+    return [Row(*values) for values in zip(*columns, reward, discount, following, strict=True)]
+
+
+def _following(obs: NDArray[np.float32], continues: Sequence[bool]) -> Any:
+    return zip([*obs[1:], None], continues, strict=True)
+
+
+class Record:
+    """What environments did, to look up what an agent learnt from.
+
+    Args:
+        envs: The environments.
+        gamma: The agent's discount factor per step.
+        features: Gives a batch of features for a list of observations; None if those are compared as they are.
+        cut_off_is_end: Whether the agent was told to take truncated episodes for terminated ones.
+    """
+
+    def __init__(
+        self,
+        envs: Sequence[RecordedEnv],
+        gamma: float,
+        features: Callable[[list[Any]], Any] | None = None,
+        cut_off_is_end: bool = False,
+    ) -> None:
+        self.gamma = gamma
+        self.cut_off_is_end = cut_off_is_end
+        self.features = features
+        self.windows: list[tuple[list[Step], list[Step] | None]] = []  # steps in a row, and the episode after theirs
+        for env in envs:
+            for i, episode in enumerate(env.episodes):
+                after = env.episodes[i + 1] if i + 1 < len(env.episodes) else None
+                pairs = [(s, e) for s in range(len(episode)) for e in range(s + 1, len(episode) + 1)]
+                self.windows += [(episode[start:end], after) for start, end in pairs]
+        self._rewards = np.array([self._return(steps) for steps, _ in self.windows])
+
+    def fault(self, row: Row) -> str | None:
+        """What is wrong with a row; None if some steps in a row of one episode have made it."""
+        found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
+        faults = [self._fault(row, *self.windows[i]) for i in found]
+        if not faults:
+            return (
+                f"the reward {row.reward:.4f} is that of no step, nor the discounted sum of several steps in a row of "
+                "one episode: rewards of different episodes, or of other steps, have come together"
+            )
+        return None if None in faults else faults[0]
+
+    def steps_of(self, row: Row) -> list[Step]:
+        """The steps that have made a row without fault."""
+        found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
+        return next(
+            steps for steps, after in map(self.windows.__getitem__, found) if not self._fault(row, steps, after)
+        )
+
+    def _fault(self, row: Row, steps: list[Step], after: list[Step] | None) -> str | None:
+        first, last = steps[0], steps[-1]
+        expected = 0.0 if last.terminated or (last.truncated and self.cut_off_is_end) else self.gamma ** len(steps)
+        ended = f"terminated={last.terminated} and truncated={last.truncated}"
+        if not np.array_equal(row.obs, self._looks(first.obs)):
+            return f"a step from obs {first.obs} is learnt from as one from {row.obs}"
+        if not np.array_equal(row.action, _flat(first.action)):
+            return f"a step with the action {first.action} is learnt from as one with {row.action}"
+        if abs(row.discount - expected) > TOLERANCE:
+            what = ""
+            if row.discount == 0:
+                what = ", so that nothing is bootstrapped from its last observation: only termination stops that"
+            elif expected == 0:
+                what = ", so that it is bootstrapped from a terminal state"
+            came = f"with the discount {row.discount:.4g}, expected {expected:.4g}{what}"
+            return f"a step with {ended} is learnt from {came}"
+        if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._looks(last.next_obs)):
+            return None
+        if after and np.array_equal(row.next_obs, self._looks(after[0].obs)):
+            return (
+                f"a step with {ended} is bootstrapped from {row.next_obs}, the first observation of the next episode, "
+                f"expected its own last one, {last.next_obs}"
+            )
+        return f"a step to the observation {last.next_obs} is learnt from as one to {row.next_obs}"
+
+    def _return(self, steps: list[Step]) -> float:
+        return sum(self.gamma**i * step.reward for i, step in enumerate(steps))
+
+    def _looks(self, obs: Any) -> NDArray[np.float32]:
+        looks: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
+        return looks
+
+
+def _numbers(nested: Any) -> NDArray[np.float32]:
+    """Tensors [N, ...], nested, side by side, [N, n]."""
+    leaves: list[NDArray[np.float32]] = []
+
+    def keep(leaf: Any) -> None:
+        leaves.append(torch.as_tensor(leaf).detach().cpu().to(torch.float32).flatten(1).numpy())
+
+    map_nested(keep, _columns(nested))
+    return np.concatenate(leaves, axis=1)
+
+
+def _columns(nested: Any) -> Any:
+    """The same with an axis for each row that has none, and dicts in one order."""
+    if isinstance(nested, Mapping):
+        return {key: _columns(nested[key]) for key in sorted(nested)}
+    if isinstance(nested, tuple | list):
+        return type(nested)(_columns(part) for part in nested)
+    return nested[:, None] if nested.ndim == 1 else nested
+
+
+def _flat(value: Any) -> NDArray[np.float32]:
+    """One observation or action as numbers side by side."""
+    if isinstance(value, Mapping):
+        return np.concatenate([_flat(value[key]) for key in sorted(value)])
+    if isinstance(value, tuple):
+        return np.concatenate([_flat(part) for part in value])
+    return np.asarray(value, dtype=np.float32).reshape(-1)
+
 
 #: Who resets the environments, and how many there are: None is the caller.
 FORMS: tuple[tuple[AutoresetMode | None, int], ...] = (

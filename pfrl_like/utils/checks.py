@@ -3,15 +3,17 @@
 They run at every step, so each has a fast path for the usual case: one flat array of the space's own shape and dtype.
 """
 
+import inspect
 import math
 import numbers
-from collections.abc import Mapping
+import warnings
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
 
 #: Rewards are learnt from as float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
@@ -422,3 +424,51 @@ def _describe(value: Any) -> str:
         return f"an array of shape {tuple(value.shape)} and dtype {value.dtype}"
     text = repr(value)
     return f"{text if len(text) < 80 else text[:77] + '...'} ({type(value).__name__})"
+
+
+#: Keys of the warnings that `warn_once` has given in this process.
+_WARNED: set[Hashable] = set()
+
+
+def levels_to_the_caller() -> int:
+    """How many calls above the function that asks is code that does not belong to this package."""
+    frame, levels = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
+        frame, levels = frame.f_back, levels + 1
+    return levels
+
+
+def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the user's line, the first time in this process that the key is given.
+
+    Args:
+        key: Identifies the warning, whatever numbers its text contains.
+        text: The text of the warning.
+        category: Class of the warning.
+    """
+    if key not in _WARNED:
+        _WARNED.add(key)
+        warnings.warn(text, category, stacklevel=levels_to_the_caller())
+
+
+#: The remedy for what other parts of an agent were built with.
+CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
+
+
+class Fixed:
+    """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read.
+
+    Args:
+        remedy: What to do instead, as errors say it.
+    """
+
+    def __init__(self, remedy: str = CHOSEN_ONCE) -> None:
+        self.remedy = remedy
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        if self.name in vars(instance):
+            raise AttributeError(f"{self.name} of {type(instance).__name__} is fixed: {self.remedy}")
+        vars(instance)[self.name] = value

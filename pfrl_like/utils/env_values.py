@@ -4,12 +4,14 @@ import inspect
 import numbers
 import sys
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
+import torch
 
+from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import EnvError
 
 
@@ -231,3 +233,149 @@ class EnvAdapter(gymnasium.Env[Any, Any]):
         return f"<{type(self).__name__}{self.user_env}>"
 
     __repr__ = __str__
+
+
+SpaceKind = Literal["box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", "other"]
+
+_KIND_OF_NAME: dict[str, SpaceKind] = {
+    "Box": "box",
+    "Discrete": "discrete",
+    "MultiDiscrete": "multi_discrete",
+    "MultiBinary": "multi_binary",
+    "Dict": "dict",
+    "Tuple": "tuple",
+    "OneOf": "other",
+}
+_KIND_OF_TYPE: dict[type, SpaceKind] = {}
+
+
+def space_kind(space: Any) -> SpaceKind:
+    """Tell the kind of a space by the names of its classes, else by its attributes.
+
+    A space of gym is no instance of gymnasium's class of the same name, so `isinstance` cannot tell.
+
+    Args:
+        space: A space of gym or gymnasium, or an object with the same attributes.
+
+    Returns:
+        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other", as of a mock, which has every
+        attribute and none that says anything.
+    """
+    kind = _KIND_OF_TYPE.get(type(space))
+    if kind is None:
+        kind = _KIND_OF_TYPE[type(space)] = _find_kind(space)
+    return kind
+
+
+def _find_kind(space: Any) -> SpaceKind:
+    for base in type(space).__mro__:
+        if base.__name__ in _KIND_OF_NAME:
+            return _KIND_OF_NAME[base.__name__]
+    parts = getattr(space, "spaces", None)
+    if isinstance(parts, Mapping | tuple | list):
+        return "dict" if isinstance(parts, Mapping) else "tuple"
+    if _has_numbers(space, "nvec"):
+        return "multi_discrete"
+    if _has_numbers(space, "low", "high"):
+        return "box"
+    if _has_numbers(space, "n"):
+        return "multi_binary" if getattr(space, "shape", ()) else "discrete"
+    return "other"
+
+
+def _has_numbers(space: Any, *names: str) -> bool:
+    return all(np.asarray(getattr(space, name, None)).dtype.kind in "biuf" for name in names)
+
+
+def box_class(space: Any) -> Any:
+    """The class `Box` of the library that made a space; gymnasium's for a space of neither library."""
+    library = type(space).__module__.partition(".")[0]
+    if library == "gym":
+        return sys.modules["gym.spaces"].Box
+    from gymnasium.spaces import Box
+
+    return Box
+
+
+def action_size_of(space: Any) -> int:
+    """Numbers of an action or, if actions are discrete, how many there are.
+
+    Raises:
+        ValueError: If they are neither discrete nor vectors.
+    """
+    kind = space_kind(space)
+    if kind == "discrete":
+        return int(space.n)
+    if kind != "box" or len(space.shape) != 1:
+        raise ValueError(f"the action space is {space}, expected Discrete or a Box of one axis")
+    return int(space.shape[0])
+
+
+class Allowed:
+    """What explorers are told in the place of action values, where there are none: which actions may be chosen.
+
+    Args:
+        action_mask: True where an action is allowed, [k, n_actions].
+    """
+
+    def __init__(self, action_mask: Any) -> None:
+        self.action_mask = torch.as_tensor(np.asarray(action_mask, np.bool_))
+
+    def __getitem__(self, rows: slice) -> "Allowed":
+        return Allowed(self.action_mask[rows])
+
+
+def takes_mask(act: Callable[..., Any]) -> bool:
+    """Whether a function has the keyword `action_mask`; an agent's `act` written for PFRL's interface has not."""
+    parameters = inspect.signature(act).parameters.values()
+    return any(parameter.name == ACTION_MASK or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def mask_keyword(mask: Any, takes: bool = True) -> dict[str, Any]:
+    """The keyword that tells of a mask; none without a mask, or for what takes none."""
+    return {} if mask is None or not takes else {ACTION_MASK: mask}
+
+
+def required_keyword(choose: Callable[..., Any], mask: Any) -> dict[str, Any]:
+    """`mask_keyword` for what must not choose without knowing what is allowed.
+
+    Args:
+        choose: What chooses actions.
+        mask: What is allowed, of any shape that `choose` takes; None if that is not told.
+
+    Raises:
+        TypeError: If there is a mask, which `choose` does not take.
+    """
+    if mask is not None and not takes_mask(choose):
+        name = getattr(choose, "__qualname__", type(choose).__name__)
+        raise TypeError(
+            f"{name} takes no action_mask, but the environment tells which actions are allowed: give it the keyword "
+            "action_mask, or use an agent or estimator of the library, which has it"
+        )
+    return mask_keyword(mask)
+
+
+def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
+    """What a replay buffer is to store of a step's masks.
+
+    Args:
+        mask: What was allowed when the action was chosen, of one environment or a row for each; None if that was not
+            told.
+        next_mask: What is allowed after it; None likewise.
+        next_obs: The observation after it, of any of the environments, which may bring its mask along.
+
+    Returns:
+        "action_mask" and "next_action_mask", all True where nothing was told; empty if neither was, or if observations
+        have theirs in them.
+    """
+    known = [each for each in (mask, next_mask) if each is not None]
+    if not known or (isinstance(next_obs, dict) and ACTION_MASK in next_obs):
+        return {}
+    first, second = (np.ones_like(known[0]) if each is None else each for each in (mask, next_mask))
+    return {ACTION_MASK: first, f"next_{ACTION_MASK}": second}
+
+
+def sample_allowed(space: Any, mask: Any) -> Any:
+    """A random action of a space, drawn from its own stream, uniformly among the allowed ones if a mask is told."""
+    allowed = None if mask is None else np.asarray(mask, np.int8)
+    return space.sample() if allowed is None or not allowed.any() else space.sample(mask=allowed)

@@ -1,19 +1,165 @@
 """Atari games as DQN saw them (Mnih et al. 2015, doi:10.1038/nature14236): `make_atari` and `wrap_deepmind`."""
 
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.spaces import box_class, space_kind
-from pfrl_like.wrappers.episodic_life import EpisodicLifeEnv as EpisodicLifeEnv
+from pfrl_like.utils.env_values import box_class, space_kind
 from pfrl_like.wrappers.frame_stack import FrameStack as FrameStack
 from pfrl_like.wrappers.frame_stack import LazyFrames as LazyFrames
-from pfrl_like.wrappers.opening import FireResetEnv as FireResetEnv
-from pfrl_like.wrappers.opening import NoopResetEnv as NoopResetEnv
-from pfrl_like.wrappers.warp_frame import WarpFrame as WarpFrame
-from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream
+from pfrl_like.wrappers.frame_stack import WarpFrame as WarpFrame
+from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream, reset_result
+
+
+class EpisodicLifeEnv(Wrapper):
+    """End an episode when a life is lost, and go on with the same game in the next one.
+
+    The loss of a life terminates an episode, so that nothing is expected of the lives after it. `reset` starts a new
+    game only if the game itself is over, was cut off (`truncated`, `info["needs_reset"]`), or a seed or options are
+    given; else it takes one step that does nothing.
+
+    Args:
+        env: Environment of an Atari game, whose `unwrapped.ale.lives()` tells the lives left.
+
+    Attributes:
+        lives: Lives after the last step.
+        needs_real_reset: Whether the next reset starts a new game.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.lives = 0
+        self.needs_real_reset = True
+
+    def step(self, action: Any) -> Any:
+        """Act."""
+        result = self.env.step(action)
+        self.needs_real_reset = has_ended(result)
+        before, self.lives = self.lives, self._lives_left()
+        lost = 0 < self.lives < before  # in some games the last life is spent a few frames before the game is over
+        obs, reward, done, *rest = result
+        return (obs, reward, bool(done) or lost, *rest)
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Start an episode, in the game that runs or in a new one."""
+        result = None
+        if not self.needs_real_reset and all(argument is None for argument in kwargs.values()):
+            step = self.env.step(0)
+            self.needs_real_reset = has_ended(step)
+            result = None if self.needs_real_reset else reset_result(step)
+        if result is None:
+            self.needs_real_reset = True  # until a step has been made
+            result = self.env.reset(**kwargs)
+        self.lives = self._lives_left()
+        return result
+
+    def saved_state(self) -> dict[str, Any]:
+        """The lives, and whether the next reset starts a new game."""
+        return {"lives": self.lives, "needs_real_reset": self.needs_real_reset}
+
+    def restore_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `saved_state` gave."""
+        self.lives, self.needs_real_reset = int(state["lives"]), bool(state["needs_real_reset"])
+
+    def _lives_left(self) -> int:
+        return int(self.env.unwrapped.ale.lives())
+
+
+class OpeningWrapper(Wrapper):
+    """Base of the wrappers that act after each reset, and reset once more if that ends the episode."""
+
+    @abstractmethod
+    def opening(self) -> Sequence[int]:
+        """The actions that this episode begins with."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Start an episode and play its opening; keyword arguments go to the environment."""
+        result = self.env.reset(**kwargs)
+        kwargs.pop("seed", None)  # a second reset goes on with the stream that the first one has seeded
+        for action in self.opening():
+            step = self.env.step(action)
+            result = self.env.reset(**kwargs) if has_ended(step) else reset_result(step)
+        return result
+
+
+class NoopResetEnv(OpeningWrapper):
+    """Begin each episode with a random number of steps that do nothing (Mnih et al. 2015, doi:10.1038/nature14236).
+
+    The number is drawn from the environment's own stream `np_random`, uniformly from 1 to `noop_max`.
+
+    Args:
+        env: Environment whose action 0 is "NOOP".
+        noop_max: The largest number of such steps.
+
+    Attributes:
+        override_num_noops: The number itself; None to draw it.
+
+    Raises:
+        ValueError: If action 0 has another meaning, or `noop_max` is less than 1.
+    """
+
+    def __init__(self, env: Any, noop_max: int = 30) -> None:
+        super().__init__(env)
+        check_counts(noop_max=noop_max)
+        _check_meaning(env, 0, "NOOP")
+        self.noop_max = noop_max
+        self.noop_action = 0
+        self.override_num_noops: int | None = None
+        self._seed: int | None = None
+
+    def opening(self) -> Sequence[int]:
+        """Actions 0."""
+        count = self.override_num_noops
+        if count is None:
+            stream = random_stream(self.env)
+            integers = getattr(stream, "integers", None) or stream.randint
+            count = int(integers(1, self.noop_max + 1))
+        return [self.noop_action] * count
+
+    def reset(self, **kwargs: Any) -> Any:
+        """Start an episode; keyword arguments go to the environment."""
+        if self._seed is not None:
+            kwargs, self._seed = {"seed": self._seed} | {k: v for k, v in kwargs.items() if v is not None}, None
+        return super().reset(**kwargs)
+
+    def seed(self, seed: int) -> None:
+        """Seed the environment, as PFRL's scripts do: at once if it has a method `seed`, else with the next reset."""
+        inner = getattr(self.env, "seed", None)
+        if callable(inner):
+            inner(seed)
+        else:
+            self._seed = seed
+
+
+class FireResetEnv(OpeningWrapper):
+    """Begin each episode with the actions 1 and 2, for games that stand still until the fire button is pressed.
+
+    Args:
+        env: Environment whose action 1 is "FIRE".
+
+    Raises:
+        ValueError: If action 1 has another meaning, or there are fewer than three actions.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        _check_meaning(env, 1, "FIRE")
+        if env.action_space.n < 3:
+            raise ValueError(f"env has {env.action_space.n} actions, expected at least 3")
+
+    def opening(self) -> Sequence[int]:
+        """Fire, then the action after it."""
+        return 1, 2
+
+
+def _check_meaning(env: Any, action: int, meaning: str) -> None:
+    meanings = list(getattr(env, "unwrapped", env).get_action_meanings())
+    if meanings[action : action + 1] != [meaning]:
+        raise ValueError(f"env has actions of the meanings {meanings}, expected {meaning!r} as number {action}")
 
 
 class ScaledFloatFrame(Wrapper):

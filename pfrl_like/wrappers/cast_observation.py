@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pfrl_like.utils.spaces import box_class, space_kind
+from pfrl_like.utils.env_values import box_class, space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
 

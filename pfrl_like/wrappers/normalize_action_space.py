@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.utils.spaces import box_class, space_kind
+from pfrl_like.utils.env_values import box_class, space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
 

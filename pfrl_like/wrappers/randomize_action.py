@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_state
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
 from pfrl_like.wrappers.wrapper import Wrapper
 
 

@@ -89,7 +89,7 @@ class VectorFrameStack(VectorEnvWrapper):
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
         """Choose the class by the environment."""
         if isinstance(env, getattr(sys.modules.get("gymnasium.vector"), "VectorEnv", ())):
-            from pfrl_like.wrappers.gymnasium_frame_stack import GymnasiumFrameStack
+            from pfrl_like.wrappers.frame_stack import GymnasiumFrameStack
 
             return GymnasiumFrameStack(env, k, stack_axis)
         return super().__new__(cls)

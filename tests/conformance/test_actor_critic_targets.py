@@ -17,7 +17,7 @@ from pfrl_like.experiments import train_agent_batch
 from pfrl_like.explorers import AdditiveGaussian, Greedy
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.testing import Chain, ChainQFunction
-from pfrl_like.testing.chain import GO_ON
+from pfrl_like.testing.play import GO_ON
 
 GAMMA, SIZE = 0.9, 4
 ENDINGS: dict[str, dict[str, Any]] = {

@@ -33,7 +33,7 @@ from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead, FullyParametrizedQFunction, ImplicitQuantileQFunction
-from pfrl_like.testing.recorded_env import Step
+from pfrl_like.testing.play import Step
 from pfrl_like.utils.contexts import ignores_training
 
 #: Q(s, a) of the network that learns and of its target: the best actions are not the same in all states.

@@ -29,7 +29,7 @@ from pfrl_like.nn import Branched
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer
-from pfrl_like.testing.recorded_env import Step
+from pfrl_like.testing.play import Step
 
 LOGITS = ((0.5, -0.5), (0.25, 0.75), (-1.0, 0.5), (0.0, 0.25))
 OTHER_LOGITS = ((-0.5, 0.5), (1.0, 0.0), (0.5, 0.25), (-0.75, 0.5))

@@ -16,7 +16,7 @@ from pfrl_like import agents
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.testing.recorded_env import Step
+from pfrl_like.testing.play import Step
 from pfrl_like.utils.contexts import ignores_training
 
 #: The quantiles of each critic's value lie around it, the same way in every state.

@@ -20,7 +20,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.report import write_report
 from pfrl_like.ope import load_learnable
 from pfrl_like.replay_buffers import PersistentEpisodicReplayBuffer, PersistentReplayBuffer, ReplayBuffer
-from pfrl_like.runs.earlier_run import earlier_parts
+from pfrl_like.runs.run_directory import earlier_parts
 from pfrl_like.storage import atomic_write, dump_json
 
 CAPACITY = 8

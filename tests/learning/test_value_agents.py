@@ -26,7 +26,7 @@ from pfrl_like.q_functions import (
     fqf_parameter_groups,
 )
 from pfrl_like.testing import Chain
-from pfrl_like.testing.chain import STAY
+from pfrl_like.testing.play import STAY
 from pfrl_like.utils import set_random_seed
 
 GAMMA = 0.5

@@ -16,9 +16,8 @@ from gymnasium.vector import AutoresetMode
 from torch import nn
 from torch.distributions import Distribution
 
-from pfrl_like.testing.play import play_stream
-from pfrl_like.testing.recorded_env import ENDINGS as EVERY_END
-from pfrl_like.testing.recorded_env import RecordedEnv, Step
+from pfrl_like.testing.play import ENDINGS as EVERY_END
+from pfrl_like.testing.play import RecordedEnv, Step, play_stream
 from pfrl_like.testing.stream_checks import stream_of
 from pfrl_like.utils.contexts import ignores_training
 

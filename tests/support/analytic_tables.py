@@ -10,7 +10,7 @@ from analytic_parts import Table, Trial, label_of, state_of, value_of_action
 from pair_base import MAKE_BUFFER
 from torch import nn
 
-from pfrl_like.testing.recorded_env import Step
+from pfrl_like.testing.play import Step
 
 #: Tables of the policy (action, log-probability) and of critics (value, slope), and their targets'.
 POLICY = ((0.5, -0.25), (-0.75, 1.5), (0.25, 0.5), (-0.5, -1.0))

@@ -23,8 +23,7 @@ from pfrl_like.learning.compatibility.parts import check_distribution, check_num
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 

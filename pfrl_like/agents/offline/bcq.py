@@ -30,8 +30,7 @@ from pfrl_like.learning.compatibility.policy_spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.direct_call import call
 

@@ -25,8 +25,7 @@ from pfrl_like.learning.compatibility.parts import check_distribution, check_num
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 
 KERNELS = ("gaussian", "laplacian")

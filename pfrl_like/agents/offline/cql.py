@@ -18,8 +18,7 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.policy_spaces import Bounds
 from pfrl_like.learning.critics import average, critic_loss, distribution_of, least_value, mean_value, values_of_actions
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 
 

@@ -17,11 +17,10 @@ from pfrl_like.errors import ExportError
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_positive
 from pfrl_like.nn import ReturnConditionedTransformer
-from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
-from pfrl_like.utils.spaces import space_kind
 
 
 def returns_to_go(batch: Batch) -> Tensor:

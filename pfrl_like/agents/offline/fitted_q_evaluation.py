@@ -27,7 +27,7 @@ from pfrl_like.learning.compatibility.replay_arguments import listed, numbered
 from pfrl_like.learning.critics import critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
 
 

@@ -20,7 +20,7 @@ from pfrl_like.learning.critics import mean_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed
 from pfrl_like.utils.direct_call import call
 
 

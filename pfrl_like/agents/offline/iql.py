@@ -14,7 +14,7 @@ from pfrl_like.functions.td import td_target
 from pfrl_like.learning.compatibility.parts import check_output, check_positive
 from pfrl_like.learning.critics import least_value, with_own_memory
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.constructor_only import Fixed
+from pfrl_like.utils.checks import Fixed
 from pfrl_like.utils.contexts import evaluating_readers
 
 

@@ -33,13 +33,12 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
-from pfrl_like.gpu import Device
+from pfrl_like.gpu import Device, resolve_device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers_among
-from pfrl_like.utils.device import resolve_device
+from pfrl_like.utils.env_values import mask_keyword
 
 Array = NDArray[Any]
 

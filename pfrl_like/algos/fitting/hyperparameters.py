@@ -15,9 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.checks import check_counts, check_flags, check_numbers
-from pfrl_like.utils.constructor_only import Fixed
-from pfrl_like.utils.user_warnings import levels_to_the_caller
+from pfrl_like.utils.checks import Fixed, check_counts, check_flags, check_numbers, levels_to_the_caller
 
 
 class Setting(NamedTuple):

@@ -19,15 +19,15 @@ from pfrl_like.algos.fitting.spaces import (
 )
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
-from pfrl_like.experiments.evaluation_env import check_apart
+from pfrl_like.experiments.evaluator import check_apart
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.learning.compatibility.parts import check_explorer
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.metrics.scorer import LastFrames
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock, run
-from pfrl_like.utils.action_masks import Allowed, mask_columns, mask_keyword, required_keyword, sample_allowed
 from pfrl_like.utils.checks import check_counts, check_function
+from pfrl_like.utils.env_values import Allowed, mask_columns, mask_keyword, required_keyword, sample_allowed
 
 
 class Collector:

@@ -23,9 +23,9 @@ from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import bounded_networks, dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
+from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
-from pfrl_like.utils.described import Described
-from pfrl_like.utils.user_warnings import levels_to_the_caller
+from pfrl_like.utils.plain_values import Described
 
 #: Every estimator by the name of its class, as `params.json` has it.
 ESTIMATORS: dict[str, type[Any]] = {}

@@ -21,10 +21,9 @@ from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
 from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.preprocessing import MinMaxActionScaler, Scaler, make_scaler
-from pfrl_like.utils.action_masks import mask_keyword
 from pfrl_like.utils.checks import check_finite
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.spaces import action_size_of, space_kind
+from pfrl_like.utils.env_values import action_size_of, mask_keyword, space_kind
 
 
 def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:

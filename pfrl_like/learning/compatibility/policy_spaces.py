@@ -13,7 +13,7 @@ from torch.distributions import Categorical
 from pfrl_like.distributions import ProductOfCategoricals, SquashedGaussian
 from pfrl_like.nn import BoundByTanh
 from pfrl_like.policies import DeterministicHead
-from pfrl_like.utils.spaces import space_kind
+from pfrl_like.utils.env_values import space_kind
 
 #: Least and largest actions, numbers or arrays of the actions' shape.
 Bounds = tuple[Any, Any]

@@ -13,7 +13,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.learning.overrides.hooks import arguments_of
 from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
-from pfrl_like.utils.user_warnings import warn_once
+from pfrl_like.utils.checks import warn_once
 
 # PPO
 

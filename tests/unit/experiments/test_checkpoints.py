@@ -20,7 +20,7 @@ from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Clock
-from pfrl_like.runs.write_errors import FailedWrites
+from pfrl_like.runs.run_files import FailedWrites
 
 
 def state_of(*parts: Any) -> RunState:

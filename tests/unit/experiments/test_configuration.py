@@ -14,7 +14,7 @@ from pfrl_like.agents import DQN, REINFORCE, DoubleDQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import train_agent, train_agent_offline
-from pfrl_like.experiments.configuration import Configuration
+from pfrl_like.experiments.resume import Configuration
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead

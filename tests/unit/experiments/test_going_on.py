@@ -25,7 +25,7 @@ from pfrl_like.experiments import (
 from pfrl_like.experiments.evaluator import BASIC_COLUMNS
 from pfrl_like.experiments.report import write_report
 from pfrl_like.loggers import CSVLogger
-from pfrl_like.runs.earlier_run import earlier_parts, progress_of, set_aside
+from pfrl_like.runs.run_directory import earlier_parts, progress_of, set_aside
 from pfrl_like.runs.run_files import METRICS, SCORES, column_of, readable, record_of
 
 LOGGED = ["step", "elapsed", "episode", "return", "length"]

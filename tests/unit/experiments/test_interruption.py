@@ -18,7 +18,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import interruption, train_agent, train_agent_with_evaluation
 from pfrl_like.experiments.interruption import Terminated
 from pfrl_like.processes import Portable, Workers
-from pfrl_like.runs.ownership import owned
+from pfrl_like.runs.run_files import owned
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 pytestmark = pytest.mark.usefixtures("no_haste")
@@ -200,7 +200,7 @@ def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_pa
 
 class TestOneWriter:
     def in_another_process(self, outdir, code):
-        command = f"import sys, time; from pfrl_like.runs.ownership import owned\n{code}"
+        command = f"import sys, time; from pfrl_like.runs.run_files import owned\n{code}"
         return subprocess.Popen([sys.executable, "-c", command, outdir], stdout=subprocess.PIPE, text=True)
 
     def test_another_process_is_named(self, agent, tmp_path):

@@ -12,7 +12,7 @@ from pfrl_like.agents import DQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments import train_agent, train_agent_offline
-from pfrl_like.experiments.progress import Progress
+from pfrl_like.experiments.callbacks import Progress
 from pfrl_like.explorers import Greedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.q_functions import DiscreteActionValueHead

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from pfrl_like.experiments.progress import WIDTH, Progress, wants_progress
+from pfrl_like.experiments.callbacks import WIDTH, Progress, wants_progress
 from pfrl_like.runs.loop import Clock, Episode
 
 STEPS = 10_000_000

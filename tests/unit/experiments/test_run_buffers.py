@@ -11,7 +11,7 @@ from resume_parts import noisy_env, small_dqn
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent
-from pfrl_like.experiments.run_buffers import buffers_of, find_buffers
+from pfrl_like.experiments.run_state import buffers_of, find_buffers
 from pfrl_like.replay_buffers import ReplayBuffer
 
 

@@ -26,8 +26,8 @@ from pfrl_like.experiments import (
     train_agent_batch_with_evaluation,
     train_agent_with_evaluation,
 )
+from pfrl_like.experiments.callbacks import Progress
 from pfrl_like.experiments.evaluator import run_evaluation_episodes
-from pfrl_like.experiments.progress import Progress
 from pfrl_like.explorers import Greedy
 from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -128,7 +128,7 @@ def test_agent_that_only_acts_and_observes_is_trained(tmp_path, caplog):
 
 
 def test_report_that_cannot_be_written_does_not_cost_the_history(agent, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("pfrl_like.experiments.final_saves.write_report", lambda outdir: 1 / 0)
+    monkeypatch.setattr("pfrl_like.experiments.training.write_report", lambda outdir: 1 / 0)
     assert train_agent(agent, Counting(2), 2, tmp_path) == []
     assert "report could not be written" in caplog.text
 

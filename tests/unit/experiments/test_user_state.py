@@ -7,8 +7,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from pfrl_like.experiments import user_state as own_attributes
-from pfrl_like.experiments.user_state import OwnAttributes
+from pfrl_like.experiments import run_state as own_attributes
+from pfrl_like.experiments.run_state import OwnAttributes
 
 
 def test_data_are_not_written_as_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from pfrl_like.replay_buffers import (
     PersistentReplayBuffer,
     PrioritizedReplayBuffer,
     ReplayBuffer,
-    increments,
     prune,
+    saved,
 )
 
 DATA = Path(__file__).parents[2] / "data"
@@ -45,7 +45,7 @@ def restored(folder: Path, reference: Any, **options: Any) -> ReplayBuffer:
 
 @pytest.fixture
 def small_segments(monkeypatch):
-    monkeypatch.setattr(increments, "_LARGEST", 64)
+    monkeypatch.setattr(saved, "_LARGEST", 64)
 
 
 def test_a_save_writes_what_is_new_and_stacked_frames_once(tmp_path, small_segments):

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 from pfrl_like.debug.trace_diff import explanations
-from pfrl_like.runs import program_files
+from pfrl_like.runs import environment_record
 
 SCRIPT = """
 import json, sys
 sys.path += ["lib", ".", "venv/lib/python3/site-packages"]
 import installed, large, shared
 from parts import net
-from pfrl_like.runs.program_files import program_files
+from pfrl_like.runs.environment_record import program_files
 print(json.dumps(program_files()))
 """
 
@@ -26,7 +26,7 @@ def digest(path: Path) -> str:
 
 def files_of(folder: Path) -> dict[str, str]:
     """What a script in `folder/job`, started in `folder`, keeps of its files."""
-    package = str(Path(program_files.__file__).parents[2])
+    package = str(Path(environment_record.__file__).parents[2])
     result = subprocess.run(
         [sys.executable, "job/train.py"], cwd=folder, env={**os.environ, "PYTHONPATH": package}, capture_output=True,
         check=True, text=True,

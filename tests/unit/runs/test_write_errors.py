@@ -3,8 +3,8 @@
 import logging
 
 from pfrl_like.errors import CheckpointError
+from pfrl_like.runs.run_files import FailedWrites
 from pfrl_like.runs.secrets import MASK
-from pfrl_like.runs.write_errors import FailedWrites
 
 
 def test_why_something_is_not_saved_has_no_secrets() -> None:

@@ -24,8 +24,7 @@ from on_policy_parts import make_on_policy
 from pfrl_like.agents import DQN, PPO, OffPolicyAgent
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import Chain, check_agent
-from pfrl_like.testing.play import play_stream
-from pfrl_like.testing.recorded_env import ENDINGS, LENGTHS, RecordedEnv
+from pfrl_like.testing.play import ENDINGS, LENGTHS, RecordedEnv, play_stream
 from pfrl_like.testing.stream_checks import FORMS, check_rows, check_streams, stream_of
 
 CUT_OFF = "terminated=False and truncated=True is learnt from with the discount 0, expected 0.9.*only termination stops"

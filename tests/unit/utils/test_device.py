@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from pfrl_like.utils.device import resolve_device
+from pfrl_like.gpu import resolve_device
 
 
 @pytest.mark.parametrize("gpu", [None, -1, -2])

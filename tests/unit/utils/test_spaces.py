@@ -5,7 +5,7 @@ from unittest import mock
 import gymnasium.spaces as spaces
 import pytest
 
-from pfrl_like.utils.spaces import box_class, space_kind
+from pfrl_like.utils.env_values import box_class, space_kind
 
 EXAMPLES = [
     ("Box", (0, 1, (2,)), "box"),

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from pfrl_like.utils.user_warnings import warn_once
+from pfrl_like.utils.checks import warn_once
 
 
 def test_a_warning_comes_once_for_each_key() -> None:

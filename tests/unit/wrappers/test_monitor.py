@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pfrl_like.envs.abc import ABC
-from pfrl_like.wrappers import Monitor, video
+from pfrl_like.wrappers import Monitor, monitor
 
 
 class Filmed(gymnasium.Env):
@@ -154,7 +154,7 @@ def without_imageio(monkeypatch):
     def refuse(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(video.importlib, "import_module", refuse)
+    monkeypatch.setattr(monitor.importlib, "import_module", refuse)
 
 
 def test_film_is_a_gif_without_the_video_extra(tmp_path, without_imageio):
