@@ -64,7 +64,7 @@ FAULTS = (
     ),
     Fault(
         "the sign of what is bootstrapped",
-        "functions/td.py",
+        "functions/losses.py",
         "return torch.addcmul(reward, discount, next_value)",
         "return torch.addcmul(reward, discount, next_value, value=-1)",
     ),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 #: What `encoder_params` may hold, and the defaults, for images and for vectors.
 PIXEL_PARAMS: Mapping[str, Any] = {"filters": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "feature_size": 512}

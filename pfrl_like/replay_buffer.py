@@ -12,10 +12,11 @@ import torch
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.errors import CheckpointError
-from pfrl_like.utils.batch_states import Phi, batch_states
-from pfrl_like.utils.experiences import (
+from pfrl_like.utils.batch_states import (
     Experience,
+    Phi,
     batch_of_experiences,
+    batch_states,
     column,
     next_state,
     recurrent_states,

@@ -5,9 +5,9 @@ next states' values. Everything works on a batch.
 """
 
 from pfrl_like.action_value.base import ActionValue
+from pfrl_like.action_value.continuous import QuadraticActionValue, SingleActionValue
 from pfrl_like.action_value.discrete import DiscreteActionValue, DistributionalDiscreteActionValue
 from pfrl_like.action_value.ensemble import EnsembleActionValue, least_of, soft_least_of
-from pfrl_like.action_value.quadratic import QuadraticActionValue, SingleActionValue
 from pfrl_like.action_value.quantile import (
     FullyParametrizedActionValue,
     ImplicitQuantileActionValue,

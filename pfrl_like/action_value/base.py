@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.functions.losses import huber
-from pfrl_like.functions.td import td_target
+from pfrl_like.functions.losses import huber, td_target
 
 
 class ActionValue(ABC):

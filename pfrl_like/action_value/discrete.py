@@ -8,8 +8,7 @@ from torch import Tensor
 
 from pfrl_like.action_value.base import ActionValue, as_rows
 from pfrl_like.functions.chunked import as_action_mask, without_forbidden
-from pfrl_like.functions.losses import huber
-from pfrl_like.functions.td import categorical_projection, td_target
+from pfrl_like.functions.losses import categorical_projection, huber, td_target
 
 Formatter = Callable[[Any], Any]
 

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from pfrl_like.action_value.base import once
 from pfrl_like.action_value.discrete import DiscreteActionValue, Formatter, unchanged
-from pfrl_like.functions.losses import huber, quantile_huber
-from pfrl_like.functions.td import even_fractions, td_target
+from pfrl_like.functions.losses import even_fractions, huber, quantile_huber, td_target
 
 
 class QuantileDiscreteActionValue(DiscreteActionValue):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.functions.td import advantage_learning_target
+from pfrl_like.functions.losses import advantage_learning_target
 
 
 class AL(DQN):

@@ -4,8 +4,7 @@ from torch import Tensor
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.agents.dqn import DQN
-from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.functions.td import categorical_projection
+from pfrl_like.functions.losses import categorical_projection, weighted_mean
 
 
 class CategoricalDQN(DQN):

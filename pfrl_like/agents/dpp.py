@@ -10,7 +10,7 @@ from torch import Tensor
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.functions.td import dynamic_policy_programming_target
+from pfrl_like.functions.losses import dynamic_policy_programming_target
 
 
 class AbstractDPP(DQN):

@@ -13,25 +13,24 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
 from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
-from pfrl_like.functions.losses import half_square, huber, weighted_mean
-from pfrl_like.functions.td import td_target
+from pfrl_like.functions.losses import half_square, huber, td_target, weighted_mean
 from pfrl_like.learning.acting import wrong_value
+from pfrl_like.learning.compatibility.arguments import check_start
 from pfrl_like.learning.compatibility.parts import (
     check_explorer,
     check_output,
     check_takes_state,
     kind_of_actions,
 )
-from pfrl_like.learning.compatibility.policy_spaces import RecordedDataMixin, check_kind, check_size
-from pfrl_like.learning.compatibility.replay_arguments import check_start
+from pfrl_like.learning.compatibility.spaces import RecordedDataMixin, check_kind, check_size
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch
 from pfrl_like.learning.overrides.off_policy import loss_of_overridden, overridden_target, within_hook
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.env_values import space_kind
+from pfrl_like.utils.modules import call
 from pfrl_like.utils.recurrent import sequence_outputs
 
 NextAction = Callable[[Any, Batch], Tensor]

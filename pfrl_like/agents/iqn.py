@@ -7,12 +7,12 @@ from torch import Tensor
 from pfrl_like.action_value import ImplicitQuantileActionValue
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.functions.losses import quantile_huber_of_pairs, weighted_mean
-from pfrl_like.q_functions.implicit_quantile_q_functions import CosineBasisLinear as CosineBasisLinear
-from pfrl_like.q_functions.implicit_quantile_q_functions import ImplicitQuantileQFunction as ImplicitQuantileQFunction
-from pfrl_like.q_functions.implicit_quantile_q_functions import (
+from pfrl_like.q_functions.quantile_q_functions import CosineBasisLinear as CosineBasisLinear
+from pfrl_like.q_functions.quantile_q_functions import ImplicitQuantileQFunction as ImplicitQuantileQFunction
+from pfrl_like.q_functions.quantile_q_functions import (
     RecurrentImplicitQuantileQFunction as RecurrentImplicitQuantileQFunction,
 )
-from pfrl_like.q_functions.implicit_quantile_q_functions import cosine_basis_functions as cosine_basis_functions
+from pfrl_like.q_functions.quantile_q_functions import cosine_basis_functions as cosine_basis_functions
 
 
 class IQN(DQN):

@@ -8,7 +8,7 @@ from torch import Tensor
 from pfrl_like.agents.al import checked_alpha
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.functions.td import persistent_advantage_learning_target
+from pfrl_like.functions.losses import persistent_advantage_learning_target
 
 
 class PAL(DQN):

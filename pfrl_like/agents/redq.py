@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
-from pfrl_like.learning.compatibility.replay_arguments import listed, numbered
+from pfrl_like.learning.compatibility.arguments import listed, numbered
 from pfrl_like.learning.critics import average
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts

@@ -14,7 +14,7 @@ from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.replay_arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.critics import distribution_of, least, mean_value, one_for_each_row, value_of
 from pfrl_like.learning.lagrange import MultipliersMixin
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder

@@ -13,8 +13,8 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.policy_spaces import Bounds
-from pfrl_like.learning.compatibility.replay_arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import two_or_more
+from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, least_next_value
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step

@@ -4,10 +4,18 @@ from pfrl_like.columns.columns import Columns, rows_of
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import as_array
 from pfrl_like.columns.links import joined_frames, packed, stacks
-from pfrl_like.columns.places import SharedRows, dump_places, keep_places, restore_places, settle, shared_field
 from pfrl_like.columns.recorded import RecordedColumns
 from pfrl_like.columns.segments import changed_since, dump_segment, dump_table, edit, join
-from pfrl_like.columns.state import dump, restore
+from pfrl_like.columns.state import (
+    SharedRows,
+    dump,
+    dump_places,
+    keep_places,
+    restore,
+    restore_places,
+    settle,
+    shared_field,
+)
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
 from pfrl_like.columns.structure import ReadOnlyDict
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
+from pfrl_like.columns.frames import GrowingFile, MappedRows
 from pfrl_like.columns.leaves import Rows, as_array, describe
-from pfrl_like.columns.mapped import GrowingFile, MappedRows
 from pfrl_like.columns.state import id_from_json, id_to_json
 from pfrl_like.columns.steps import Indices, Running
 from pfrl_like.columns.structure import structure_of

@@ -5,10 +5,7 @@ else in `pfrl_like/datasets` of the user's cache (`XDG_CACHE_HOME`, or `~/.cache
 processes want it; a connection that broke is resumed; nothing is unpickled.
 """
 
-from pfrl_like.datasets.atari import get_atari
-from pfrl_like.datasets.d4rl import get_d4rl, get_pybullet
-from pfrl_like.datasets.minari import get_minari
-from pfrl_like.datasets.small import get_cartpole, get_pendulum
+from pfrl_like.datasets.public_sets import get_atari, get_cartpole, get_d4rl, get_minari, get_pendulum, get_pybullet
 
 __all__ = [
     "get_atari",

@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from pfrl_like.distributed.actor import STEPS
-from pfrl_like.distributed.weights import SharedWeights
+from pfrl_like.distributed.actor import STEPS, SharedWeights
 from pfrl_like.processes import SharedArrays
 
 

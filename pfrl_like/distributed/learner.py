@@ -4,9 +4,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pfrl_like.distributed.actor import HOLD
+from pfrl_like.distributed.actor import HOLD, SharedWeights
 from pfrl_like.distributed.agent_proxy import AgentProxy, FairLock
-from pfrl_like.distributed.weights import SharedWeights
 from pfrl_like.processes import SharedArrays
 
 #: Steps for which the learner may owe updates before the actors have to wait, with `updates_per_step`.

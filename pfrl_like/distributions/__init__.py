@@ -3,7 +3,7 @@
 from pfrl_like.distributions import operations as kl
 from pfrl_like.distributions.categorical import Categorical, MaskedCategorical, ProductOfCategoricals
 from pfrl_like.distributions.delta import Delta, DeltaVector
-from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian, SquashedGaussian
+from pfrl_like.distributions.gaussian import DiagonalGaussian, SquashedGaussian
 from pfrl_like.distributions.operations import (
     detached,
     log_prob_and_entropy,

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 from torch.distributions.utils import broadcast_all
 
-from pfrl_like.distributions.diagonal_gaussian import IndependentVector
+from pfrl_like.distributions.gaussian import IndependentVector
 
 
 class Delta(Distribution):

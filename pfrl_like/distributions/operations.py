@@ -8,7 +8,7 @@ from torch.distributions import Independent, TransformedDistribution
 from torch.distributions.kl import register_kl
 
 from pfrl_like.distributions.categorical import Categorical, MaskedCategorical, ProductOfCategoricals, finite
-from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian, SquashedGaussian
+from pfrl_like.distributions.gaussian import DiagonalGaussian, SquashedGaussian
 
 
 def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,6 @@ from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, statistics_of, wants_progress
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.evaluator import Evaluator
-from pfrl_like.experiments.interruption import Interruption
 from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
@@ -27,6 +26,7 @@ from pfrl_like.experiments.runner_arguments import (
     warn_of_no_evaluation,
     warn_of_other_step,
 )
+from pfrl_like.experiments.signals import Interruption
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
 from pfrl_like.runs.loop import Callback, Clock, Source, run

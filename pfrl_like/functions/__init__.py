@@ -2,16 +2,22 @@
 
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.losses import (
+    advantage_learning_target,
     bootstrap_weight,
+    categorical_projection,
+    dynamic_policy_programming_target,
+    even_fractions,
     expectile,
     exponential_weight,
     half_square,
     huber,
     maximum_mean_discrepancy,
     over_mean_size,
+    persistent_advantage_learning_target,
     quantile_huber,
     quantile_huber_of_pairs,
     squared_distance,
+    td_target,
     weighted_mean,
 )
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
@@ -23,14 +29,6 @@ from pfrl_like.functions.returns import (
     retrace,
     rows_after,
     vtrace,
-)
-from pfrl_like.functions.td import (
-    advantage_learning_target,
-    categorical_projection,
-    dynamic_policy_programming_target,
-    even_fractions,
-    persistent_advantage_learning_target,
-    td_target,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""How an agent chooses actions: features, network, mask, explorer; with a policy a sample or the mode."""
+"""How an agent chooses actions: features, network, mask, explorer; a policy's sample or mode; what models may give."""
 
 import contextlib
 import copy
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.batch import ACTION_MASK, described, first_leaf
+from pfrl_like.batch import ACTION_MASK, Batch, described, first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.chunked import as_action_mask
-from pfrl_like.learning.exporting import ExportingMixin
+from pfrl_like.learning.acting_copy import ExportingMixin
 from pfrl_like.learning.overrides.off_policy import act_through_hook
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
@@ -24,10 +24,10 @@ from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.direct_call import call
 from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.recurrent import forward
+from pfrl_like.utils.modules import call
+from pfrl_like.utils.recurrent import forward, is_recurrent, sequence_outputs
 
 #: What networks raise that cannot take in what they are given.
 MISFITS = (RuntimeError, TypeError, ValueError)
@@ -398,3 +398,52 @@ def sample_of(distribution: Any, active: Any = None) -> Tensor:
 def at_rows(some: Tensor, rows: Tensor, k: int) -> Tensor:
     """Some rows, [n, ...], in their places, [n], among k; the others are zeros."""
     return some.new_zeros(k, *some.shape[1:]).index_copy(0, rows.to(some.device), some)
+
+
+def output_of(model: Any, batch: Batch) -> Any:
+    """What a module gives for the rows of a minibatch, of steps or of sequences."""
+    if batch.lengths is None or not is_recurrent(model):
+        return call(model, batch.obs)
+    return sequence_outputs(model, batch.obs, batch.recurrent_state, batch.lengths)
+
+
+def policy_of(policy: Any, batch: Batch) -> Any:
+    """The distributions of actions, [N], that a policy gives for the rows of a minibatch."""
+    return allowed(output_of(policy, batch), batch.action_mask)
+
+
+def policy_and_value(model: Any, batch: Batch) -> tuple[Any, Tensor]:
+    """The distributions of actions and the values, [N], that a model gives for the rows of a minibatch."""
+    distribution, value = output_of(model, batch)
+    return allowed(distribution, batch.action_mask), value.squeeze(-1)
+
+
+def allowed(distribution: Any, action_mask: Any) -> Any:
+    """The distribution with only some actions allowed; no mask allows all."""
+    return distribution if action_mask is None else masked(distribution, action_mask)
+
+
+def check_outputs(outputs: tuple[Any, ...], k: int, argument: str, expected: str = "(distribution, values)") -> None:
+    """Refuse what a model gave for k observations if its first part is no distribution or its last one no k values.
+
+    Args:
+        outputs: What it gave.
+        k: How many observations.
+        argument: What errors call the model.
+        expected: The parts, in words, as many as there should be.
+
+    Raises:
+        TypeError: If the parts are others.
+        ValueError: If there is another number of values.
+    """
+    if len(outputs) != expected.count(",") + 1:
+        came = ", ".join(type(part).__name__ for part in outputs)
+        raise TypeError(f"{argument} gives ({came}), expected {expected}")
+    if not isinstance(outputs[0], Distribution):
+        raise wrong_value(outputs[0], Distribution, f"the first part of what {argument}")
+    if not isinstance(outputs[-1], Tensor):
+        raise wrong_value(outputs[-1], torch.Tensor, f"the last part of what {argument}")
+    if outputs[-1].shape[:1] != (k,) or outputs[-1].numel() != k:
+        raise ValueError(
+            f"{argument} gives values of shape {tuple(outputs[-1].shape)} for {k} observations, expected ({k}, 1)"
+        )

@@ -15,6 +15,7 @@ from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyActingMixin, check_one_for_each, wrong_value
+from pfrl_like.learning.compatibility.arguments import check_pairs, check_start
 from pfrl_like.learning.compatibility.dry_run import try_critics
 from pfrl_like.learning.compatibility.parts import (
     check_critics,
@@ -22,7 +23,7 @@ from pfrl_like.learning.compatibility.parts import (
     check_explorer,
     check_output,
 )
-from pfrl_like.learning.compatibility.policy_spaces import (
+from pfrl_like.learning.compatibility.spaces import (
     Bounds,
     RecordedDataMixin,
     bounds_of,
@@ -32,7 +33,6 @@ from pfrl_like.learning.compatibility.policy_spaces import (
     check_size,
     warn_of_actions_out_of_reach,
 )
-from pfrl_like.learning.compatibility.replay_arguments import check_pairs, check_start
 from pfrl_like.learning.critics import critic_loss, value_of
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch

@@ -19,10 +19,9 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.acting import ActingMixin
-from pfrl_like.learning.actor_learner import ActorLearnerMixin
-from pfrl_like.learning.compatibility.policy_spaces import refuse_unknown_actions
-from pfrl_like.learning.compatibility.replay_arguments import check_arguments, check_parts
-from pfrl_like.learning.guard import GuardMixin, Moments
+from pfrl_like.learning.acting_copy import ActorLearnerMixin
+from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts
+from pfrl_like.learning.compatibility.spaces import refuse_unknown_actions
 from pfrl_like.learning.minibatches import check_observed, store_step
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.off_policy import (
@@ -31,18 +30,19 @@ from pfrl_like.learning.overrides.off_policy import (
     update_by_experiences,
     within_hook,
 )
-from pfrl_like.learning.records import ProgressMixin, add_values
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in
+from pfrl_like.learning.statistics import ProgressMixin, add_values
+from pfrl_like.learning.update_guard import GuardMixin, Moments
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.checks import Fixed
 from pfrl_like.utils.contexts import FREE, MODES, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
-from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.recurrent import max_over_sequences
 
 #: Name of the replay buffer's file in a snapshot.

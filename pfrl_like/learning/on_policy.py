@@ -15,23 +15,22 @@ from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
-from pfrl_like.learning.acting import PolicyActingMixin, wrong_value
+from pfrl_like.learning.acting import PolicyActingMixin, allowed, check_outputs, wrong_value
+from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_policy
-from pfrl_like.learning.compatibility.policy_spaces import check_policy_fits
-from pfrl_like.learning.compatibility.replay_arguments import check_on_policy_parts
-from pfrl_like.learning.guard import GuardMixin
+from pfrl_like.learning.compatibility.spaces import check_policy_fits
 from pfrl_like.learning.minibatches import batch_of_episodes, check_observed, episodes_of_batch
-from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
-from pfrl_like.learning.records import OnPolicyProgressMixin, add_values, make_records
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
+from pfrl_like.learning.statistics import OnPolicyProgressMixin, add_values, make_records
+from pfrl_like.learning.update_guard import GuardMixin
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import Fixed, check_counts, check_rewards
 from pfrl_like.utils.contexts import evaluating_readers, learning
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 from pfrl_like.utils.recurrent import one_step_forward
 
 

@@ -1,6 +1,6 @@
 """Where numbers about a run go."""
 
-from pfrl_like.loggers.adapters import CSVLogger, MetricsLogger, TensorBoardLogger
+from pfrl_like.loggers.recorders import CSVLogger, MetricsLogger, TensorBoardLogger
 
 __all__ = [
     "CSVLogger",

@@ -1,11 +1,11 @@
 """Modules that networks are composed of."""
 
+from pfrl_like.nn.action_models import ConditionalVAE, ReturnConditionedTransformer
 from pfrl_like.nn.activity_penalty import ActivityPenalty
 from pfrl_like.nn.atari_cnn import LargeAtariCNN, SmallAtariCNN
 from pfrl_like.nn.bound_by_tanh import BoundByTanh
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
-from pfrl_like.nn.conditional_vae import ConditionalVAE
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
 from pfrl_like.nn.lmbda import Lambda
 from pfrl_like.nn.mlp import MLP
@@ -15,7 +15,6 @@ from pfrl_like.nn.noisy_linear import FactorizedNoisyLinear
 from pfrl_like.nn.recurrent import Recurrent
 from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential
-from pfrl_like.nn.return_conditioned_transformer import ReturnConditionedTransformer
 
 __all__ = [
     "ActivityPenalty",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.direct_call import stands_for
+from pfrl_like.utils.modules import stands_for
 
 
 @stands_for(functools.partial(torch.cat, dim=-1))

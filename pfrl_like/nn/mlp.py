@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from pfrl_like.initializers import init_chainer_default, init_lecun_normal
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 
 @ignores_training

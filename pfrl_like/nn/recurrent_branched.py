@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.declared import declares, output_of
+from pfrl_like.utils.modules import declares, output_of
 from pfrl_like.utils.recurrent import Recurrent, is_recurrent, layer_outputs
 
 

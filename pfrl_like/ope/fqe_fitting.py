@@ -22,8 +22,8 @@ from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
-from pfrl_like.learning.compatibility.policy_spaces import OneObservation
-from pfrl_like.loggers.adapters import (
+from pfrl_like.learning.compatibility.spaces import OneObservation
+from pfrl_like.loggers.recorders import (
     FileAdapterFactory,
     LoggerAdapterFactory,
     LoggingStrategy,

@@ -10,8 +10,17 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
-from pfrl_like.ope.estimate import Bootstrap, Estimate, UnreliableEstimateWarning, estimate, settings_of, standard_error
+from pfrl_like.ope.episodes import (
+    Array,
+    Bootstrap,
+    Estimate,
+    LoggedEpisodes,
+    UnreliableEstimateWarning,
+    estimate,
+    scaled_weights,
+    settings_of,
+    standard_error,
+)
 from pfrl_like.utils.checks import check_numbers, warn_once
 
 

@@ -20,7 +20,7 @@ from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
 from pfrl_like.learning.acting import MISFITS, ActingMixin, PolicyActingMixin, misfit, samples_its_policy
-from pfrl_like.learning.compatibility.policy_spaces import OneObservation
+from pfrl_like.learning.compatibility.spaces import OneObservation
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.ope.episodes import Array, in_parts
@@ -29,7 +29,7 @@ from pfrl_like.preprocessing.scaler import AffineScaler
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 
 class GreedyPolicy(nn.Module):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.distributions.diagonal_gaussian import DiagonalGaussian, SquashedGaussian
+from pfrl_like.distributions.gaussian import DiagonalGaussian, SquashedGaussian
 from pfrl_like.utils.contexts import ignores_training
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 
 from pfrl_like.processes.pipe_end import WaitingEnd
-from pfrl_like.utils.process_start import start_time
+from pfrl_like.utils.stoppable_thread import start_time
 
 
 def lead_group(lifeline: Connection) -> None:

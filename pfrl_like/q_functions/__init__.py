@@ -7,7 +7,7 @@ from pfrl_like.q_functions.distributional_state_action_q_functions import (
     QuantileFCSAQFunction,
 )
 from pfrl_like.q_functions.dueling_dqn import DistributionalDuelingDQN, DuelingDQN
-from pfrl_like.q_functions.implicit_quantile_q_functions import (
+from pfrl_like.q_functions.quantile_q_functions import (
     CosineBasisLinear,
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,

@@ -14,7 +14,7 @@ from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
 from pfrl_like.nn.lmbda import Lambda
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateActionQFunction
-from pfrl_like.q_functions.implicit_quantile_q_functions import (
+from pfrl_like.q_functions.quantile_q_functions import (
     CosineBasisLinear,
     FullyParametrizedQFunction,
     ImplicitQuantileQFunction,

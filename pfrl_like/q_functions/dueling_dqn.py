@@ -13,7 +13,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.q_functions.state_q_functions import evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:

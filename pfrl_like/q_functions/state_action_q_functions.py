@@ -20,8 +20,7 @@ from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.q_functions.state_q_functions import hidden_sizes_of, pair, side_by_side
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.declared import declares_input_of
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call, declares_input_of
 
 
 class DropoutFCSAQFunction(nn.Module, StateActionQFunction):

@@ -1,11 +1,9 @@
 """Checks of the library's contracts, for its own parts and for those that users write."""
 
 from pfrl_like.testing.agent_checks import check_agent
-from pfrl_like.testing.env_checks import check_env
 from pfrl_like.testing.estimator_checks import check_estimator
-from pfrl_like.testing.play import Chain, ChainQFunction
+from pfrl_like.testing.play import Chain, ChainQFunction, check_env, torch_assert_allclose
 from pfrl_like.testing.replay_buffer_checks import check_replay_buffer
-from pfrl_like.testing.requirement import torch_assert_allclose
 
 __all__ = [
     "Chain",

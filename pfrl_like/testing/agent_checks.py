@@ -15,8 +15,7 @@ from torch import Tensor
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.play import Chain, Episodes, play_one, play_several, play_step
-from pfrl_like.testing.requirement import difference, require
+from pfrl_like.testing.play import Chain, Episodes, difference, play_one, play_several, play_step, require
 from pfrl_like.testing.stream_checks import check_streams
 from pfrl_like.testing.trial import Trial, check_a_stopped_run_goes_on, state_of
 from pfrl_like.utils.checks import check_action

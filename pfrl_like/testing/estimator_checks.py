@@ -13,7 +13,7 @@ import torch
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.errors import NotFittedError
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.requirement import difference, require
+from pfrl_like.testing.play import difference, require
 
 MakeEstimator = Callable[[], Any]
 

@@ -1,7 +1,8 @@
 """Agents in environments for a few steps, as the runners drive them but without files and logs."""
 
 import copy
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -16,7 +17,8 @@ from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs import VectorObs, VectorStep
 from pfrl_like.envs.vector_stream import VectorStream
-from pfrl_like.utils.env_values import own_copy
+from pfrl_like.utils.checks import check_action, check_finite, check_observation
+from pfrl_like.utils.env_values import own_copy, seed_env
 
 
 class Episodes:
@@ -263,3 +265,178 @@ class ChainQFunction(nn.Module):
     def forward(self, obs: Tensor) -> DiscreteActionValue:
         """The values of B observations, [B, size + 1]."""
         return DiscreteActionValue(obs.to(self.table.dtype) @ self.table)
+
+
+Trace = list[Any]
+
+
+def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
+    """Check an environment of any form that `as_gymnasium` takes: `check_env(YourEnv())`.
+
+    It is stepped with random actions: observations have to fit the observation space and be finite, rewards have to be
+    finite numbers, `terminated` and `truncated` truth values, infos dicts; the same seed and actions have to lead to
+    the same numbers, if the environment takes a seed. Returning the same array every time, changed in place, is no
+    mistake: the runners copy observations.
+
+    Args:
+        env: The environment, not used in the middle of an episode.
+        n_steps: Steps of a trial.
+        seed: Seed of the trial.
+
+    Raises:
+        AssertionError: Naming what does not hold.
+        TypeError: If it is no single environment.
+    """
+    adapted = as_gymnasium(env)
+    for name in ("observation_space", "action_space"):
+        require(getattr(adapted, name, None) is not None, f"the environment has no {name}")
+    actions = _draw_actions(adapted.action_space, n_steps, seed)
+    if not _takes_seed(env, seed):
+        _trace(adapted, actions, None)
+        return
+    first, second = (_trace(adapted, actions, seed) for _ in range(2))
+    found = difference(first, second, "trace")
+    require(found is None, f"the same seed and actions led to other numbers: {found} (trace[step][value])")
+
+
+def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
+    space = copy.deepcopy(space)
+    space.seed(seed)
+    actions = [space.sample() for _ in range(n)]
+    for action in actions:
+        _as_assertion(check_action, space, action)
+    return actions
+
+
+def _takes_seed(env: Any, seed: int) -> bool:
+    try:
+        seed_env(env, seed)
+    except ValueError:
+        return False
+    return True
+
+
+def _trace(env: Any, actions: list[Any], seed: int | None) -> Trace:
+    """Everything that came from the environment, checked."""
+    trace: Trace = []
+    must_reset = True
+    for action in actions:
+        if must_reset:
+            # Only the first reset is given the seed: the others go on in its stream.
+            result = env.reset(seed=seed) if seed is not None and not trace else env.reset()
+            require(
+                isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict),
+                f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info",
+            )
+            obs = result[0]
+            _check_obs(env, obs, "reset")
+            trace.append([copy.deepcopy(obs)])
+        result = env.step(action)
+        require(isinstance(result, tuple) and len(result) == 5, f"step returned {result!r}, expected five values")
+        obs, reward, terminated, truncated, info = result
+        _check_obs(env, obs, "step")
+        _check_reward(reward)
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            require(isinstance(flag, bool | np.bool_), f"{name} is {flag!r} ({type(flag).__name__}), expected a bool")
+        require(isinstance(info, dict), f"info is a {type(info).__name__}, expected a dict")
+        must_reset = bool(terminated or truncated or info.get("needs_reset", False))
+        trace.append([copy.deepcopy(obs), float(reward), bool(terminated), bool(truncated)])
+    return trace
+
+
+def _check_obs(env: Any, obs: Any, source: str) -> None:
+    _as_assertion(check_observation, env.observation_space, obs, f"the observation of {source}")
+    _as_assertion(check_finite, f"the observation of {source}", obs)
+    require(
+        env.observation_space.contains(obs),
+        f"the observation of {source} lies outside the observation space {env.observation_space}: {obs!r}",
+    )
+
+
+def _check_reward(reward: Any) -> None:
+    is_number = np.shape(reward) == () and np.asarray(reward).dtype.kind in "fiub"
+    require(is_number, f"reward is {reward!r} ({type(reward).__name__}), expected one number")
+    require(math.isfinite(reward), f"reward is {reward!r}, expected a finite number")
+
+
+def _as_assertion(check: Any, *arguments: Any) -> None:
+    try:
+        check(*arguments)
+    except ValueError as error:
+        raise AssertionError(str(error)) from error
+
+
+def require(holds: Any, sentence: str) -> None:
+    """Fail with a sentence, under `python -O` too.
+
+    Raises:
+        AssertionError: If `holds` is false.
+    """
+    if not holds:
+        raise AssertionError(sentence)
+
+
+def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
+    """Where two nested states differ; None if they are the same.
+
+    Args:
+        first: Dicts, lists and tuples of tensors, arrays, numbers, text and None.
+        second: Likewise.
+        name: What the states are called in the answer.
+        exact: Bit for bit; otherwise up to the rounding of a GPU, whose sums have no fixed order.
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        if first.keys() != second.keys():
+            return f"{name} has {sorted(map(str, first.keys() ^ second.keys()))} in one of the two only"
+        pairs = [(f"{name}[{key!r}]", first[key], second[key]) for key in first]
+    elif isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        if len(first) != len(second):
+            return f"{name} has the lengths {len(first)} and {len(second)}"
+        pairs = [(f"{name}[{i}]", one, other) for i, (one, other) in enumerate(zip(first, second, strict=True))]
+    elif _same_leaf(first, second, exact):
+        return None
+    else:
+        return f"{name} is {_brief(first)} and {_brief(second)}"
+    all_found = (difference(one, other, label, exact=exact) for label, one, other in pairs)
+    return next((found for found in all_found if found is not None), None)
+
+
+def _same_leaf(first: Any, second: Any, exact: bool) -> bool:
+    if isinstance(first, torch.Tensor | np.ndarray | np.generic | float):
+        one, other = (np.asarray(x.detach().cpu() if isinstance(x, torch.Tensor) else x) for x in (first, second))
+        if one.dtype == object or other.dtype == object:
+            return type(first) is type(second) and bool(np.all(one == other))
+        if one.shape != other.shape:
+            return False
+        if exact or one.dtype.kind not in "fc":
+            return np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+        return np.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+    return type(first) is type(second) and bool(first == second)
+
+
+def _brief(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) < 100 else text[:97] + "..."
+
+
+def torch_assert_allclose(actual: Any, desired: Any, *args: Any, **kwargs: Any) -> None:
+    """`numpy.testing.assert_allclose` that takes tensors, too.
+
+    Args:
+        actual: Tensor on any device, array, number, or nested lists and tuples of such, of one shape.
+        desired: Likewise.
+        *args: Further arguments of `numpy.testing.assert_allclose`: `rtol`, `atol`, ...
+        **kwargs: Likewise, by name.
+
+    Raises:
+        AssertionError: If the shapes differ, or numbers by more than the tolerance.
+    """
+    np.testing.assert_allclose(_as_numpy(actual), _as_numpy(desired), *args, **kwargs)
+
+
+def _as_numpy(values: Any) -> Any:
+    if isinstance(values, Tensor):
+        return values.detach().cpu().numpy()
+    if isinstance(values, list | tuple):
+        return np.asarray([_as_numpy(value) for value in values])
+    return values

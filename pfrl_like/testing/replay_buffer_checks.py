@@ -10,8 +10,8 @@ import torch
 
 from pfrl_like.batch import Batch
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.requirement import difference, require
-from pfrl_like.utils.experiences import batch_of_experiences
+from pfrl_like.testing.play import difference, require
+from pfrl_like.utils.batch_states import batch_of_experiences
 
 MakeBuffer = Callable[..., Any]
 Step = dict[str, Any]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.envs import SerialVectorEnv, VectorStream, as_vector_stream
-from pfrl_like.testing.play import RecordedEnv, Step, play_stream
-from pfrl_like.testing.requirement import require
+from pfrl_like.testing.play import RecordedEnv, Step, play_stream, require
 from pfrl_like.utils.env_values import space_kind
 
 #: Rewards of float32 that are the same.

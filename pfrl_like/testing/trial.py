@@ -20,10 +20,9 @@ import torch
 from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import train_agent, train_agent_batch
-from pfrl_like.testing.play import Episodes, RecordedEnv, play_one
-from pfrl_like.testing.requirement import difference, require
+from pfrl_like.testing.play import Episodes, RecordedEnv, difference, play_one, require
+from pfrl_like.utils.batch_states import batch_of_experiences
 from pfrl_like.utils.env_values import own_copy
-from pfrl_like.utils.experiences import batch_of_experiences
 from pfrl_like.utils.random_seed import set_random_seed
 
 

@@ -9,6 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pfrl_like.batch import ACTION_MASK, Batch
+from pfrl_like.utils.recurrent import (
+    concatenate_recurrent_states,
+    flatten_sequences_time_first,
+    recurrent_state_from_numpy,
+)
+
 Phi = Callable[[Any], Any]
 
 
@@ -68,3 +75,109 @@ class _CallableModule(ModuleType):
 
 
 sys.modules[__name__].__class__ = _CallableModule
+
+
+Transition = Mapping[str, Any]
+Experience = Sequence[Transition]
+
+
+def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = False) -> Batch:
+    """Collate items of `sample` (or episodes of `sample_episodes`) on the CPU.
+
+    Args:
+        experiences: n items, each the one to n steps of a transition; with `sequences`, n (parts of) episodes. Or a
+            tuple of these and their importance weights.
+        gamma: Discount factor per step.
+        sequences: Whether the items are sequences for a recurrent network, which come out the longest first: `index`
+            of the batch says which is which.
+
+    Raises:
+        ValueError: If there are none.
+        TypeError: If they have another form.
+    """
+    if isinstance(experiences, tuple):
+        experiences = _weighted(*experiences)
+    if not experiences:
+        raise ValueError("experiences is empty, expected at least one item")
+    if not all(isinstance(item, Sequence) and item and isinstance(item[0], Mapping) for item in experiences):
+        raise TypeError(
+            f"experiences has an item of type {type(experiences[0]).__name__}, expected lists of transition dicts, as "
+            "sample and sample_episodes give them; sample_batch and sample_sequences give a Batch"
+        )
+    if sequences:
+        return _sequences(experiences, gamma)
+    reward, ended = rewards_and_ends(experiences, gamma)
+    discount = [0.0 if end else gamma ** len(item) for end, item in zip(ended, experiences, strict=True)]
+    first, last = [item[0] for item in experiences], [item[-1] for item in experiences]
+    return _batch(first, last, reward, discount)
+
+
+def _weighted(items: Sequence[Experience], weights: Sequence[float]) -> list[list[Transition]]:
+    return [[{**step, "weight": own} for step in item] for item, own in zip(items, weights, strict=True)]
+
+
+def _sequences(episodes: Sequence[Experience], gamma: float) -> Batch:
+    lengths = np.array([len(episode) for episode in episodes])
+    order = np.argsort(-lengths, kind="stable")
+    episodes = [episodes[i] for i in order]
+    steps = flatten_sequences_time_first(episodes)
+    discount = [0.0 if step["is_state_terminal"] else gamma for step in steps]
+    batch = _batch(steps, steps, [step["reward"] for step in steps], discount)
+    return batch.replace(index=order, lengths=torch.from_numpy(lengths[order]), **recurrent_states(episodes))
+
+
+def _batch(
+    first: Sequence[Transition], last: Sequence[Transition], reward: Sequence[float], discount: Sequence[float]
+) -> Batch:
+    weight = column(first, "weight")
+    return Batch(
+        obs=stack([step["state"] for step in first]),
+        action=column(first, "action"),
+        reward=torch.tensor(reward, dtype=torch.float32),
+        next_obs=stack([next_state(step) for step in last]),
+        discount=torch.tensor(discount, dtype=torch.float32),
+        weight=None if weight is None else weight.float(),
+        action_mask=column(first, ACTION_MASK),
+        next_action_mask=column(last, "next_action_mask"),
+        next_action=column(last, "next_action"),
+    )
+
+
+# What PFRL's own collating functions (`pfrl_like.replay_buffer`) do alike
+
+
+def rewards_and_ends(items: Sequence[Experience], gamma: float) -> tuple[list[float], list[bool]]:
+    """The discounted sum of each item's rewards, and whether one of its steps is terminal."""
+    rewards = [sum(gamma**i * step["reward"] for i, step in enumerate(item)) for item in items]
+    return rewards, [any(step["is_state_terminal"] for step in item) for item in items]
+
+
+def next_state(step: Transition) -> Any:
+    """The next observation; the step's own where none came, which is not learnt from: the step is terminal."""
+    return step["state"] if step["next_state"] is None else step["next_state"]
+
+
+def recurrent_states(episodes: Sequence[Experience], device: torch.device | str = "cpu") -> dict[str, Any]:
+    """The recurrent states before and after the first step of each episode; None where no episode has one."""
+    return {
+        name: recurrent_state_from_numpy(
+            concatenate_recurrent_states([episode[0].get(name) for episode in episodes]), device
+        )
+        for name in ("recurrent_state", "next_recurrent_state")
+    }
+
+
+def column(steps: Sequence[Transition], name: str) -> Any:
+    """One value of every step, stacked; None if a step lacks it."""
+    values = [step.get(name) for step in steps]
+    return None if any(value is None for value in values) else stack(values)
+
+
+def stack(values: Sequence[Any]) -> Any:
+    """Stack arrays, numbers or nested dicts and tuples of them along a new first axis, as tensors; list objects."""
+    if isinstance(values[0], Mapping):
+        return {key: stack([value[key] for value in values]) for key in values[0]}
+    if isinstance(values[0], tuple):
+        return tuple(stack([value[i] for value in values]) for i in range(len(values[0])))
+    arrays = [np.asarray(value) for value in values]
+    return list(values) if arrays[0].dtype.kind in "OUS" else torch.from_numpy(np.stack(arrays))

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.env_values import box_class, space_kind
-from pfrl_like.wrappers.frame_stack import FrameStack as FrameStack
-from pfrl_like.wrappers.frame_stack import LazyFrames as LazyFrames
-from pfrl_like.wrappers.frame_stack import WarpFrame as WarpFrame
+from pfrl_like.wrappers.frames import FrameStack as FrameStack
+from pfrl_like.wrappers.frames import LazyFrames as LazyFrames
+from pfrl_like.wrappers.frames import WarpFrame as WarpFrame
 from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream, reset_result
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pfrl_like.env import VectorEnv
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.plain_values import from_json, to_json
-from pfrl_like.wrappers.frame_stack import LazyFrames, push_frame, stacked_space
+from pfrl_like.wrappers.frames import LazyFrames, push_frame, stacked_space
 
 
 class VectorEnvWrapper(VectorEnv):
@@ -89,7 +89,7 @@ class VectorFrameStack(VectorEnvWrapper):
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
         """Choose the class by the environment."""
         if isinstance(env, getattr(sys.modules.get("gymnasium.vector"), "VectorEnv", ())):
-            from pfrl_like.wrappers.frame_stack import GymnasiumFrameStack
+            from pfrl_like.wrappers.frames import GymnasiumFrameStack
 
             return GymnasiumFrameStack(env, k, stack_axis)
         return super().__new__(cls)

@@ -11,7 +11,7 @@ from registry import LEARNERS
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent, train_agent_offline
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 from pfrl_like.utils.checks import check_action
 
 OFFLINE = [name for name, entry in LEARNERS.items() if getattr(entry.kind, "is_offline", False)]

@@ -25,8 +25,7 @@ from torch import nn
 from pfrl_like import explorers, policies, q_functions, replay_buffers
 from pfrl_like.explorer import Explorer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.testing.play import play_one
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference, play_one
 from pfrl_like.utils.checks import check_action
 
 STEPS = 22

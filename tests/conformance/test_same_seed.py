@@ -11,7 +11,7 @@ from registry import LEARNERS
 from seed_parts import ASYNCHRONOUS, OFFLINE, RUNNERS, course, digest, exemplar
 
 from pfrl_like import experiments
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 #: In the default run the first agent of every other family has one of the runners; the slow one has all, and memory.
 FAMILIES = dict.fromkeys(entry.family for entry in LEARNERS.values())

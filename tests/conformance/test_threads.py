@@ -28,7 +28,7 @@ from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 from pfrl_like.utils import set_random_seed
 
 N_THREADS = 4

@@ -17,7 +17,7 @@ from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteAc
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.functions.td import (
+from pfrl_like.functions.losses import (
     advantage_learning_target,
     dynamic_policy_programming_target,
     persistent_advantage_learning_target,

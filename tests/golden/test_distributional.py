@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from pfrl_like.functions.td import categorical_projection
+from pfrl_like.functions.losses import categorical_projection
 
 Z = torch.tensor([-1.0, 0.0, 1.0])
 

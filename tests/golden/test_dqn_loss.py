@@ -16,7 +16,7 @@ from pfrl_like.agents.dqn import dqn_loss
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import half_square
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
-from pfrl_like.utils.experiences import batch_of_experiences
+from pfrl_like.utils.batch_states import batch_of_experiences
 
 
 class Table(nn.Module):

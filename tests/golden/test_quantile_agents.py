@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
-from pfrl_like.functions.losses import quantile_huber
-from pfrl_like.functions.td import even_fractions
+from pfrl_like.functions.losses import even_fractions, quantile_huber
 from pfrl_like.implicit_action_value import (
     FullyParametrizedActionValue,
     ImplicitQuantileActionValue,

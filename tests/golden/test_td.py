@@ -1,6 +1,6 @@
 import torch
 
-from pfrl_like.functions.td import td_target
+from pfrl_like.functions.losses import td_target
 
 
 def test_td_target_adds_the_discounted_value() -> None:

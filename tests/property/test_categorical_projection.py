@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pfrl_like.functions.td import categorical_projection
+from pfrl_like.functions.losses import categorical_projection
 
 values = st.floats(-30, 30, width=32)
 

@@ -15,7 +15,7 @@ from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.explorers import LinearDecayEpsilonGreedy
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, PrioritizedReplayBuffer
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 from pfrl_like.utils import set_random_seed
 
 STEPS = 180

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 from pfrl_like.utils import set_random_seed
 
 Arguments = dict[str, Any]

@@ -11,7 +11,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.replay_arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.critics import (
     distribution_of,
     least,

@@ -26,13 +26,13 @@ from pfrl_like.distributions import masked
 from pfrl_like.functions.chunked import apply_in_chunks, as_action_mask
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.compatibility.parts import check_critics, check_numbers_in, check_output, check_takes_pair
-from pfrl_like.learning.compatibility.policy_spaces import Bounds
+from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 
 def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:

@@ -16,6 +16,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import listed, numbered
 from pfrl_like.learning.compatibility.parts import (
     check_critics,
     check_critics_of_state,
@@ -23,7 +24,6 @@ from pfrl_like.learning.compatibility.parts import (
     check_explorer,
     check_output,
 )
-from pfrl_like.learning.compatibility.replay_arguments import listed, numbered
 from pfrl_like.learning.critics import critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states

@@ -21,7 +21,7 @@ from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import Fixed
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:

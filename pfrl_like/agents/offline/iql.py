@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from pfrl_like.agents import dqn
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.batch import Batch
-from pfrl_like.functions.losses import expectile, exponential_weight, square, weighted_mean
-from pfrl_like.functions.td import td_target
+from pfrl_like.functions.losses import expectile, exponential_weight, square, td_target, weighted_mean
 from pfrl_like.learning.compatibility.parts import check_output, check_positive
 from pfrl_like.learning.critics import least_value, with_own_memory
 from pfrl_like.optimizers.compiled_step import Step

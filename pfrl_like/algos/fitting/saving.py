@@ -20,7 +20,7 @@ from pfrl_like.export import FORMATS, export_policy
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import Scaler, make_scaler
 from pfrl_like.storage.atomic import atomic_write
-from pfrl_like.storage.json_file import bounded_networks, dump_json, parse_json, read_json
+from pfrl_like.storage.manifest import bounded_networks, dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
 from pfrl_like.utils.checks import levels_to_the_caller
@@ -198,7 +198,7 @@ class Saving:
         algo: Any = self
         write_model(fname, algo._agent.state_dict(), self._json_params())
 
-    #: What adapters of `pfrl_like.loggers.adapters` save models by.
+    #: What adapters of `pfrl_like.loggers.recorders` save models by.
     save = save_model
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:

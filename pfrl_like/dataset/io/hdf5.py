@@ -24,7 +24,7 @@ from pfrl_like.dataset.flat import (
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import CheckpointError, MissingDependencyError, PfrlLikeError
 from pfrl_like.storage import atomic_path, open_regular
-from pfrl_like.storage.json_file import Budget, BudgetError
+from pfrl_like.storage.manifest import Budget, BudgetError
 
 #: And a number: a part of a tuple, as Minari calls it.
 INDEX = "_index_"

@@ -18,8 +18,7 @@ from torch import nn
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer
 from pfrl_like.testing import check_agent
-from pfrl_like.testing.play import play_one, play_several
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference, play_one, play_several
 from pfrl_like.utils import set_random_seed
 
 AGENTS = ("DDPG", "TD3", "SoftActorCritic")

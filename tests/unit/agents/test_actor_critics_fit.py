@@ -31,7 +31,7 @@ from pfrl_like.q_functions import (
     QuantileFCStateQFunctionWithDiscreteAction,
 )
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 SPACE = spaces.Box(-1, 1, (OBS,), np.float32)
 ACTIONS = spaces.Box(-1, 1, (ACTION,), np.float32)

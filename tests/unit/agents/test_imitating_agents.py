@@ -33,7 +33,7 @@ from pfrl_like.policies import (
 )
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.testing import check_agent
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 adam = functools.partial(torch.optim.Adam, lr=1e-2)
 ACTOR_CRITICS = ("TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")

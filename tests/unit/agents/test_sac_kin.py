@@ -18,7 +18,7 @@ from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC
 from pfrl_like.agents.discrete_sac import discrete_sac_next_value, discrete_sac_policy_loss
 from pfrl_like.agents.soft_actor_critic import soft_next_value, soft_reward
 from pfrl_like.batch import Batch
-from pfrl_like.functions.td import truncated_mixture
+from pfrl_like.functions.losses import truncated_mixture
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import (

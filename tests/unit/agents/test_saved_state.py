@@ -16,8 +16,7 @@ from pfrl_like.explorers import AdditiveOU, ConstantEpsilonGreedy, Greedy
 from pfrl_like.q_functions import FCQuadraticStateQFunction
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import Chain
-from pfrl_like.testing.play import play_one
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference, play_one
 
 CHAIN = Chain(time_limit=7)
 OBS = np.random.RandomState(0).randn(20, 5).astype(np.float32)

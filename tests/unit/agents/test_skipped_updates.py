@@ -19,8 +19,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments import train_agent
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.testing import Chain
-from pfrl_like.testing.play import play_one
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference, play_one
 
 
 def make_batch(kind: Any, seed: int, factor: float = 1.0) -> Batch:

@@ -17,8 +17,7 @@ from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.explorer import select_actions
 from pfrl_like.explorers import AdditiveGaussian
-from pfrl_like.functions.losses import huber, weighted_mean
-from pfrl_like.functions.td import td_target
+from pfrl_like.functions.losses import huber, td_target, weighted_mean
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer

@@ -15,11 +15,10 @@ from pfrl_like.action_value import ImplicitQuantileActionValue
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.functions.td import even_fractions
+from pfrl_like.functions.losses import even_fractions
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.testing import Chain, ChainQFunction
-from pfrl_like.testing.play import play_one
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference, play_one
 from pfrl_like.utils import set_random_seed
 
 CHAIN = Chain(time_limit=7)

@@ -25,7 +25,7 @@ from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.runs.secrets import MASK
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 
 class Root(nn.Module):

@@ -22,7 +22,7 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.testing import Chain
 from pfrl_like.utils import set_random_seed
-from pfrl_like.wrappers.frame_stack import LazyFrames
+from pfrl_like.wrappers.frames import LazyFrames
 
 
 def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

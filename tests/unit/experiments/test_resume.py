@@ -29,7 +29,7 @@ from pfrl_like.experiments import (
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.callbacks import Evaluation
-from pfrl_like.experiments.interruption import Terminated
+from pfrl_like.experiments.signals import Terminated
 from pfrl_like.replay_buffers import PersistentReplayBuffer
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import MASK

@@ -11,14 +11,14 @@ import pytest
 from traced_run import run
 
 from pfrl_like.cli import main
-from pfrl_like.cli.diff_runs import closer_interval, tells_more_in
+from pfrl_like.cli.command_line import closer_interval, tells_more_in
 from pfrl_like.debug import crash_replay
 from pfrl_like.debug.crash_replay import RerunError, train_again
 from pfrl_like.debug.trace import read_records, read_tensors
 from pfrl_like.debug.trace_diff import Parting, explanations, first_of_all, is_unseeded, repetition
 from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
-from pfrl_like.runs.checksums import STREAM
+from pfrl_like.runs.environment_record import STREAM
 
 Again = Callable[..., str]
 

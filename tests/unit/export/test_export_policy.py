@@ -23,7 +23,7 @@ from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyErro
 from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentSequential, to_factorized_noisy
 from pfrl_like.q_functions import DiscreteActionValueHead, ImplicitQuantileQFunction
 from pfrl_like.storage import atomic
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 from pfrl_like.utils.contexts import ignores_training
 
 OBS = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)

@@ -21,8 +21,7 @@ from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.q_functions import DiscreteActionValueHead, FCQuadraticStateQFunction
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import Chain
-from pfrl_like.testing.play import play_one, play_several
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference, play_one, play_several
 
 OBS = np.random.RandomState(0).randn(200, 5).astype(np.float32)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pfrl_like.storage.plain_tensors import from_plain, to_plain
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

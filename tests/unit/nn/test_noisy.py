@@ -9,7 +9,7 @@ from pfrl_like.nn import MLP, FactorizedNoisyLinear, to_factorized_noisy
 from pfrl_like.q_functions import FCLateActionSAQFunction
 from pfrl_like.utils.contexts import reads_training
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 
 def test_initial_weights_are_the_papers() -> None:

@@ -15,7 +15,7 @@ import pfrl_like
 from pfrl_like import algos, ope
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.tensors import load_tensors
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 OBS = np.random.default_rng(1).normal(size=(7, 4))
 

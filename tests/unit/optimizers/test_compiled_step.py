@@ -20,7 +20,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 RMSPROP = functools.partial(RMSprop, lr=1e-2, momentum=0.5, centered=True)
 

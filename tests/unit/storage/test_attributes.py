@@ -11,7 +11,7 @@ import torch
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import attributes
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 
 class Learner(AttributeSavingMixin):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

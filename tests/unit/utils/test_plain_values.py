@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
 
 VALUES: list[Any] = [

@@ -11,7 +11,7 @@ from estimator_parts import QUIET, make, predicted, vectors
 
 from pfrl_like import ope
 from pfrl_like.errors import NotFittedError
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 OBS = np.random.default_rng(1).normal(size=(7, 4))
 

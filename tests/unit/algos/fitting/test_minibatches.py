@@ -10,7 +10,7 @@ from estimator_parts import QUIET, make, vectors
 import pfrl_like.dynamics  # noqa: F401 - MOPO is an estimator, too
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.testing.requirement import difference
+from pfrl_like.testing.play import difference
 
 DISCRETE = ["DQN", "DiscreteBC", "DiscreteAWR", "discrete MOPO"]
 CONTINUOUS = ["CQL", "BC", "AWR", "MOPO"]

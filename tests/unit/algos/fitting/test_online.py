@@ -17,7 +17,7 @@ from pfrl_like.online.buffers import ReplayBuffer as OnlineBuffer
 from pfrl_like.online.explorers import LinearDecayEpsilonGreedy, NormalNoise
 from pfrl_like.online.iterators import train
 from pfrl_like.replay_buffers import HindsightReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
-from pfrl_like.wrappers.frame_stack import FrameStack
+from pfrl_like.wrappers.frames import FrameStack
 
 
 class Counting(gymnasium.Env):

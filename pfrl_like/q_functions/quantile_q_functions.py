@@ -18,8 +18,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.declared import declares_input_of
-from pfrl_like.utils.direct_call import call
+from pfrl_like.utils.modules import call, declares_input_of
 from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_sequences_recursive
 
 

@@ -19,7 +19,7 @@ from pfrl_like.learning.compatibility.parts import (
     kind_of_actions,
 )
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.declared import declares, output_of
+from pfrl_like.utils.modules import declares, output_of
 
 
 class Targets(NamedTuple):

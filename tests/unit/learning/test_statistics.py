@@ -19,7 +19,7 @@ from on_policy_parts import make_on_policy
 from registry import LEARNERS
 from seed_parts import exemplar
 
-from pfrl_like.learning.records import Record
+from pfrl_like.learning.statistics import Record
 from pfrl_like.random_streams.reachable import Reachable
 from pfrl_like.testing import Chain
 from pfrl_like.testing.play import play_one

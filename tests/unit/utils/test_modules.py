@@ -16,7 +16,7 @@ from pfrl_like.q_functions import (
     RecurrentImplicitQuantileQFunction,
     SingleModelStateQFunctionWithDiscreteAction,
 )
-from pfrl_like.utils.declared import declares, input_of, may_be, output_of
+from pfrl_like.utils.modules import declares, input_of, may_be, output_of
 
 
 class Undeclared(nn.Module):

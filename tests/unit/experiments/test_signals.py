@@ -16,7 +16,7 @@ from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import interruption, train_agent, train_agent_with_evaluation
-from pfrl_like.experiments.interruption import Terminated
+from pfrl_like.experiments.signals import Terminated
 from pfrl_like.processes import Portable, Workers
 from pfrl_like.runs.run_files import owned
 

@@ -1,0 +1,354 @@
+"""Sets that come with the package, and public ones: D4RL, PyBullet, Minari, and Atari games as DQN saw them."""
+
+import gzip
+import importlib
+import io
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import filelock
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.flat import Flat, table_of
+from pfrl_like.dataset.io.hdf5 import read_hdf5
+from pfrl_like.dataset.io.minari import LARGEST_META, check_minari_id
+from pfrl_like.dataset.io.npz import size_of_npy
+from pfrl_like.dataset.table import SAME_ROW
+from pfrl_like.datasets.download import cache_directory, downloaded
+from pfrl_like.errors import CheckpointError, MissingDependencyError
+from pfrl_like.storage import atomic_path, read_json
+from pfrl_like.storage.manifest import parse_json
+from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
+
+
+def dataset_of_file(path: Path) -> MDPDataset:
+    """The dataset of a file.
+
+    Mixed sets were joined without a mark where one ends: an episode is cut off where a row's next observation is not
+    the observation of the row after it.
+
+    Raises:
+        CheckpointError: If the file is damaged, or holds what cannot be right.
+        MissingDependencyError: If h5py is not installed.
+    """
+    flat = read_hdf5(str(path))
+    try:
+        return MDPDataset.of_table(*table_of(_with_cuts(flat), flat.convention or SAME_ROW, flat.discrete))
+    except ValueError as error:
+        raise CheckpointError(path, str(error)) from error
+
+
+def _with_cuts(flat: Flat) -> Flat:
+    arrays = flat.arrays
+    if "next_observations" not in arrays or not {"observations", "terminals"} <= arrays.keys():
+        return flat
+    obs, following = np.asarray(arrays["observations"]), np.asarray(arrays["next_observations"])
+    if obs.shape != following.shape:
+        return flat  # refused where the table is made
+    jumps = (obs[1:] != following[:-1]).reshape(len(obs) - 1, -1).any(1)
+    terminal = np.asarray(arrays["terminals"]).reshape(-1) != 0
+    cut = np.asarray(arrays.get("timeouts", np.zeros(len(terminal)))).reshape(-1) != 0
+    cut[:-1] |= jumps[: len(cut) - 1]
+    return flat._replace(arrays=arrays | {"timeouts": cut & ~terminal})
+
+
+def make_env(env_id: str, *, package: str, extra: str, registered_by: str | None = None) -> Any:
+    """An environment of an optional package.
+
+    Args:
+        env_id: Its name in gymnasium.
+        package: What has to be installed.
+        extra: The extra of this library that has it.
+        registered_by: Module whose import tells gymnasium of it; None for those that gymnasium knows.
+
+    Raises:
+        MissingDependencyError: If the package is not installed.
+    """
+    try:
+        if registered_by is not None:
+            importlib.import_module(registered_by)
+        return gymnasium.make(env_id)
+    except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
+        raise MissingDependencyError(package, f'the environment {env_id} (extra "{extra}")') from error
+
+
+#: Where the files are; another copy of them has the same names below it.
+MIRROR = "http://rail.eecs.berkeley.edu/datasets/offline_rl"
+_ENVS = {"halfcheetah": "HalfCheetah-v4", "hopper": "Hopper-v4", "walker2d": "Walker2d-v4"}
+_KINDS = ("random", "medium", "expert", "medium-replay", "full-replay", "medium-expert")
+_NAME = re.compile(rf"({'|'.join(_ENVS)})-({'|'.join(_KINDS)})-v([12])")
+
+
+def get_d4rl(
+    env_name: str,
+    *,
+    mirror: str = MIRROR,
+    sha256: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[MDPDataset, Any]:
+    """A set of D4RL's, "hopper-medium-v2" for instance; it is downloaded once.
+
+    Args:
+        env_name: The task (halfcheetah, hopper, walker2d), the behaviour (random, medium, expert, medium-replay,
+            full-replay, medium-expert), and v1 or v2.
+        mirror: Address of the folder that holds `gym_mujoco_v2`.
+        sha256: Checksum of the file; None for none.
+        cache_dir: Where the file is kept; see `pfrl_like.datasets`.
+
+    Returns:
+        The dataset, and gymnasium's v4 of the environment, whose observations and rewards are those of the v2 that
+        the data were made in.
+
+    Raises:
+        ValueError: On an unknown name.
+        DownloadError: If the file cannot be fetched.
+        CheckpointError: If it is damaged.
+        MissingDependencyError: If h5py (extra "offline") or mujoco (extra "mujoco") is not installed.
+    """
+    found = _NAME.fullmatch(env_name)
+    if found is None:
+        raise ValueError(f"env_name: got {env_name!r}, expected a name like 'hopper-medium-v2': one of "
+                         f"{', '.join(_ENVS)}; one of {', '.join(_KINDS)}; v1 or v2")  # fmt: skip
+    env, kind, version = found.groups()
+    address = f"gym_mujoco_v{version}/{env}_{kind.replace('-', '_')}-v{version}.hdf5"
+    made = make_env(_ENVS[env], package="mujoco", extra="mujoco")
+    path = downloaded(f"{mirror}/{address}", cache_directory(cache_dir) / "d4rl" / address, sha256)
+    return dataset_of_file(path), made
+
+
+_BULLET = {name.lower(): f"{name}BulletEnv-v0" for name in ("HalfCheetah", "Hopper", "Walker2D", "Ant")}
+_TASK = "|".join(_BULLET)
+_D4RL = re.compile(rf"bullet-({_TASK})-(random|medium|expert|medium-expert|medium-replay)-v0")
+_D4RL_PYBULLET = re.compile(rf"({_TASK})-bullet-(random|medium|mixed)-v0")
+
+
+def get_pybullet(
+    env_name: str,
+    *,
+    url: str | None = None,
+    mirror: str = MIRROR,
+    sha256: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[MDPDataset, Any]:
+    """A set of a PyBullet task, "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0" for instance.
+
+    The first is D4RL's, and downloaded once. The second is d4rl-pybullet's, which has no lasting address: name the file
+    by `url`, or put it into the cache, where the error says.
+
+    Args:
+        env_name: The task (halfcheetah, hopper, walker2d, ant) and the behaviour.
+        url: Address of the file; None for D4RL's.
+        mirror: Address of the folder that holds D4RL's folder `bullet`.
+        sha256: Checksum of the file; None for none.
+        cache_dir: Where the file is kept; see `pfrl_like.datasets`.
+
+    Returns:
+        The dataset, and the environment, of pybullet-envs-gymnasium.
+
+    Raises:
+        ValueError: On an unknown name, or one without an address that is not in the cache.
+        DownloadError: If the file cannot be fetched.
+        CheckpointError: If it is damaged.
+        MissingDependencyError: If h5py (extra "offline") or pybullet-envs-gymnasium (extra "pybullet") is missing.
+    """
+    found = _D4RL.fullmatch(env_name) or _D4RL_PYBULLET.fullmatch(env_name)
+    if found is None:
+        raise ValueError(f"env_name: got {env_name!r}, expected a name like 'bullet-hopper-medium-v0', of D4RL, or "
+                         f"'hopper-bullet-mixed-v0', of d4rl-pybullet; of one of {', '.join(_BULLET)}")  # fmt: skip
+    task, kind = found.groups()
+    path = cache_directory(cache_dir) / "pybullet" / f"{env_name}.hdf5"
+    if url is None and found.re is _D4RL:
+        url = f"{mirror}/bullet/bullet-{task}_{kind.replace('-', '_')}.hdf5"
+    if url is None and not path.exists():
+        raise ValueError(f"url: is None, and {env_name} has no lasting address; name it, or put the file at {path}")
+    env = make_env(
+        _BULLET[task], package="pybullet-envs-gymnasium", extra="pybullet", registered_by="pybullet_envs_gymnasium"
+    )
+    return dataset_of_file(path if url is None else downloaded(url, path, sha256)), env
+
+
+#: Where the files are; another copy of them has the same names below it.
+MINARI_MIRROR = "https://huggingface.co/datasets/farama-minari"
+_FILES = ("data/main_data.hdf5", "data/metadata.json")  # the second one last: a set is there once it is
+_ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # without the colon, by which gymnasium would import a module
+
+
+def get_minari(
+    env_name: str,
+    *,
+    mirror: str = MINARI_MIRROR,
+    sha256: str | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[MDPDataset, Any]:
+    """A set of Minari's, "mujoco/hopper/medium-v0" for instance; it is downloaded once.
+
+    One that Minari has downloaded or made, below `MINARI_DATASETS_PATH` or `~/.minari/datasets`, is read there.
+
+    Args:
+        env_name: Id of the dataset.
+        mirror: Address of the datasets.
+        sha256: Checksum of its `main_data.hdf5`; None for none.
+        cache_dir: Where files are kept; see `pfrl_like.datasets`.
+
+    Returns:
+        The dataset, and the environment that its metadata name.
+
+    Raises:
+        ValueError: If this is no id.
+        DownloadError: If a file cannot be fetched.
+        CheckpointError: If one is damaged, or names no environment that can be made.
+        MissingDependencyError: If h5py (extra "offline"), or what the environment needs, is not installed.
+    """
+    check_minari_id(env_name=env_name)
+    own = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets") / env_name
+    if not (own / _FILES[1]).exists():
+        own = cache_directory(cache_dir) / "minari" / env_name
+        repository, _, folder = env_name.partition("/")
+        for name, checksum in zip(_FILES, (sha256, None), strict=True):
+            address = "/".join(filter(None, (mirror, repository, "resolve/main", folder, name)))
+            downloaded(address, own / name, checksum)
+    return MDPDataset.load_minari(own), _env_of(own / _FILES[1])
+
+
+def _env_of(meta: Path) -> Any:
+    """The environment that metadata name, by its id and limit alone: nothing that they name is imported."""
+    told = read_json(str(meta), LARGEST_META).get("env_spec")
+    spec = parse_json(told.encode(), str(meta)) if isinstance(told, str) else {}
+    env_id, limit = spec.get("id"), spec.get("max_episode_steps")
+    if not isinstance(env_id, str) or not _ENV_ID.fullmatch(env_id):
+        raise CheckpointError(meta, f"names the environment {env_id!r}, expected the id of one")
+    try:
+        return gymnasium.make(env_id, max_episode_steps=limit if isinstance(limit, int) else None)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise MissingDependencyError("mujoco", f'the environment {env_id} (extra "mujoco")') from error
+    except gymnasium.error.Error as error:
+        reason = f"names the environment {env_id}, which gymnasium cannot make: {error}; import what registers it"
+        raise CheckpointError(meta, reason) from error
+
+
+def get_cartpole() -> tuple[MDPDataset, Any]:
+    """Episodes of CartPole-v1: random play, and a CategoricalDQN that was stopped half-way, or had learnt the task.
+
+    How they were made, and the return of each episode, is told by `datasets/data/cartpole.json` in the package.
+
+    Returns:
+        The dataset, and the environment.
+    """
+    return _shipped("cartpole"), gymnasium.make("CartPole-v1")
+
+
+def get_pendulum() -> tuple[MDPDataset, Any]:
+    """Episodes of Pendulum-v1: random play, and a SoftActorCritic that was stopped half-way, or had learnt the task.
+
+    Actions are in [-1, 1], as bounded policies give them; the environment rescales them to torques.
+    `datasets/data/pendulum.json` in the package tells how they were made.
+
+    Returns:
+        The dataset, and the environment.
+    """
+    env = gymnasium.wrappers.RescaleAction(gymnasium.make("Pendulum-v1"), np.float32(-1), np.float32(1))
+    return _shipped("pendulum"), env
+
+
+def _shipped(name: str) -> MDPDataset:
+    with resources.as_file(resources.files("pfrl_like.datasets") / "data" / f"{name}.npz") as path:
+        return MDPDataset.load(path)
+
+
+#: Where the files are; another copy of them has the same names below it.
+ATARI_MIRROR = "https://storage.googleapis.com/atari-replay-datasets/dqn"
+_EPOCHS = {"mixed": 1, "medium": 10, "expert": 50}  # of a million steps each, in which DQN learnt
+_ATARI_NAME = re.compile(rf"([a-z0-9]+(?:-[a-z0-9]+)*?)-(?:({'|'.join(_EPOCHS)})|epoch-([1-9]|[1-4]\d|50))-v([0-4])")
+_ARRAYS = {"observation": "u", "action": "i", "reward": "f", "terminal": "u"}  # and the kinds of their dtypes
+_CHUNK = 1 << 24
+
+
+def get_atari(
+    env_name: str,
+    *,
+    mirror: str = ATARI_MIRROR,
+    sha256: Mapping[str, str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> tuple[MDPDataset, Any]:
+    """A million steps of DQN on an Atari game, "breakout-mixed-v0" for instance; they are downloaded once.
+
+    They take 7 GB on the disk, from which frames are read when they are asked for. Rewards are clipped to [-1, 1].
+
+    Args:
+        env_name: The game; "mixed" (the first million steps), "medium" (the tenth), "expert" (the last) or "epoch-N";
+            and v0 to v4 for one of five runs.
+        mirror: Address of the folder that holds one for each game.
+        sha256: Checksums of the compressed "observation", "action", "reward" and "terminal"; None for none.
+        cache_dir: Where the arrays are kept; see `pfrl_like.datasets`.
+
+    Returns:
+        The dataset, of single frames [1, 84, 84] (stack them by `n_frames`), and the environment that shows such ones,
+        in which a quarter of the actions is replaced by the one before, as where the data were made.
+
+    Raises:
+        ValueError: On an unknown name.
+        DownloadError: If a file cannot be fetched.
+        CheckpointError: If one is damaged.
+        MissingDependencyError: If ale-py (extra "atari") is not installed.
+    """
+    found = _ATARI_NAME.fullmatch(env_name)
+    if found is None:
+        raise ValueError(f"env_name: got {env_name!r}, expected a name like 'breakout-mixed-v0': a game; one of "
+                         f"{', '.join(_EPOCHS)}, or epoch-1 to epoch-50; v0 to v4")  # fmt: skip
+    game = "".join(word.capitalize() for word in found[1].split("-"))
+    run, number = int(found[4]) + 1, (_EPOCHS[found[2]] if found[2] else int(found[3])) - 1
+    try:
+        env = make_atari(f"ALE/{game}-v5")
+    except ImportError as error:
+        raise MissingDependencyError("ale-py", f'the game {game} (extra "atari")') from error
+    folder = cache_directory(cache_dir) / "atari" / game / str(run)
+    arrays = {}
+    for name, kind in _ARRAYS.items():
+        url = f"{mirror}/{game}/{run}/replay_logs/$store$_{name}_ckpt.{number}.gz"
+        arrays[name] = _array(url, folder / f"{name}-{number}.npy", kind, (sha256 or {}).get(name))
+    dataset = MDPDataset.from_arrays(
+        arrays["observation"][:, None], arrays["action"], arrays["reward"], arrays["terminal"], discrete_action=True
+    )
+    return dataset, wrap_deepmind(env, episode_life=False, clip_rewards=False, frame_stack=False)
+
+
+def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
+    """An array on the disk, which is fetched and unpacked if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with filelock.FileLock(path.with_name(path.name + ".lock")):
+        if not path.exists():
+            packed = downloaded(url, path.with_name(path.name + ".gz"), sha256)
+            try:
+                _unpack(packed, path, kind)
+            except CheckpointError:
+                packed.unlink()
+                raise
+            packed.unlink()
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise CheckpointError(path, f"is no array: {error}") from error
+    return array
+
+
+def _unpack(packed: Path, path: Path, kind: str) -> None:
+    """Write a compressed `.npy` file as a plain one, which is as long as its header says."""
+    try:
+        with gzip.open(packed) as source, atomic_path(path) as temporary, open(temporary, "wb") as target:
+            content = source.read(_CHUNK)
+            expected, written = size_of_npy(io.BytesIO(content), kind), 0
+            while content and written <= expected:
+                written += target.write(content)
+                content = source.read(_CHUNK)
+            if written != expected:
+                raise ValueError(f"it holds {written} bytes or more, expected {expected}")
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise CheckpointError(path, f"could not be unpacked: {error}") from error
