@@ -58,7 +58,7 @@ def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who does what he should has the time for it, on a loaded machine, too: to end, and to say where he is."""
-    for name in ("processes.supervisor._WORDS", "experiments.interruption.PATIENCE"):
+    for name in ("processes.supervisor._WORDS", "experiments.signals.PATIENCE"):
         monkeypatch.setattr(f"pfrl_like.{name}", PATIENCE)
     for name in ("GRACE", "LAST_WORDS"):
         monkeypatch.setattr(f"pfrl_like.experiments.async_source.{name}", PATIENCE)

@@ -236,7 +236,7 @@ def misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueEr
 def _hint(obs: Any, came: str) -> str:
     """What is often the matter with features of this form."""
     if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
-        return "; phi=concatenate_goal, of pfrl_like.utils.env_values, joins observation and goal"
+        return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
     if isinstance(obs, Mapping):
         return "; phi makes of each observation what the network takes"
     if "float64" in came or "int" in came:

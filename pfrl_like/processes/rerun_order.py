@@ -1,6 +1,6 @@
 """What a program was started for again: to do something of a run once more, while nothing is written into that run.
 
-`debug.rerun` starts it, and tells why; whatever writes looks here where to.
+`debug.crash_replay` starts it, and tells why; whatever writes looks here where to.
 """
 
 import json

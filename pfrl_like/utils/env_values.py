@@ -158,7 +158,7 @@ class EnvAdapter(gymnasium.Env[Any, Any]):
     """Gymnasium's interface around an environment of gym or of PFRL's form; made by `as_gymnasium`.
 
     The spaces are the environment's own objects, not converted: their random streams stay those the user seeds, and
-    the library tells kinds of spaces by `utils.spaces.space_kind`.
+    the library tells kinds of spaces by `space_kind`.
 
     Args:
         env: The user's environment.

@@ -9,7 +9,7 @@ import torch
 
 from pfrl_like.agents import DoubleDQN
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.envs.abc import BitFlipping
+from pfrl_like.envs.bit_flipping import BitFlipping
 from pfrl_like.experiments import eval_performance, train_agent, train_agent_batch
 from pfrl_like.explorers import LinearDecayEpsilonGreedy
 from pfrl_like.q_functions import FCStateQFunctionWithDiscreteAction

@@ -15,7 +15,7 @@ from signal_parts import status_after_sigterm
 from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments import interruption, train_agent, train_agent_with_evaluation
+from pfrl_like.experiments import train_agent, train_agent_with_evaluation
 from pfrl_like.experiments.signals import Terminated
 from pfrl_like.processes import Portable, Workers
 from pfrl_like.runs.run_files import owned
@@ -60,7 +60,7 @@ def test_sigterm_ends_the_process_with_143():
 
 @BY_SIGNAL
 def test_a_tick_that_does_not_end_is_broken_off(agent, tmp_path, monkeypatch, signum, error):
-    monkeypatch.setattr(interruption, "PATIENCE", 1.0)
+    monkeypatch.setattr("pfrl_like.experiments.signals.PATIENCE", 1.0)
     slept = []
 
     def hang(env, agent, t):

@@ -11,7 +11,7 @@ import pytest
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.wrappers import ContinuingTimeLimit, frame_stack
+from pfrl_like.wrappers import ContinuingTimeLimit, frames
 from pfrl_like.wrappers.atari_wrappers import (
     ClipRewardEnv,
     EpisodicLifeEnv,
@@ -296,17 +296,17 @@ def test_rewards_become_their_signs():
 
 def test_grey_is_the_luminance():
     # 0.299 * 200 + 0.587 * 100 + 0.114 * 50 = 59.8 + 58.7 + 5.7 = 124.2
-    assert frame_stack.to_grey(np.full((100, 100, 3), (200, 100, 50), np.uint8))[5, 5] == 124
+    assert frames.to_grey(np.full((100, 100, 3), (200, 100, 50), np.uint8))[5, 5] == 124
 
 
 def test_a_pixel_is_the_mean_of_its_area(monkeypatch):
     image = np.zeros((5, 2), np.uint8)
     image[:, 0] = [0, 10, 20, 30, 40]
     image[:, 1] = [100, 100, 100, 100, 100]
-    for opencv in (frame_stack._opencv, lambda: None):
-        monkeypatch.setattr(frame_stack, "_opencv", opencv)
+    for opencv in (frames._opencv, lambda: None):
+        monkeypatch.setattr(frames, "_opencv", opencv)
         # Two and a half rows each: (0 + 10 + 20/2) / 2.5 = 8 and (20/2 + 30 + 40) / 2.5 = 32; columns stay.
-        assert frame_stack.shrink(image, 2, 2).tolist() == [[8, 100], [32, 100]]
+        assert frames.shrink(image, 2, 2).tolist() == [[8, 100], [32, 100]]
 
 
 @pytest.mark.parametrize("height", [210, 250])  # of Atari's screens, NTSC and PAL
@@ -314,9 +314,9 @@ def test_frames_are_the_same_without_opencv(monkeypatch, height):
     pytest.importorskip("cv2")
     screens = list(np.random.default_rng(0).integers(0, 256, (20, height, 160, 3), dtype=np.uint8))
     screens += [np.repeat(screen[::7, ::5], 7, 0)[:height].repeat(5, 1)[:, :160] for screen in screens]
-    with_opencv = [frame_stack.shrink(frame_stack.to_grey(screen), 84, 84) for screen in screens]
-    monkeypatch.setattr(frame_stack, "_opencv", lambda: None)
-    without = [frame_stack.shrink(frame_stack.to_grey(screen), 84, 84) for screen in screens]
+    with_opencv = [frames.shrink(frames.to_grey(screen), 84, 84) for screen in screens]
+    monkeypatch.setattr(frames, "_opencv", lambda: None)
+    without = [frames.shrink(frames.to_grey(screen), 84, 84) for screen in screens]
     np.testing.assert_array_equal(without, with_opencv)
 
 
