@@ -21,7 +21,7 @@ from torch import nn
 
 from pfrl_like import agents, explorers, ope
 from pfrl_like.experiments import train_agent
-from pfrl_like.loggers.recorders import NoopAdapterFactory
+from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead

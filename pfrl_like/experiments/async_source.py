@@ -12,7 +12,7 @@ from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments.async_worker import Counters, Job, work
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.sources import stop_episode
-from pfrl_like.loggers.recorders import TensorBoardLogger
+from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes import Countdown, Failure, Finished, Workers
 from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json

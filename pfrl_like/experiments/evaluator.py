@@ -18,7 +18,7 @@ from pfrl_like.envs.env_states import restore_between_episodes, state_between_ep
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
-from pfrl_like.loggers.recorders import TensorBoardLogger
+from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside

@@ -17,7 +17,7 @@ from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import make_encoder
 from pfrl_like.experiments.train_agent_offline import DatasetSource
-from pfrl_like.loggers.recorders import NoopAdapterFactory
+from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.ope.episodes import (
     Array,
     Bootstrap,

@@ -23,7 +23,7 @@ from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.learning.compatibility.spaces import OneObservation
-from pfrl_like.loggers.recorders import (
+from pfrl_like.loggers import (
     FileAdapterFactory,
     LoggerAdapterFactory,
     LoggingStrategy,

@@ -13,7 +13,7 @@ from pfrl_like.algos.fitting.spaces import check_single_rewards
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluator import check_apart
 from pfrl_like.experiments.sources import SerialSource
-from pfrl_like.loggers.recorders import LoggerAdapterFactory, LoggingStrategy
+from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.ope.fqe_fitting import Evaluator, Metrics, StepCallback, called, log_of
 from pfrl_like.replay_buffers import ReplayBuffer

@@ -14,7 +14,7 @@ import pytest
 from resume_parts import noisy_env, small_dqn
 
 from pfrl_like.experiments import prepare_output_dir, train_agent
-from pfrl_like.loggers.recorders import FileAdapter
+from pfrl_like.loggers import FileAdapter
 
 #: Secrets by the way in which they come; `{}` is where they stand.
 COMMAND = {

@@ -11,7 +11,7 @@ from torch import nn
 
 from pfrl_like import algos, ope
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.loggers.recorders import (
+from pfrl_like.loggers import (
     NoopAdapterFactory,
 )
 from pfrl_like.policies import SoftmaxCategoricalHead

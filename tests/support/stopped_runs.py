@@ -18,13 +18,13 @@ from pair_base import Case, Noise, is_of_goals
 from registry import LEARNERS
 
 from pfrl_like import agents, experiments
+from pfrl_like import loggers as adapters
 from pfrl_like.algos import EpochDDPG, EpochDQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.experiments import evaluator
 from pfrl_like.experiments.checkpoints import saved_in
 from pfrl_like.experiments.run_state import buffers_of
-from pfrl_like.loggers import recorders as adapters
 from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.utils import set_random_seed
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION

@@ -8,7 +8,7 @@ import pytest
 from pfrl_like import errors
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments import OptunaPrunerHook
-from pfrl_like.loggers.recorders import TensorBoardLogger
+from pfrl_like.loggers import TensorBoardLogger
 
 
 @pytest.mark.parametrize("package, user", [("optuna", OptunaPrunerHook), ("tensorboard", TensorBoardLogger)])

@@ -16,8 +16,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.callbacks import Progress
-from pfrl_like.loggers import CSVLogger, MetricsLogger, TensorBoardLogger
-from pfrl_like.loggers.recorders import LoggerAdapter
+from pfrl_like.loggers import CSVLogger, LoggerAdapter, MetricsLogger, TensorBoardLogger
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.runs.secrets import masked

@@ -12,7 +12,7 @@ from pfrl_like.algos.fitting.hyperparameters import check_folder
 from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episodes, is_first, together
 from pfrl_like.algos.fitting.spaces import check_action_kind, check_scalers_taken
 from pfrl_like.dataset.conventions import logged_convention
-from pfrl_like.loggers.recorders import LoggerAdapterFactory, LoggingStrategy
+from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
 from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.utils.checks import check_counts, check_function
 
@@ -103,7 +103,7 @@ class Fitting:
             logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` updates.
             logging_steps: Updates between them then.
             logger_adapter: Makes what takes metrics and models in the place of folder and TensorBoard; one of
-                `pfrl_like.loggers.recorders`.
+                `pfrl_like.loggers`.
             enable_ddp: Whether the processes of a `torch.distributed` group learn together, with averaged gradients;
                 each needs as many transitions as the others, and the first one alone prints and writes.
 

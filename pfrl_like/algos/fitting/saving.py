@@ -198,7 +198,7 @@ class Saving:
         algo: Any = self
         write_model(fname, algo._agent.state_dict(), self._json_params())
 
-    #: What adapters of `pfrl_like.loggers.recorders` save models by.
+    #: What adapters of `pfrl_like.loggers` save models by.
     save = save_model
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:

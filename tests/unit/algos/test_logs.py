@@ -12,7 +12,7 @@ from estimator_parts import make, vectors
 from pfrl_like import algos
 from pfrl_like.algos.fitting.epochs import RunLog, timestamped
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.loggers.recorders import FileAdapterFactory, LoggingStrategy, NoAdapter
+from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy, NoAdapter
 from pfrl_like.metrics import td_error_scorer
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from traced_run import run
 
-from pfrl_like.cli import main
-from pfrl_like.cli.command_line import closer_interval, tells_more_in
+from pfrl_like.cli import closer_interval, main, tells_more_in
 from pfrl_like.debug import crash_replay
 from pfrl_like.debug.crash_replay import RerunError, train_again
 from pfrl_like.debug.trace import read_records, read_tensors

@@ -9,7 +9,7 @@ from torch import distributed, multiprocessing
 
 from pfrl_like import ope
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.loggers.recorders import FileAdapterFactory, NoopAdapterFactory
+from pfrl_like.loggers import FileAdapterFactory, NoopAdapterFactory
 
 
 class Always:

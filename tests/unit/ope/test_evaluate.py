@@ -10,7 +10,7 @@ from torch import nn
 from pfrl_like import agents, algos, ope
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.explorers import Greedy
-from pfrl_like.loggers.recorders import NoopAdapterFactory
+from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import DeterministicHead, GaussianHeadWithFixedCovariance, SoftmaxCategoricalHead
 from pfrl_like.replay_buffers import ReplayBuffer

@@ -33,7 +33,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError, NotFittedError
 from pfrl_like.explorers import AdditiveOU, ConstantEpsilonGreedy, Greedy
-from pfrl_like.loggers.recorders import (
+from pfrl_like.loggers import (
     CombineAdapterFactory,
     FileAdapterFactory,
     LoggingStrategy,

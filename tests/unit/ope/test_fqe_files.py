@@ -14,7 +14,7 @@ from fqe_parts import EVALUATED, OBS, QUIET, LeansOn, alike, built, config, data
 import pfrl_like
 from pfrl_like import algos, ope
 from pfrl_like.errors import CheckpointError, NotFittedError
-from pfrl_like.loggers.recorders import (
+from pfrl_like.loggers import (
     FileAdapterFactory,
 )
 from pfrl_like.preprocessing import StandardScaler

@@ -12,7 +12,7 @@ from pfrl_like import agents, algos, ope
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.distributions import mode_of
 from pfrl_like.explorers import Greedy
-from pfrl_like.loggers.recorders import NoopAdapterFactory
+from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.ope.policies import features_of, log_probs, lying_on, policy_of, reader_of
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance, SoftmaxCategoricalHead

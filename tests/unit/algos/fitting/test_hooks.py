@@ -18,7 +18,7 @@ from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dynamics import MOPO
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.loggers.recorders import NoopAdapterFactory
+from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 

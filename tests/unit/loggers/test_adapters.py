@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from pfrl_like.loggers.recorders import CombineAdapterFactory, FileAdapterFactory, NoopAdapterFactory
+from pfrl_like.loggers import CombineAdapterFactory, FileAdapterFactory, NoopAdapterFactory
 
 
 class Model:
