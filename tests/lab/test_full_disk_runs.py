@@ -18,7 +18,7 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.checkpoints import saved_in
 
 AGENTS = dict(zip(RUNNERS, ("DQN", "PPO", "SoftActorCritic", "DoubleDQN", "CQL", "DDPG"), strict=True))
-FAST = [("train_agent_with_evaluation", "warn", "for a while"), ("SyncVectorEnv", "raise", "to the end")]
+FAST = [("train_agent_with_evaluation", "warn", "for a while")]
 
 
 def plan_of(runner: str) -> Plan:

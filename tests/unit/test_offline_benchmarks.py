@@ -32,6 +32,7 @@ def rows(tmp_path: Path, name: str) -> str:
     return str(tmp_path / f"{name}.npz")
 
 
+@pytest.mark.slow
 def test_each_algorithm_is_trained_and_leaves_a_policy(script: Any, tmp_path: Path) -> None:
     ours, settings = script("offline_tasks.ours"), script("offline_tasks.settings")
     known = [name for name in settings.ALGORITHMS if ours.available(name)]
@@ -139,6 +140,7 @@ def test_the_sets_of_mujoco_are_made_and_are_not_made_again(
     maker.make("hopper", 0, 100, maker.Level(1e9, 120), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_set_is_the_same_if_its_making_was_stopped_before_the_first_update(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -227,6 +227,7 @@ def test_states_of_streams_that_are_not_what_they_say_are_refused() -> None:
             kept_states({"calls": calls, "states": states})
 
 
+@pytest.mark.slow
 def test_states_that_stay_as_they_are_may_be_many() -> None:
     draws = GlobalDraws(1)
     draws.call(0, random.random)

@@ -446,8 +446,10 @@ def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
     ("method", "end"),
     [
         ("fork", "raise SystemExit(0)"),
-        (QUICK_METHODS[-1], ""),
-        *(pytest.param("fork", end, marks=pytest.mark.slow) for end in ("", "env.close()")),
+        *(
+            pytest.param(method, end, marks=pytest.mark.slow)
+            for method, end in ((QUICK_METHODS[-1], ""), ("fork", ""), ("fork", "env.close()"))
+        ),
     ],
 )
 def test_script_ends_quietly_and_leaves_nothing_behind(tmp_path, method, end):

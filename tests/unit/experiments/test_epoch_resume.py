@@ -71,7 +71,9 @@ def go_on_elsewhere(outdir: str, n_epochs: int, batch_size: int | None) -> None:
     subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
 
 
-@pytest.mark.parametrize(("batch_size", "resume"), [(None, go_on), (17, go_on_elsewhere)])
+@pytest.mark.parametrize(
+    ("batch_size", "resume"), [(None, go_on), pytest.param(17, go_on_elsewhere, marks=pytest.mark.slow)]
+)
 def test_a_run_that_was_broken_off_goes_on_as_if_it_had_not_been(
     tmp_path: Path, batch_size: int | None, resume: Any
 ) -> None:

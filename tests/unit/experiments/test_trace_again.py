@@ -190,6 +190,7 @@ def test_programs_are_started_again_only_where_more_can_be_told(
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environment(
     tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
 ) -> None:
