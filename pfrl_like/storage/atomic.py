@@ -183,10 +183,20 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     remove_stale(directory or ".", f".tmp-{name}-")
 
 
-def write_file(target: str, writer: Writer, *, durable: bool) -> None:
-    """As `atomic_write`, without the fsync of the directory, for those who write several files into it."""
+def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
+    """As `atomic_write`, without the fsync of the directory, for those who write several files into it.
+
+    Args:
+        target: The file.
+        writer: As of `atomic_write`.
+        durable: Likewise.
+        digest: A hash of `hashlib` that takes in what is written; None for none.
+
+    Returns:
+        The size of the file.
+    """
     with _replacing(target, durable=durable) as temporary:
-        _fill(temporary, writer, target if durable else None)
+        return _fill(temporary, writer, target if durable else None, digest)
 
 
 @contextlib.contextmanager
@@ -246,12 +256,7 @@ def sync_file(path: str) -> None:
     Raises:
         CheckpointError: If it cannot be opened, or the disk reports an error.
     """
-    with named_errors(path, "written"):
-        descriptor = os.open(path, os.O_RDWR | NO_FOLLOW)
-        try:
-            sync(descriptor, path)
-        finally:
-            os.close(descriptor)
+    _sync_path(path, os.O_RDWR | NO_FOLLOW)
 
 
 def sync_directory(directory: str) -> None:
@@ -260,12 +265,15 @@ def sync_directory(directory: str) -> None:
     Raises:
         CheckpointError: If the disk reports an error.
     """
-    if os.name == "nt":  # a directory cannot be opened there
-        return
-    with named_errors(directory, "written"):
-        descriptor = os.open(directory, os.O_RDONLY)
+    if os.name != "nt":  # a directory cannot be opened there
+        _sync_path(directory, os.O_RDONLY, _NOT_OFFERED)
+
+
+def _sync_path(path: str, flags: int, passes: Collection[int] = ()) -> None:
+    with named_errors(path, "written"):
+        descriptor = os.open(path, flags)
         try:
-            sync(descriptor, directory, _NOT_OFFERED)
+            sync(descriptor, path, passes)
         finally:
             os.close(descriptor)
 
@@ -399,10 +407,10 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _fill(temporary: str, writer: Writer, synced_as: str | None) -> None:
+def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) -> int:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
     try:
-        stream = _Stream(descriptor)
+        stream = _Stream(descriptor, digest)
         if isinstance(writer, bytes):
             stream.write(writer)
         else:
@@ -416,13 +424,14 @@ def _fill(temporary: str, writer: Writer, synced_as: str | None) -> None:
             os.close(descriptor)
         raise
     os.close(descriptor)  # its error counts too: some file systems report a failed write only here
+    return stream.size
 
 
 class _Stream(io.RawIOBase):
     """The file being written. A write is complete or raises; there is no buffer that could be lost."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, digest: Any) -> None:
+        self._descriptor, self._digest = descriptor, digest
         self.size = 0
 
     def writable(self) -> bool:
@@ -430,6 +439,8 @@ class _Stream(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
+        if self._digest is not None:
+            self._digest.update(view)
         done = 0
         while done < len(view):
             done += os.write(self._descriptor, view[done : done + _CHUNK])
