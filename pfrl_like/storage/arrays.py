@@ -164,7 +164,10 @@ def _read(
         raise CheckpointError(path, f"is damaged: it announces a header of {length} bytes")
     head = file.read(length + -(len(start) + length) % _ALIGNMENT)
     fields = parse_json(head[:length], path)
-    columns = [_column(entry, path) for entry in _list(fields, path)]
+    entries = fields.get("columns")
+    if type(entries) is not list or len(entries) > _MAX_COLUMNS:
+        raise CheckpointError(path, "is damaged: its header lists no columns")
+    columns = [_column(entry, path) for entry in entries]
     if len({column.name for column in columns}) != len(columns):
         raise CheckpointError(path, "is damaged: two columns have one name")
     expected = len(start) + len(head) + sum(_padded(column.size) for column in columns) + 8
@@ -185,13 +188,6 @@ def _read(
     if type(header) is not dict:
         raise CheckpointError(path, "is damaged: its header is no dict")
     return header, {column.name: _array(column, content, path) for column, content in zip(columns, raw, strict=True)}
-
-
-def _list(fields: Mapping[str, Any], path: str) -> list[Any]:
-    columns = fields.get("columns")
-    if type(columns) is not list or len(columns) > _MAX_COLUMNS:
-        raise CheckpointError(path, "is damaged: its header lists no columns")
-    return columns
 
 
 def _column(entry: Any, path: str) -> _Column:

@@ -22,9 +22,9 @@ from pfrl_like.dataset.flat import (
     one_number_each,
 )
 from pfrl_like.dataset.table import SAME_ROW
-from pfrl_like.errors import CheckpointError, MissingDependencyError, PfrlLikeError
+from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
-from pfrl_like.storage.manifest import Budget, BudgetError
+from pfrl_like.storage.manifest import Budget, refused
 
 #: And a number: a part of a tuple, as Minari calls it.
 INDEX = "_index_"
@@ -269,16 +269,8 @@ def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
     h5py = h5py_module()
     with open_regular(path) as plain:
         budget = Budget(os.fstat(plain.fileno()).st_size, max_bytes)
-    try:
-        with h5py.File(path, "r") as file:
-            yield Members(file, budget)
-    except PfrlLikeError:
-        raise
-    except BudgetError as error:
-        raise CheckpointError(path, str(error)) from error
-    except Exception as error:  # whatever a hostile file does to h5py, numpy or an image's decoder
-        reason = str(error) or type(error).__name__
-        raise CheckpointError(path, f"is damaged, or holds no dataset: {reason}") from error
+    with refused(path, "is damaged, or holds no dataset"), h5py.File(path, "r") as file:
+        yield Members(file, budget)
 
 
 def _observations(file: Members, path: str, memory_map: bool | None) -> Any:

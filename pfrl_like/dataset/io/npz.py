@@ -21,7 +21,7 @@ from pfrl_like.dataset.flat import (
 )
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
-from pfrl_like.storage.manifest import Budget, BudgetError
+from pfrl_like.storage.manifest import Budget, refused
 
 _SUFFIX = ".npy"
 
@@ -54,17 +54,11 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
     Raises:
         CheckpointError: If it is damaged, holds objects, or more than it may.
     """
-    with open_regular(path) as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
-            told = [str(arrays.pop(name)) if name in arrays else None for name in (CONVENTION, SHOWN)]
-            return flat_from(arrays, *told)
-        except BudgetError as error:
-            raise CheckpointError(path, str(error)) from error
-        except Exception as error:  # whatever a hostile file does to zipfile, zlib or numpy
-            reason = str(error) or type(error).__name__
-            raise CheckpointError(path, f"is neither HDF5 nor an archive of arrays (.npz): {reason}") from error
+    with open_regular(path) as file, refused(path, "is neither HDF5 nor an archive of arrays (.npz)"):
+        with zipfile.ZipFile(file) as archive:
+            arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
+        told = [str(arrays.pop(name)) if name in arrays else None for name in (CONVENTION, SHOWN)]
+        return flat_from(arrays, *told)
 
 
 def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]:
