@@ -54,7 +54,7 @@ class OnlineFQE:
     """The data that fitted Q evaluation gathers in environments."""
 
     def collect(
-        self,
+        self: Any,
         env: Any,
         buffer: Any = None,
         explorer: Any = None,
@@ -81,18 +81,17 @@ class OnlineFQE:
                 environment tells an action mask of which the policy cannot be told.
         """
         check_counts(n_steps=n_steps)
-        fqe: Any = self
-        fqe.build_with_env(env)
+        self.build_with_env(env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, 1)
         space = as_gymnasium(env).action_space
-        collector = PolicyCollector(fqe, buffer, explorer, space, deterministic=deterministic)
+        collector = PolicyCollector(self, buffer, explorer, space, deterministic=deterministic)
         clock = Clock(n_steps)
         with shown(clock, show_progress) as bar:
             run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
         return buffer
 
     def fit_online(
-        self,
+        self: Any,
         env: Any,
         buffer: Any = None,
         explorer: Any = None,
@@ -151,20 +150,19 @@ class OnlineFQE:
         check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
         check_function(optional=True, callback=callback)
         check_apart(env, eval_env)
-        fqe: Any = self
-        fqe.build_with_env(env)
-        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, fqe.batch_size)
-        check_single_rewards(fqe.scalers["reward_scaler"], buffer)
-        data = drawn_data(buffer, fqe.batch_size, fqe.n_frames, fqe.observation_shape)
+        self.build_with_env(env)
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        check_single_rewards(self.scalers["reward_scaler"], buffer)
+        data = drawn_data(buffer, self.batch_size, self.n_frames, self.observation_shape)
         scorers = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
-        collector = PolicyCollector(fqe, buffer, explorer, as_gymnasium(env).action_space, random_steps)
+        collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps)
         source, clock = SerialSource(collector, env), Clock(n_steps)
         name = experiment_name or f"{type(self).__name__}_online"
-        log = log_of(fqe, name, with_timestamp, logger_adapter, n_steps_per_epoch)
+        log = log_of(self, name, with_timestamp, logger_adapter, n_steps_per_epoch)
         with log, shown(clock, show_progress) as bar:
-            log.params(fqe.params())
-            updates = OnlineUpdates(fqe, data, update_interval, n_updates, update_start_step)
-            epochs = Epochs(fqe, log, updates, n_steps_per_epoch, interval, save_interval, scorers, callback)
+            log.params(self.params())
+            updates = OnlineUpdates(self, data, update_interval, n_updates, update_start_step)
+            epochs = Epochs(self, log, updates, n_steps_per_epoch, interval, save_interval, scorers, callback)
             run(source, clock, [updates, *bar, epochs])
 
 
