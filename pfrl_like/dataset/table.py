@@ -188,7 +188,7 @@ class Table:
         """A store of its own for somebody who goes on appending; plain observations are shared until it does."""
         table = self if isinstance(self.obs.rows, SharedRows) else joined([self])
         obs = shared_field(self.obs.leaves[0].data) if table is self else table.obs
-        return table._columns(obs, single(self.action))
+        return table._columns(obs, self.action.astype(np.float32) if self.action.dtype == np.float64 else self.action)
 
     def _columns(self, obs: Field, action: NDArray[Any]) -> Columns:
         columns = Columns()
@@ -380,8 +380,3 @@ def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
     for leaf, array in zip(field.leaves, plain, strict=True):
         leaf.data[: len(array)] = array
     return field, len(plain[0])
-
-
-def single(values: NDArray[Any]) -> NDArray[Any]:
-    """The values in single precision, if they are in double."""
-    return values.astype(np.float32) if values.dtype == np.float64 else values

@@ -1,5 +1,6 @@
 """How fitted Q evaluation gathers data by the policy that it evaluates, and learns from it on the way."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,32 +23,18 @@ from pfrl_like.utils.checks import check_counts, check_function
 
 
 class PolicyCollector(Collector):
-    """Acts by the evaluated policy.
+    """Acts by the evaluated policy; arguments are those of `Collector`.
 
-    Args:
-        fqe: What is fitted.
-        buffer: As of `Collector`, like all arguments that are not named here.
-        explorer: Chooses the actions, given the greedy ones; None for the policy's own.
-        action_space: As of `Collector`.
-        random_steps: As of `Collector`.
-        deterministic: Whether the policy's own are the greedy ones, not samples.
+    Attributes:
+        deterministic: Whether its own actions are the greedy ones, not samples, also without an explorer.
     """
 
-    def __init__(
-        self,
-        fqe: Any,
-        buffer: Any,
-        explorer: Any,
-        action_space: Any,
-        random_steps: int = 0,
-        deterministic: bool = False,
-    ) -> None:
-        super().__init__(fqe, buffer, explorer, action_space, random_steps)
-        self.own = fqe.predict if deterministic or explorer is not None else fqe.sample_action
+    deterministic = False
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """What the policy does, or the explorer."""
-        return self.explored(self.own, obs, action_mask, self.steps)
+        """What the policy does, or the explorer, which is given greedy actions."""
+        greedy = self.deterministic or self.explorer is not None
+        return self.explored(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
 
 class OnlineFQE:
@@ -83,8 +70,8 @@ class OnlineFQE:
         check_counts(n_steps=n_steps)
         self.build_with_env(env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, 1)
-        space = as_gymnasium(env).action_space
-        collector = PolicyCollector(self, buffer, explorer, space, deterministic=deterministic)
+        collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space)
+        collector.deterministic = deterministic
         clock = Clock(n_steps)
         with shown(clock, show_progress) as bar:
             run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
@@ -166,6 +153,7 @@ class OnlineFQE:
             run(source, clock, [updates, *bar, epochs])
 
 
+@dataclasses.dataclass(eq=False)
 class Epochs:
     """Callback of the training loop: what is logged on the way, and what happens at the end of every epoch.
 
@@ -180,19 +168,16 @@ class Epochs:
         callback: Called with (fqe, epoch, steps so far); None for nothing.
     """
 
-    def __init__(
-        self,
-        fqe: Any,
-        log: RunLog,
-        updates: OnlineUpdates,
-        length: int,
-        interval: int | None,
-        save_interval: int,
-        scorers: Mapping[str, Evaluator],
-        callback: StepCallback | None,
-    ) -> None:
-        self.fqe, self.log, self.updates, self.length, self.interval = fqe, log, updates, length, interval
-        self.save_interval, self.scorers, self.callback = save_interval, scorers, callback
+    fqe: Any
+    log: RunLog
+    updates: OnlineUpdates
+    length: int
+    interval: int | None
+    save_interval: int
+    scorers: Mapping[str, Evaluator]
+    callback: StepCallback | None
+
+    def __post_init__(self) -> None:
         self._begin(1)
 
     def __call__(self, clock: Clock) -> None:

@@ -457,21 +457,13 @@ def named_errors(path: str, verb: str) -> Iterator[None]:
     except PfrlLikeError:
         raise
     except Exception as error:
-        for cause in _causes(
-            error, handled
-        ):  # torch raises an error of its own where a stream raises KeyboardInterrupt
+        cause = error.__context__
+        while cause is not None and cause is not handled:  # torch raises an error of its own for a KeyboardInterrupt
             if not isinstance(cause, Exception):
                 raise cause from None
+            cause = cause.__context__
         if isinstance(error, OSError):
             raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
         # torch speaks of positions in a file where it is the disk that is full
         told = error.__context__ if isinstance(error.__context__, OSError) else error
         raise CheckpointError(path, f"cannot be {verb}: {type(told).__name__}: {told}") from error
-
-
-def _causes(error: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
-    """What was raised before an error, the last first, up to what was being handled already."""
-    cause = error.__context__
-    while cause is not None and cause is not handled:
-        yield cause
-        cause = cause.__context__

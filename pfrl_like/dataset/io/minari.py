@@ -175,6 +175,8 @@ def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_i
             for name, values in _episode_arrays(table, number):
                 write_nested(group, name, values)
             group.attrs["id"], group.attrs["total_steps"] = i, int(table.lengths[number])
+    box = _box(table.action.shape[1:], table.action.dtype)
+    discrete = {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
     meta = {
         "dataset_id": dataset_id,
         "total_episodes": len(kept),
@@ -183,7 +185,7 @@ def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_i
         "jpeg_encoding": False,
         "minari_version": "0.5.4",
         "observation_space": json.dumps(_nested_space(table.obs, table.obs.structure)),
-        "action_space": json.dumps(_action_space(table, n_actions)),
+        "action_space": json.dumps(box if n_actions is None else discrete),
         "dataset_size": round((data / _DATA).stat().st_size / 1e6, 1),
     }
     if env_spec is not None:
@@ -202,12 +204,6 @@ def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:
     yield "truncations", last & ~table.terminated[number]
     if table.log_prob is not None:
         yield "infos", {_LOG_PROB: np.append(0.0, table.log_prob[own])}
-
-
-def _action_space(table: Table, n_actions: int | None) -> dict[str, Any]:
-    if n_actions is not None:
-        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
-    return _box(table.action.shape[1:], table.action.dtype)
 
 
 def _nested_space(field: Field, structure: Any) -> dict[str, Any]:
