@@ -224,7 +224,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     def _extend(self, table: Table) -> None:
         self._tables = [*self._tables, table.like(self._tables[0])]
-        self._changed()
+        self._episodes = None
 
     def clip_reward(self, low: float | None = None, high: float | None = None) -> None:
         """Clip the rewards.
@@ -242,7 +242,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if low is not None and high is not None and low > high:
             raise ValueError(f"low: got {low}, expected at most high={high}")
         self._tables = [self.table.with_rewards_clipped(low, high)]
-        self._changed()
+        self._episodes = None
 
     # What is known of it
 

@@ -113,9 +113,6 @@ class DatasetSources:
         self._tables = [table]
         self.discrete_action = bool(discrete_action)
         self._known_actions = action_size
-        self._changed()
-
-    def _changed(self) -> None:
         self._episodes: list[Episode] | None = None
 
     @property
@@ -237,10 +234,10 @@ class DatasetSources:
             KeyError: If the frame lacks a column.
             TypeError: If it is no frame, or `observations` or `next_observations` is not a list.
         """
+        optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
         table, discrete = table_from_frame(
-            frame, observations, actions, reward, terminal, timeout, episode, reward_convention=reward_convention,
-            next_observations=next_observations, log_prob=log_prob,
-        )  # fmt: skip
+            frame, observations, actions, next_observations, reward, optional, reward_convention
+        )
         return cls.of_table(table, discrete)
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:

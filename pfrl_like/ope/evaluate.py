@@ -1,7 +1,7 @@
 """All estimates of what a trained algorithm would bring, from recorded episodes alone."""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,16 +33,7 @@ from pfrl_like.ope.episodes import (
 )
 from pfrl_like.ope.fqe import FQE
 from pfrl_like.ope.fqe_saving import FQEConfig, config_of
-from pfrl_like.ope.importance_sampling import (
-    direct_method,
-    doubly_robust,
-    importance_sampling,
-    magic,
-    per_decision_importance_sampling,
-    weighted_doubly_robust,
-    weighted_importance_sampling,
-    weighted_per_decision_importance_sampling,
-)
+from pfrl_like.ope.importance_sampling import BY_WEIGHTS, direct_method
 from pfrl_like.ope.policies import (
     agent_of,
     check_fits,
@@ -134,13 +125,7 @@ def fitted_behavior(
     return agent
 
 
-#: The estimators that need probabilities, by name.
-BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
-    "is": importance_sampling, "wis": weighted_importance_sampling,
-    "pdis": per_decision_importance_sampling, "wpdis": weighted_per_decision_importance_sampling,
-    "dr": doubly_robust, "wdr": weighted_doubly_robust, "magic": magic,
-}  # fmt: skip
-#: Those that need fitted Q evaluation.
+#: The estimators that need fitted Q evaluation.
 BY_MODEL = ("fqe", "dr", "wdr", "magic")
 
 

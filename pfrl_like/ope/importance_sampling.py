@@ -5,6 +5,7 @@ The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the
 
 import dataclasses
 import warnings
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Self
 
@@ -358,3 +359,11 @@ def _mixture(once: Array, found: Array, influence: Array) -> Array:
     away = found[0] - found[0, -1]
     bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)
     return least_square_on_simplex(covariance(once, influence)[0] + np.outer(bias, bias))
+
+
+#: The estimators that need probabilities, by name.
+BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
+    "is": importance_sampling, "wis": weighted_importance_sampling,
+    "pdis": per_decision_importance_sampling, "wpdis": weighted_per_decision_importance_sampling,
+    "dr": doubly_robust, "wdr": weighted_doubly_robust, "magic": magic,
+}  # fmt: skip

@@ -1,9 +1,8 @@
 """What a trained algorithm does, as a policy: a module from features to distributions of actions."""
 
 import copy
-import dataclasses
 import math
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -415,8 +414,7 @@ def n_actions_of(algo: Any, shown: int, observation: OneObservation) -> int:
     return max(shown, known or 0)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Tried:
+class Tried(NamedTuple):
     """A policy that has the actions that are asked for, as one observation has shown.
 
     Attributes:

@@ -170,7 +170,7 @@ def _read(
     columns = [_column(entry, path) for entry in entries]
     if len({column.name for column in columns}) != len(columns):
         raise CheckpointError(path, "is damaged: two columns have one name")
-    expected = len(start) + len(head) + sum(_padded(column.size) for column in columns) + 8
+    expected = len(start) + len(head) + sum(column.size + -column.size % _ALIGNMENT for column in columns) + 8
     if size != expected:
         raise CheckpointError(path, f"has {size} bytes; expected {expected}: it is cut off or damaged")
     if not allow_pickle and any(column.dtype == object for column in columns):
@@ -242,7 +242,3 @@ def _object_array(column: _Column, content: NDArray[np.uint8], path: str) -> NDA
     for i, value in enumerate(values):  # an assignment of the whole list would turn arrays of one shape into one
         array[i] = value
     return array.reshape(column.shape)
-
-
-def _padded(size: int) -> int:
-    return size + -size % _ALIGNMENT

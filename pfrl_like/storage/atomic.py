@@ -34,7 +34,7 @@ class _Waiting(NamedTuple):
     passes: Collection[int]
 
     def sync(self) -> None:
-        with _told(self.path):
+        with named_errors(self.path, "written"):
             try:
                 _sync(*self)
             finally:
@@ -110,20 +110,12 @@ def synced_together() -> Iterator[None]:
 
 
 def _sync(descriptor: int, path: str, passes: Collection[int]) -> None:
-    with _told(path):
+    with named_errors(path, "written"):
         try:
             os.fsync(descriptor)
         except OSError as error:
             if error.errno not in passes:
                 raise
-
-
-@contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be written: {error.strerror or error}") from error
 
 
 #: Flags of `os.open`: links are not followed, other programs do not inherit the file. Windows has no need of them.
@@ -188,8 +180,8 @@ def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None
 
     Args:
         target: The file.
-        writer: As of `atomic_write`.
-        durable: Likewise.
+        writer: Bytes, or a function called with a stream to write to.
+        durable: Wait until the content would survive a power cut.
         digest: A hash of `hashlib` that takes in what is written; None for none.
 
     Returns:

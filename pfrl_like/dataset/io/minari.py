@@ -70,7 +70,9 @@ def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, b
 
 def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, Any]:
     names = ("actions", "rewards", "terminations", "truncations")
-    parts = {name: episode.read(name) for name in names} | _log_probs_of(episode)
+    parts = {name: episode.read(name) for name in names}
+    if "infos" in episode and _LOG_PROB in (infos := episode.within("infos")):
+        parts[_LOG_PROB] = infos.read(_LOG_PROB)
     node = episode.node("observations")
     encoded = image is not None and not hasattr(node, "keys") and node.shape[1:] != image
     parts["observations"] = _decoded(node, image, episode) if encoded and image else episode.read("observations")
@@ -81,11 +83,6 @@ def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, 
     if _LOG_PROB in parts:
         parts[_LOG_PROB] = parts[_LOG_PROB][1:]
     return parts
-
-
-def _log_probs_of(episode: Members) -> dict[str, Any]:
-    infos = episode.within("infos") if "infos" in episode else ()
-    return {_LOG_PROB: infos.read(_LOG_PROB)} if isinstance(infos, Members) and _LOG_PROB in infos else {}
 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
