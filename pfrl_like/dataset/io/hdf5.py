@@ -128,7 +128,7 @@ class Members:
             raise ValueError(f"{node.name} has its values in other files, which are not read")
         if math.prod(node.chunks or ()) * node.dtype.itemsize > self.budget.left:
             raise ValueError(f"{node.name} announces chunks of shape {node.chunks}, which no file of this size has")
-        # To unpack the data of a filter that is no part of HDF5 it would load a shared library.
+        # Filters that are no part of HDF5 are refused: to unpack their data it would load a shared library.
         layout, h5z = node.id.get_create_plist(), h5py_module().h5z
         known = {
             h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32, h5z.FILTER_SZIP, h5z.FILTER_NBIT,
@@ -257,7 +257,7 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
         told = [file.group.attrs.get(name) for name in (CONVENTION, SHOWN)]
-        convention, shown = (None if name is None else str(name) for name in told)
+        convention, shown = (None if value is None else str(value) for value in told)
         if convention is None and "version" in file:  # d3rlpy wrote a version from that convention on
             convention = SAME_ROW
         return flat_from(arrays, convention, shown)
