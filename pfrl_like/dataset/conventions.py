@@ -188,9 +188,14 @@ def check_convention(convention: str) -> None:
         )
 
 
-def warn_of_assumed_convention() -> None:
-    """Warn, once a process, that rewards are read in the documented convention because none was named."""
-    warn_once("reward_convention", _ASSUMED)
+def in_named_convention(table: Table, named: str | None) -> Table:
+    """A table that shows the convention in which its arrays were read: the documented one if none was named.
+
+    That is warned of, once a process.
+    """
+    if named is None:
+        warn_once("reward_convention", _ASSUMED)
+    return table.declared_as(named or NEXT_ROW, named is not None)
 
 
 def logged_convention(data: Any) -> dict[str, str]:
@@ -311,20 +316,14 @@ def check_finite(name: str, field: Field, n: int) -> None:
 
 
 def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
-    row = first_non_finite(array)
-    if row is not None:
-        raise NonFiniteError(name, f"{name}: got {array[row]} in row {row}, expected finite numbers")
-
-
-def first_non_finite(array: NDArray[Any]) -> int | None:
-    """The first row that holds NaN or infinity, None if there is none."""
+    """Refuse NaN and infinity, naming the first row that holds one."""
     if array.dtype.kind != "f":
-        return None
+        return
     for start in range(0, len(array), step := _chunk(array)):
         finite = np.isfinite(array[start : start + step])
         if not finite.all():
-            return start + int(np.argmin(finite.reshape(len(finite), -1).all(1)))
-    return None
+            row = start + int(np.argmin(finite.reshape(len(finite), -1).all(1)))
+            raise NonFiniteError(name, f"{name}: got {array[row]} in row {row}, expected finite numbers")
 
 
 def is_mapped(array: NDArray[Any]) -> bool:

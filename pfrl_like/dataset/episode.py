@@ -212,16 +212,12 @@ def in_one_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
         ValueError: If their observations or actions are of different kinds.
     """
     tables = {id(episode.table): episode.table for episode in episodes}
-    _check_alike([*tables.values()])
-    first = dict(zip(tables, np.cumsum([0, *(len(table.lengths) for table in tables.values())]), strict=False))
-    table = joined([*tables.values()]) if len(tables) > 1 else episodes[0].table
-    return table, np.array([first[id(episode.table)] + episode.number for episode in episodes])
-
-
-def _check_alike(tables: list[Table]) -> None:
     kinds = {
         f"observations {table.obs_shape} and {'discrete' if table.action.ndim == 1 else table.action.shape[1:]} actions"
-        for table in tables
+        for table in tables.values()
     }
     if len(kinds) > 1:
         raise ValueError(f"episodes have {'; '.join(sorted(kinds))}, expected the same of all")
+    first = dict(zip(tables, np.cumsum([0, *(len(table.lengths) for table in tables.values())]), strict=False))
+    table = joined([*tables.values()]) if len(tables) > 1 else episodes[0].table
+    return table, np.array([first[id(episode.table)] + episode.number for episode in episodes])

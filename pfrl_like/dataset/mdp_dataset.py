@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +12,10 @@ from numpy.typing import NDArray
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import Indices, packed
 from pfrl_like.dataset.check import Finding, findings, statistics
-from pfrl_like.dataset.conventions import (
-    table_from_arrays,
-    warn_of_assumed_convention,
-    warn_of_integer_vectors,
-)
+from pfrl_like.dataset.conventions import in_named_convention, table_from_arrays, warn_of_integer_vectors
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
-from pfrl_like.dataset.table import NEXT_ROW, Table, joined, part
+from pfrl_like.dataset.table import NEXT_ROW, Table, part
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, is_image
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
@@ -71,36 +67,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         log_probs: Any = None,
         reward_convention: str | None = None,
     ) -> None:
-        convention, declared = (NEXT_ROW, False) if reward_convention is None else (reward_convention, True)
-        table = _table_of(
-            observations, actions, rewards, terminals, timeouts, log_probs, bool(discrete_action), convention, declared
-        )
+        table = table_from_arrays(
+            observations, actions, rewards, terminals, timeouts, discrete_action=bool(discrete_action),
+            reward_convention=NEXT_ROW if reward_convention is None else reward_convention, log_probs=log_probs,
+        )  # fmt: skip
+        table = in_named_convention(table, reward_convention)
         if not discrete_action:
             warn_of_integer_vectors(actions)
         self._use(table, discrete_action)
-
-    @classmethod
-    def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
-        """A dataset over a table, with that many discrete actions at least."""
-        dataset = cls.__new__(cls)
-        dataset._use(table, discrete_action, action_size)
-        return dataset
-
-    def _use(self, table: Table, discrete_action: bool, action_size: int = 0) -> None:
-        self._tables = [table]
-        self.discrete_action = bool(discrete_action)
-        self._known_actions = action_size
-        self._changed()
-
-    def _changed(self) -> None:
-        self._episodes: list[Episode] | None = None
-
-    @property
-    def table(self) -> Table:
-        """All episodes."""
-        if len(self._tables) > 1:
-            self._tables = [joined(self._tables)]
-        return self._tables[0]
 
     @property
     def reward_convention(self) -> str:
@@ -202,12 +176,6 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Shape of an observation; of each part, if they are nested."""
         return self._tables[0].obs_shape
 
-    def get_action_size(self) -> int:
-        """Numbers of an action or, if they are discrete, the largest one + 1 that is known of."""
-        if self.discrete_action:
-            return max(self._known_actions, *(1 + int(table.action.max()) for table in self._tables))
-        return int(self._tables[0].action.shape[1])
-
     def is_action_discrete(self) -> bool:
         """Whether actions are indices."""
         return self.discrete_action
@@ -232,12 +200,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         Raises:
             ValueError: If they do not fit those that are there, or each other; nothing is added.
         """
-        self._extend(
-            _table_of(
-                observations, actions, rewards, terminals, timeouts, log_probs, self.discrete_action,
-                self.reward_convention, self._tables[0].declared is True,
-            )
+        table = table_from_arrays(
+            observations, actions, rewards, terminals, timeouts, discrete_action=self.discrete_action,
+            reward_convention=self.reward_convention, log_probs=log_probs,
         )  # fmt: skip
+        self._extend(in_named_convention(table, self.reward_convention if self._tables[0].declared else None))
 
     def extend(self, dataset: "MDPDataset | Sequence[Episode]") -> None:
         """Add the episodes of another dataset, or a list of episodes; they are shown in this one's reward convention.
@@ -257,7 +224,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     def _extend(self, table: Table) -> None:
         self._tables = [*self._tables, table.like(self._tables[0])]
-        self._changed()
+        self._episodes = None
 
     def clip_reward(self, low: float | None = None, high: float | None = None) -> None:
         """Clip the rewards.
@@ -275,7 +242,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if low is not None and high is not None and low > high:
             raise ValueError(f"low: got {low}, expected at most high={high}")
         self._tables = [self.table.with_rewards_clipped(low, high)]
-        self._changed()
+        self._episodes = None
 
     # What is known of it
 
@@ -416,27 +383,6 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         rows = self.table.steps[drawn(n, self.n_steps, rng)]
         lazily = Transitions(self.table, rows, self.get_action_size())
         return TransitionMiniBatch.of_rows(lazily, self.table, rows, n_frames)
-
-
-def _table_of(
-    observations: Any,
-    actions: Any,
-    rewards: Any,
-    terminals: Any,
-    timeouts: Any,
-    log_probs: Any,
-    discrete_action: bool,
-    reward_convention: str,
-    declared: bool,
-) -> Table:
-    """The table of arrays in a convention; warns if that was not declared, but assumed."""
-    table = table_from_arrays(
-        observations, actions, rewards, terminals, timeouts,
-        discrete_action=discrete_action, reward_convention=reward_convention, log_probs=log_probs,
-    )  # fmt: skip
-    if not declared:
-        warn_of_assumed_convention()
-    return table.declared_as(reward_convention, declared)
 
 
 def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:

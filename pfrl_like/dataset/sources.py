@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -11,13 +10,13 @@ import numpy as np
 
 from pfrl_like.columns import Columns, Indices
 from pfrl_like.dataset.conventions import assembled, check_convention, log_probs_of, table_from_arrays
-from pfrl_like.dataset.episode import in_one_table, listed
+from pfrl_like.dataset.episode import Episode, in_one_table, listed
 from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
 from pfrl_like.dataset.io.dataframe import frame_of, table_from_frame
 from pfrl_like.dataset.io.hdf5 import is_hdf5, read_hdf5, write_hdf5
 from pfrl_like.dataset.io.minari import read_minari, write_minari
 from pfrl_like.dataset.io.npz import read_npz, write_npz
-from pfrl_like.dataset.table import SAME_ROW, Table, joined
+from pfrl_like.dataset.table import NO_OBS, SAME_ROW, Table, joined
 from pfrl_like.errors import CheckpointError
 from pfrl_like.utils.checks import check_counts
 
@@ -62,7 +61,7 @@ def table_from_buffer(buffer: Buffer) -> tuple[Table, bool]:
         columns.obs, chosen, columns.reward[rows], terminal, ends, extended, obs_row=at, end_obs=end_obs,
         log_prob=None if held is None else log_probs_of("log_prob", held, len(rows), discrete),
     )  # fmt: skip
-    return joined([table.with_end_obs_unknown(~told & terminal)]), discrete
+    return joined([table.with_made_up(table.made_up | np.where(~told & terminal, NO_OBS, 0))]), discrete
 
 
 def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
@@ -100,24 +99,34 @@ _OTHER_FORMATS = {
 }  # fmt: skip
 
 
-class DatasetSources(ABC):
-    """What `MDPDataset` does with other forms of the same data."""
-
-    discrete_action: bool
-
-    @property
-    @abstractmethod
-    def table(self) -> Table:
-        """All episodes."""
-
-    @abstractmethod
-    def get_action_size(self) -> int:
-        """Numbers of an action or, if they are discrete, the largest one + 1 that is known of."""
+class DatasetSources:
+    """The tables of an `MDPDataset`, and what it does with other forms of the same data."""
 
     @classmethod
-    @abstractmethod
     def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
         """A dataset over a table, with that many discrete actions at least."""
+        dataset = cls.__new__(cls)
+        dataset._use(table, discrete_action, action_size)
+        return dataset
+
+    def _use(self, table: Table, discrete_action: bool, action_size: int = 0) -> None:
+        self._tables = [table]
+        self.discrete_action = bool(discrete_action)
+        self._known_actions = action_size
+        self._episodes: list[Episode] | None = None
+
+    @property
+    def table(self) -> Table:
+        """All episodes."""
+        if len(self._tables) > 1:
+            self._tables = [joined(self._tables)]
+        return self._tables[0]
+
+    def get_action_size(self) -> int:
+        """Numbers of an action or, if they are discrete, the largest one + 1 that is known of."""
+        if self.discrete_action:
+            return max(self._known_actions, *(1 + int(table.action.max()) for table in self._tables))
+        return int(self._tables[0].action.shape[1])
 
     # Other datasets
 
@@ -225,10 +234,10 @@ class DatasetSources(ABC):
             KeyError: If the frame lacks a column.
             TypeError: If it is no frame, or `observations` or `next_observations` is not a list.
         """
+        optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
         table, discrete = table_from_frame(
-            frame, observations, actions, reward, terminal, timeout, episode, reward_convention=reward_convention,
-            next_observations=next_observations, log_prob=log_prob,
-        )  # fmt: skip
+            frame, observations, actions, next_observations, reward, optional, reward_convention
+        )
         return cls.of_table(table, discrete)
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:

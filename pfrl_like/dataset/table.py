@@ -188,7 +188,7 @@ class Table:
         """A store of its own for somebody who goes on appending; plain observations are shared until it does."""
         table = self if isinstance(self.obs.rows, SharedRows) else joined([self])
         obs = shared_field(self.obs.leaves[0].data) if table is self else table.obs
-        return table._columns(obs, single(self.action))
+        return table._columns(obs, self.action.astype(np.float32) if self.action.dtype == np.float64 else self.action)
 
     def _columns(self, obs: Field, action: NDArray[Any]) -> Columns:
         columns = Columns()
@@ -275,10 +275,6 @@ class Table:
         parts |= {name: getattr(self, name)[numbers] for name in ("terminated", "lengths", "lead", "made_up")}
         return dataclasses.replace(self, **parts)
 
-    def with_end_obs_unknown(self, which: NDArray[np.bool_]) -> "Table":
-        """The same, the last observation of some episodes counting as not told."""
-        return dataclasses.replace(self, made_up=self.made_up | np.where(which, NO_OBS, 0))
-
     def with_made_up(self, made_up: Any) -> "Table":
         """The same with other bits.
 
@@ -311,7 +307,7 @@ class Table:
     @property
     def obs_shape(self) -> Any:
         """Shape of an observation, nested as it is."""
-        return nested_shape(self.obs)
+        return map_structure(lambda i: self.obs.leaves[i].shape, self.obs.structure)
 
 
 def joined(tables: Sequence[Table]) -> Table:
@@ -384,13 +380,3 @@ def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
     for leaf, array in zip(field.leaves, plain, strict=True):
         leaf.data[: len(array)] = array
     return field, len(plain[0])
-
-
-def single(values: NDArray[Any]) -> NDArray[Any]:
-    """The values in single precision, if they are in double."""
-    return values.astype(np.float32) if values.dtype == np.float64 else values
-
-
-def nested_shape(field: Field) -> Any:
-    """Shapes of a field's leaves, nested as they are."""
-    return map_structure(lambda i: field.leaves[i].shape, field.structure)

@@ -1,9 +1,10 @@
 """Off-policy evaluation: what a policy would have brought, from what another one has recorded."""
 
+from pfrl_like.algos.fitting.spaces import ActionSpace
 from pfrl_like.ope.episodes import Bootstrap, Estimate, LoggedEpisodes, UnreliableEstimateWarning
 from pfrl_like.ope.evaluate import evaluate_offline, fitted_behavior
 from pfrl_like.ope.fqe import FQE, DiscreteFQE
-from pfrl_like.ope.fqe_saving import ActionSpace, FQEConfig, load_learnable
+from pfrl_like.ope.fqe_saving import FQEConfig, load_learnable
 from pfrl_like.ope.importance_sampling import (
     direct_method,
     doubly_robust,

@@ -1,8 +1,7 @@
 """Recorded episodes as estimators see them: columns of rewards, probabilities and values, a row for each episode."""
 
 import dataclasses
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any, Self
 
@@ -15,7 +14,7 @@ from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
 from pfrl_like.dataset.transition import observed
 from pfrl_like.learning.compatibility.spaces import OneObservation
-from pfrl_like.utils.checks import check_counts, check_numbers, levels_to_the_caller
+from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng
 
 Array = NDArray[np.float64]
@@ -86,7 +85,13 @@ class LoggedEpisodes:
         target = finite_column("target_log_prob", target_log_prob, size, may_be_impossible=True)
         ratio = target - finite_column("behavior_log_prob", behavior_log_prob, size)
         there = np.arange(steps.max()) < steps[:, None]
-        spread = _Spread(there)
+
+        def spread(column: Array) -> Array:
+            """A column [N] in rows of episodes, [E, T], 0 after their ends."""
+            rows = np.zeros(there.shape)
+            rows[there] = column
+            return rows
+
         with_model: dict[str, Array] = {}
         if q is not None:
             values = np.zeros((count, there.shape[1] + 1))
@@ -140,18 +145,6 @@ def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
     largest = log_weight.max(axis=0)
     shift = np.where(np.isfinite(largest), largest, 0.0)
     return np.exp(log_weight - shift), shift
-
-
-class _Spread:
-    """Puts a column [N] into rows of episodes, [E, T], 0 after their ends."""
-
-    def __init__(self, there: NDArray[np.bool_]) -> None:
-        self.there = there
-
-    def __call__(self, column: Array) -> Array:
-        rows = np.zeros(self.there.shape)
-        rows[self.there] = column
-        return rows
 
 
 def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = False) -> Array:
@@ -287,11 +280,14 @@ def bootstrap(statistic: Statistic, n_episodes: int, n_resamples: int, width: in
         width: Numbers that the statistic holds for each resample.
         rng: Source of randomness; None is the global NumPy stream.
     """
-    found = [
-        np.stack([values, standard_error(counts, influence)])
-        for counts in _draws(n_episodes, n_resamples, width, rng)
-        for values, influence in [statistic(counts)]
-    ]
+    source: Any = np.random if rng is None else rng
+    at_once = max(1, _AT_ONCE // width)
+    found = []
+    for start in range(0, n_resamples, at_once):
+        size = min(at_once, n_resamples - start)
+        counts = source.multinomial(n_episodes, np.full(n_episodes, 1 / n_episodes), size=size).astype(np.float64)
+        values, influence = statistic(counts)
+        found.append(np.stack([values, standard_error(counts, influence)]))
     return np.concatenate(found, axis=1)
 
 
@@ -356,14 +352,6 @@ def _corrected(tails: Array, value: float, influence: Array, values: Array) -> A
     acceleration = float(cubes / (6 * squares**1.5)) if squares > 0 else 0.0
     shifted = [bias + normal.inv_cdf(float(tail)) for tail in tails]
     return np.array([normal.cdf(bias + each / max(1 - acceleration * each, 1e-6)) for each in shifted])
-
-
-def _draws(n_episodes: int, n_resamples: int, width: int, rng: RandomSource) -> Iterator[Array]:
-    source: Any = np.random if rng is None else rng
-    at_once = max(1, _AT_ONCE // width)
-    for start in range(0, n_resamples, at_once):
-        size = min(at_once, n_resamples - start)
-        yield source.multinomial(n_episodes, np.full(n_episodes, 1 / n_episodes), size=size).astype(np.float64)
 
 
 #: Below so many episodes' worth, an estimate by importance weights is warned of.
@@ -461,43 +449,6 @@ class Estimate:
         return f"{text} ({self.warning})" if self.warning else text
 
 
-def estimate(
-    estimator: str,
-    episodes: LoggedEpisodes,
-    statistic: Statistic,
-    settings: Bootstrap,
-    *,
-    width: int,
-    log_scale: float = 0.0,
-    weighted: bool = True,
-) -> Estimate:
-    """The value of a statistic of episodes, with its interval.
-
-    Args:
-        estimator: What it is called.
-        episodes: The episodes.
-        statistic: Gives values of resamples, and the influence of each episode.
-        settings: Of the interval.
-        width: Numbers that it holds for each resample.
-        log_scale: Logarithm of what it was divided by.
-        weighted: Whether importance weights count in it.
-    """
-    once = np.ones((1, len(episodes)))
-    values, influence = statistic(once)
-    value, error = float(values[0]), float(standard_error(once, influence)[0])
-    resamples = bootstrap(statistic, len(episodes), settings.n_resamples, width, settings.rng)
-    bounds = interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
-    size = episodes.effective_sample_size if weighted else float("nan")
-    warning, left = weakness(episodes) if weighted else ("", size)
-    if warning:
-        warnings.warn(UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller())
-    value, error, low, high = _scaled(np.array([value, error, *bounds]), log_scale)
-    return Estimate(
-        estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
-        int(episodes.truncated.sum()), warning,
-    )  # fmt: skip
-
-
 def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
     """What is to be said against importance weights, "" if nothing is; and how many episodes they leave."""
     found, expected = episodes.effective_sample_size, episodes.lognormal_sample_size
@@ -510,9 +461,3 @@ def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
         return f"{worth}: the evaluated policy never acts as any of them did to its end", left
     why = f", as widely as they spread ({found:.3g} by those that happened to come)" if expected < found else ""
     return f"{worth}{why}: the policies are too far apart for so few, or too many steps long", left
-
-
-def _scaled(numbers: Array, log_scale: float) -> list[float]:
-    with np.errstate(over="ignore"):
-        scale = float(np.exp(log_scale))
-    return [0.0 if number == 0 else float(number) * scale for number in numbers]

@@ -1,7 +1,7 @@
 """All estimates of what a trained algorithm would bring, from recorded episodes alone."""
 
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,16 +33,7 @@ from pfrl_like.ope.episodes import (
 )
 from pfrl_like.ope.fqe import FQE
 from pfrl_like.ope.fqe_saving import FQEConfig, config_of
-from pfrl_like.ope.importance_sampling import (
-    direct_method,
-    doubly_robust,
-    importance_sampling,
-    magic,
-    per_decision_importance_sampling,
-    weighted_doubly_robust,
-    weighted_importance_sampling,
-    weighted_per_decision_importance_sampling,
-)
+from pfrl_like.ope.importance_sampling import BY_WEIGHTS, direct_method
 from pfrl_like.ope.policies import (
     agent_of,
     check_fits,
@@ -134,13 +125,7 @@ def fitted_behavior(
     return agent
 
 
-#: The estimators that need probabilities, by name.
-BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
-    "is": importance_sampling, "wis": weighted_importance_sampling,
-    "pdis": per_decision_importance_sampling, "wpdis": weighted_per_decision_importance_sampling,
-    "dr": doubly_robust, "wdr": weighted_doubly_robust, "magic": magic,
-}  # fmt: skip
-#: Those that need fitted Q evaluation.
+#: The estimators that need fitted Q evaluation.
 BY_MODEL = ("fqe", "dr", "wdr", "magic")
 
 
@@ -206,11 +191,9 @@ def evaluate_offline(
     check_fits(algo, discrete, selection.observation_shape, selection.action_size)
     evaluated = tried(algo, first_of(selection, n_frames), discrete, shown)
     if fqe is not None:
-        _check_evaluates(fqe, evaluated.policy)
+        _check_evaluates(fqe, evaluated.policy, deterministic)
     n_actions = evaluated.size if discrete else None
     modes = _takes_modes(algo, evaluated.distribution, fqe) if deterministic is None else deterministic
-    if fqe is not None and deterministic is not None:
-        _check_policy(fqe, modes)
     if modes and not discrete:
         wanted = _without_weights(wanted, estimators, evaluated.distribution)
     weights = [name for name in wanted if name in BY_WEIGHTS]
@@ -287,17 +270,19 @@ def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> F
     return used
 
 
-def _check_evaluates(fqe: FQE, policy: nn.Module) -> None:
-    """Refuse a model of another policy, as far as parameters tell."""
+def _check_evaluates(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
+    """Refuse a model of another policy, as far as parameters tell, or one of modes for samples, or the reverse.
+
+    Args:
+        fqe: The model.
+        policy: The policy.
+        modes: Whether modes are asked for; None for what the model evaluates.
+    """
     theirs, ours = ([param.detach().cpu() for param in each.parameters()] for each in (fqe.agent.policy, policy))
     if len(theirs) != len(ours) or not all(map(torch.equal, theirs, ours)):
         raise ValueError("fqe evaluates another policy than that of algo, expected the same: make it with FQE(algo)")
-
-
-def _check_policy(fqe: FQE, modes: bool) -> None:
-    """Refuse a model that evaluates modes where samples are asked for, or the reverse: another policy."""
     names = "samples", "modes"
-    if (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
+    if modes is not None and (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
         raise ValueError(
             f"fqe evaluates {names[has]} of the policy, and deterministic={modes} means {names[modes]}, expected the "
             f"same: set fqe.agent.act_deterministically = {modes} before it is fitted"

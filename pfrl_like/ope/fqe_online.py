@@ -1,5 +1,6 @@
 """How fitted Q evaluation gathers data by the policy that it evaluates, and learns from it on the way."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,39 +23,25 @@ from pfrl_like.utils.checks import check_counts, check_function
 
 
 class PolicyCollector(Collector):
-    """Acts by the evaluated policy.
+    """Acts by the evaluated policy; arguments are those of `Collector`.
 
-    Args:
-        fqe: What is fitted.
-        buffer: As of `Collector`, like all arguments that are not named here.
-        explorer: Chooses the actions, given the greedy ones; None for the policy's own.
-        action_space: As of `Collector`.
-        random_steps: As of `Collector`.
-        deterministic: Whether the policy's own are the greedy ones, not samples.
+    Attributes:
+        deterministic: Whether its own actions are the greedy ones, not samples, also without an explorer.
     """
 
-    def __init__(
-        self,
-        fqe: Any,
-        buffer: Any,
-        explorer: Any,
-        action_space: Any,
-        random_steps: int = 0,
-        deterministic: bool = False,
-    ) -> None:
-        super().__init__(fqe, buffer, explorer, action_space, random_steps)
-        self.own = fqe.predict if deterministic or explorer is not None else fqe.sample_action
+    deterministic = False
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """What the policy does, or the explorer."""
-        return self.explored(self.own, obs, action_mask, self.steps)
+        """What the policy does, or the explorer, which is given greedy actions."""
+        greedy = self.deterministic or self.explorer is not None
+        return self.explored(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
 
 class OnlineFQE:
     """The data that fitted Q evaluation gathers in environments."""
 
     def collect(
-        self,
+        self: Any,
         env: Any,
         buffer: Any = None,
         explorer: Any = None,
@@ -81,18 +68,17 @@ class OnlineFQE:
                 environment tells an action mask of which the policy cannot be told.
         """
         check_counts(n_steps=n_steps)
-        fqe: Any = self
-        fqe.build_with_env(env)
+        self.build_with_env(env)
         buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, 1)
-        space = as_gymnasium(env).action_space
-        collector = PolicyCollector(fqe, buffer, explorer, space, deterministic=deterministic)
+        collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space)
+        collector.deterministic = deterministic
         clock = Clock(n_steps)
         with shown(clock, show_progress) as bar:
             run(SerialSource(collector, env, cuts_off_at_end=True), clock, bar)
         return buffer
 
     def fit_online(
-        self,
+        self: Any,
         env: Any,
         buffer: Any = None,
         explorer: Any = None,
@@ -151,23 +137,23 @@ class OnlineFQE:
         check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
         check_function(optional=True, callback=callback)
         check_apart(env, eval_env)
-        fqe: Any = self
-        fqe.build_with_env(env)
-        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, fqe.batch_size)
-        check_single_rewards(fqe.scalers["reward_scaler"], buffer)
-        data = drawn_data(buffer, fqe.batch_size, fqe.n_frames, fqe.observation_shape)
+        self.build_with_env(env)
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        check_single_rewards(self.scalers["reward_scaler"], buffer)
+        data = drawn_data(buffer, self.batch_size, self.n_frames, self.observation_shape)
         scorers = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
-        collector = PolicyCollector(fqe, buffer, explorer, as_gymnasium(env).action_space, random_steps)
+        collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps)
         source, clock = SerialSource(collector, env), Clock(n_steps)
         name = experiment_name or f"{type(self).__name__}_online"
-        log = log_of(fqe, name, with_timestamp, logger_adapter, n_steps_per_epoch)
+        log = log_of(self, name, with_timestamp, logger_adapter, n_steps_per_epoch)
         with log, shown(clock, show_progress) as bar:
-            log.params(fqe.params())
-            updates = OnlineUpdates(fqe, data, update_interval, n_updates, update_start_step)
-            epochs = Epochs(fqe, log, updates, n_steps_per_epoch, interval, save_interval, scorers, callback)
+            log.params(self.params())
+            updates = OnlineUpdates(self, data, update_interval, n_updates, update_start_step)
+            epochs = Epochs(self, log, updates, n_steps_per_epoch, interval, save_interval, scorers, callback)
             run(source, clock, [updates, *bar, epochs])
 
 
+@dataclasses.dataclass(eq=False)
 class Epochs:
     """Callback of the training loop: what is logged on the way, and what happens at the end of every epoch.
 
@@ -182,19 +168,16 @@ class Epochs:
         callback: Called with (fqe, epoch, steps so far); None for nothing.
     """
 
-    def __init__(
-        self,
-        fqe: Any,
-        log: RunLog,
-        updates: OnlineUpdates,
-        length: int,
-        interval: int | None,
-        save_interval: int,
-        scorers: Mapping[str, Evaluator],
-        callback: StepCallback | None,
-    ) -> None:
-        self.fqe, self.log, self.updates, self.length, self.interval = fqe, log, updates, length, interval
-        self.save_interval, self.scorers, self.callback = save_interval, scorers, callback
+    fqe: Any
+    log: RunLog
+    updates: OnlineUpdates
+    length: int
+    interval: int | None
+    save_interval: int
+    scorers: Mapping[str, Evaluator]
+    callback: StepCallback | None
+
+    def __post_init__(self) -> None:
         self._begin(1)
 
     def __call__(self, clock: Clock) -> None:

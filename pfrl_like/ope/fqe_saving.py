@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import os
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from pfrl_like.algos.fitting.saving import (
     told_by,
     write_model,
 )
-from pfrl_like.algos.fitting.spaces import ActionSpace as ActionSpace
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
@@ -165,18 +164,17 @@ class SavedFQE:
         super().__init_subclass__(**options)
         SAVED[cls.__name__] = cls
 
-    def params(self) -> dict[str, Any]:
+    def params(self: Any) -> dict[str, Any]:
         """What it is made of, as values that JSON has: class, configuration, shapes, and the estimator evaluated.
 
         An agent that is evaluated cannot be made anew from a file, and is None there.
         """
-        fqe: Any = self
-        algo = fqe.algo
+        algo = self.algo
         estimator = isinstance(algo, Estimator)
         return {
-            "class": type(self).__name__, "config": fqe.config.described(fqe.scalers),
-            "observation_shape": None if fqe.observation_shape is None else list(fqe.observation_shape),
-            "action_size": fqe.action_size, "discrete_action": fqe.discrete_action, "n_frames": fqe.n_frames,
+            "class": type(self).__name__, "config": self.config.described(self.scalers),
+            "observation_shape": None if self.observation_shape is None else list(self.observation_shape),
+            "action_size": self.action_size, "discrete_action": self.discrete_action, "n_frames": self.n_frames,
             "algo": algo._json_params() if estimator else None,
         }  # fmt: skip
 
@@ -194,13 +192,12 @@ class SavedFQE:
         if algo is None and params["algo"] is not None:
             algo = made_of(ESTIMATORS[params["algo"]["algorithm"]], params["algo"])
         config = FQEConfig.from_described(params["config"])
-        made: Any = known(algo, config, device)
+        made = known(algo, config, device)
         made.n_frames = params.get("n_frames", 1)
         made.take_kind(params.get("discrete_action"))
         if shape is not None:
             made.create_impl(tuple(shape), size)
-        found: Self = made
-        return found
+        return cast(Self, made)
 
     @classmethod
     def from_json(cls, fname: str | os.PathLike[str], device: int | str | bool = False) -> Self:
@@ -216,94 +213,63 @@ class SavedFQE:
         with told_by(fname):
             return cls.of_params(params_from_json(fname), device)
 
-    def save(self, fname: str | os.PathLike[str]) -> None:
+    def save(self: Any, fname: str | os.PathLike[str]) -> None:
         """Save all that `load_learnable` makes it of again, the parameters of an evaluated estimator included.
 
         Raises:
             NotFittedError: Before it is built.
             CheckpointError: If the file cannot be written; an old one of this name stays.
         """
-        fqe: Any = self
-        state = fqe.agent.state_dict()
-        policy = agent_of(fqe.algo).state_dict()["attributes"] if isinstance(fqe.algo, Estimator) else {}
-        attributes = {"critics": _without_policy(state), "policy": policy}
+        state = self.agent.state_dict()
+        policy = agent_of(self.algo).state_dict()["attributes"] if isinstance(self.algo, Estimator) else {}
+        critics = {name: value for name, value in state["attributes"].items() if name != "policy"}
+        attributes = {"critics": critics, "policy": policy}
         write_model(fname, {"attributes": attributes, "state": state["state"]}, self.params())
 
     #: As estimators call it; of such a file `load_model` takes the parameters alone.
     save_model = save
 
-    def load_model(self, fname: str | os.PathLike[str]) -> None:
+    def load_model(self: Any, fname: str | os.PathLike[str]) -> None:
         """Load the parameters that `save_model` or `save` saved; the evaluated policy stays what it is.
 
         Raises:
             CheckpointError: If the file is damaged, or of other networks.
         """
-        fqe: Any = self
         state, params = read_model(fname)
-        if fqe.impl is None:
+        if self.impl is None:
             with told_by(fname):
-                fqe.build_as(params)
+                self.build_as(params)
         self._take(fname, state)
 
-    def save_policy(self, fname: str | os.PathLike[str]) -> None:
+    def save_policy(self: Any, fname: str | os.PathLike[str]) -> None:
         """Export the evaluated policy; the format is that of the file's ending, such as ".onnx", otherwise TorchScript.
 
         Raises:
             NotFittedError: Before it is built, or if the algorithm is not known.
             TypeError: If it cannot be exported.
         """
-        fqe: Any = self
-        if fqe.algo is None or fqe.observation_shape is None:
+        if self.algo is None or self.observation_shape is None:
             raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
-        if hasattr(fqe.algo, "save_policy"):
-            fqe.algo.save_policy(fname)
+        if hasattr(self.algo, "save_policy"):
+            self.algo.save_policy(fname)
             return
-        agent = agent_of(fqe.algo)
+        agent = agent_of(self.algo)
         if not hasattr(agent, "export"):
             raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
-        export_greedy(agent, stacked_shape(fqe.observation_shape, fqe.n_frames), fname)
+        export_greedy(agent, stacked_shape(self.observation_shape, self.n_frames), fname)
 
-    def build_as(self, params: Mapping[str, Any]) -> None:
+    def build_as(self: Any, params: Mapping[str, Any]) -> None:
         """Build the agent for the shapes of what `params` gave, with its fitted scalers."""
-        fqe: Any = self
-        fqe.scalers = FQEConfig.from_described(params["config"]).made_scalers()
-        fqe.take_kind(params.get("discrete_action"))
-        fqe.create_impl(tuple(params["observation_shape"]), params["action_size"])
+        self.scalers = FQEConfig.from_described(params["config"]).made_scalers()
+        self.take_kind(params.get("discrete_action"))
+        self.create_impl(tuple(params["observation_shape"]), params["action_size"])
 
-    def _take(self, fname: Any, state: Mapping[str, Any]) -> None:
-        fqe: Any = self
-        own = fqe.agent.state_dict()["attributes"]
+    def _take(self: Any, fname: Any, state: Mapping[str, Any]) -> None:
+        own = self.agent.state_dict()["attributes"]
         policy = {name: value for name, value in own.items() if name == "policy"}
         with told_by(fname):
             attributes = {**policy, **state["attributes"]["critics"]}
-            fqe.agent.load_state_dict({"attributes": attributes, "state": state["state"]})
-
-
-def loaded_fqe(fname: Any, state: Mapping[str, Any], params: Mapping[str, Any], device: Any, algo: Any) -> Any:
-    """What `FQE.save` saved.
-
-    Args:
-        fname: The file.
-        state: What `read_model` read of it.
-        params: Likewise.
-        device: As of `FQE`.
-        algo: What is evaluated; None for the estimator that was.
-
-    Raises:
-        CheckpointError: If the file tells what cannot be.
-    """
-    with told_by(fname):
-        made: Any = SavedFQE.of_params(params, device, algo)
-        made._take(fname, state)
-        policy = state["attributes"]["policy"]
-        if algo is None and policy:
-            agent: Any = made.algo.impl
-            agent.load_state_dict({**agent.state_dict(), "attributes": policy})
-    return made
-
-
-def _without_policy(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in state["attributes"].items() if name != "policy"}
+            self.agent.load_state_dict({"attributes": attributes, "state": state["state"]})
 
 
 def load_learnable(
@@ -327,11 +293,19 @@ def load_learnable(
         ValueError: If the device is not there, or an estimator cannot use one of its kind.
     """
     state, params = read_model(fname)
-    if "algorithm" not in params:
-        return loaded_fqe(fname, state, params, device, algo)
-    if algo is not None:
-        raise TypeError(f"algo is a {type(algo).__name__}, but {fname} holds a {params['algorithm']}, expected None")
-    return loaded_estimator(fname, state, params, _gpu_of(device))
+    if "algorithm" in params:
+        if algo is not None:
+            holds = f"{fname} holds a {params['algorithm']}"
+            raise TypeError(f"algo is a {type(algo).__name__}, but {holds}, expected None")
+        return loaded_estimator(fname, state, params, _gpu_of(device))
+    with told_by(fname):
+        made: Any = SavedFQE.of_params(params, device, algo)
+        made._take(fname, state)
+        policy = state["attributes"]["policy"]
+        if algo is None and policy:
+            agent: Any = made.algo.impl
+            agent.load_state_dict({**agent.state_dict(), "attributes": policy})
+    return made
 
 
 def _gpu_of(device: int | str | torch.device | bool) -> int | bool:

@@ -4,6 +4,8 @@ The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the
 """
 
 import dataclasses
+import warnings
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Self
 
@@ -16,12 +18,14 @@ from pfrl_like.ope.episodes import (
     Estimate,
     LoggedEpisodes,
     UnreliableEstimateWarning,
-    estimate,
+    bootstrap,
+    interval,
     scaled_weights,
     settings_of,
     standard_error,
+    weakness,
 )
-from pfrl_like.utils.checks import check_numbers, warn_once
+from pfrl_like.utils.checks import check_numbers, levels_to_the_caller, warn_once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -163,19 +167,40 @@ def estimated(
     estimator: str,
     episodes: LoggedEpisodes,
     numbers: SelfNormalized,
-    interval: Bootstrap | None,
-    scale: float = 0.0,
+    settings: Bootstrap | None,
+    log_scale: float = 0.0,
     weighted: bool = True,
 ) -> Estimate:
-    """The estimate that is one number of weighted averages."""
+    """The estimate that is one number of weighted averages, with its interval.
+
+    Args:
+        estimator: What it is called.
+        episodes: The episodes.
+        numbers: The averages.
+        settings: How the interval is made; None for a `Bootstrap` as it is by default.
+        log_scale: Logarithm of what the number was divided by.
+        weighted: Whether importance weights count in it.
+    """
 
     def statistic(counts: Array) -> tuple[Array, Array]:
         values, influence = numbers(counts)
         return values[:, 0], influence[:, :, 0]
 
-    settings = settings_of(interval)
-    return estimate(
-        estimator, episodes, statistic, settings, width=numbers.width, log_scale=scale, weighted=weighted
+    settings, once = settings_of(settings), np.ones((1, len(episodes)))
+    values, influence = statistic(once)
+    value, error = float(values[0]), float(standard_error(once, influence)[0])
+    resamples = bootstrap(statistic, len(episodes), settings.n_resamples, numbers.width, settings.rng)
+    bounds = interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
+    size = episodes.effective_sample_size if weighted else float("nan")
+    warning, left = weakness(episodes) if weighted else ("", size)
+    if warning:
+        warnings.warn(UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller())
+    with np.errstate(over="ignore"):
+        scale = float(np.exp(log_scale))
+    value, error, low, high = (0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds))
+    return Estimate(
+        estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
+        int(episodes.truncated.sum()), warning,
     )  # fmt: skip
 
 
@@ -334,3 +359,11 @@ def _mixture(once: Array, found: Array, influence: Array) -> Array:
     away = found[0] - found[0, -1]
     bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)
     return least_square_on_simplex(covariance(once, influence)[0] + np.outer(bias, bias))
+
+
+#: The estimators that need probabilities, by name.
+BY_WEIGHTS: Mapping[str, Callable[..., Estimate]] = {
+    "is": importance_sampling, "wis": weighted_importance_sampling,
+    "pdis": per_decision_importance_sampling, "wpdis": weighted_per_decision_importance_sampling,
+    "dr": doubly_robust, "wdr": weighted_doubly_robust, "magic": magic,
+}  # fmt: skip

@@ -1,11 +1,8 @@
 """What a trained algorithm does, as a policy: a module from features to distributions of actions."""
 
-import contextlib
 import copy
-import dataclasses
 import math
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -14,7 +11,6 @@ from torch.distributions import AffineTransform, Distribution, TransformedDistri
 from torch.distributions import Categorical as TorchCategorical
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.algos.fitting.spaces import ActionSpace as ActionSpace
 from pfrl_like.algos.fitting.spaces import check_built_for
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
@@ -418,8 +414,7 @@ def n_actions_of(algo: Any, shown: int, observation: OneObservation) -> int:
     return max(shown, known or 0)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Tried:
+class Tried(NamedTuple):
     """A policy that has the actions that are asked for, as one observation has shown.
 
     Attributes:
@@ -503,38 +498,6 @@ def log_probs(
 def has_density(distribution: Any) -> bool:
     """Whether a distribution tells how probable an action is, and is not certain of one of continuous ones."""
     return getattr(distribution, "has_density", True)
-
-
-class KnowingFQE:
-    """What is known of the kind of actions: from the beginning, or from what comes first."""
-
-    discrete_action: bool | None
-    config: Any
-
-    def get_action_type(self) -> ActionSpace:
-        """The kind of actions; continuous ones as long as it is not known."""
-        return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
-
-    def take_kind(self, discrete_action: bool | None) -> None:
-        """Have actions of a kind, unless they are of one already; None tells nothing.
-
-        Raises:
-            ValueError: If the configuration does not fit it.
-        """
-        if self.discrete_action is None and discrete_action is not None:
-            self.config.check(discrete_action)
-            self.discrete_action = discrete_action
-
-    @contextlib.contextmanager
-    def taking_kind(self, discrete_action: bool) -> Iterator[None]:
-        """`take_kind`, after which a block builds; if that fails the kind is as little known as before."""
-        before = self.discrete_action
-        self.take_kind(discrete_action)
-        try:
-            yield
-        except BaseException:
-            self.discrete_action = before
-            raise
 
 
 def kind_told_by(*algos: Any) -> bool | None:

@@ -164,10 +164,13 @@ def _read(
         raise CheckpointError(path, f"is damaged: it announces a header of {length} bytes")
     head = file.read(length + -(len(start) + length) % _ALIGNMENT)
     fields = parse_json(head[:length], path)
-    columns = [_column(entry, path) for entry in _list(fields, path)]
+    entries = fields.get("columns")
+    if type(entries) is not list or len(entries) > _MAX_COLUMNS:
+        raise CheckpointError(path, "is damaged: its header lists no columns")
+    columns = [_column(entry, path) for entry in entries]
     if len({column.name for column in columns}) != len(columns):
         raise CheckpointError(path, "is damaged: two columns have one name")
-    expected = len(start) + len(head) + sum(_padded(column.size) for column in columns) + 8
+    expected = len(start) + len(head) + sum(column.size + -column.size % _ALIGNMENT for column in columns) + 8
     if size != expected:
         raise CheckpointError(path, f"has {size} bytes; expected {expected}: it is cut off or damaged")
     if not allow_pickle and any(column.dtype == object for column in columns):
@@ -185,13 +188,6 @@ def _read(
     if type(header) is not dict:
         raise CheckpointError(path, "is damaged: its header is no dict")
     return header, {column.name: _array(column, content, path) for column, content in zip(columns, raw, strict=True)}
-
-
-def _list(fields: Mapping[str, Any], path: str) -> list[Any]:
-    columns = fields.get("columns")
-    if type(columns) is not list or len(columns) > _MAX_COLUMNS:
-        raise CheckpointError(path, "is damaged: its header lists no columns")
-    return columns
 
 
 def _column(entry: Any, path: str) -> _Column:
@@ -246,7 +242,3 @@ def _object_array(column: _Column, content: NDArray[np.uint8], path: str) -> NDA
     for i, value in enumerate(values):  # an assignment of the whole list would turn arrays of one shape into one
         array[i] = value
     return array.reshape(column.shape)
-
-
-def _padded(size: int) -> int:
-    return size + -size % _ALIGNMENT

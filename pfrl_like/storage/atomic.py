@@ -34,7 +34,7 @@ class _Waiting(NamedTuple):
     passes: Collection[int]
 
     def sync(self) -> None:
-        with _told(self.path):
+        with named_errors(self.path, "written"):
             try:
                 _sync(*self)
             finally:
@@ -110,20 +110,12 @@ def synced_together() -> Iterator[None]:
 
 
 def _sync(descriptor: int, path: str, passes: Collection[int]) -> None:
-    with _told(path):
+    with named_errors(path, "written"):
         try:
             os.fsync(descriptor)
         except OSError as error:
             if error.errno not in passes:
                 raise
-
-
-@contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise CheckpointError(path, f"cannot be written: {error.strerror or error}") from error
 
 
 #: Flags of `os.open`: links are not followed, other programs do not inherit the file. Windows has no need of them.
@@ -183,10 +175,20 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
     remove_stale(directory or ".", f".tmp-{name}-")
 
 
-def write_file(target: str, writer: Writer, *, durable: bool) -> None:
-    """As `atomic_write`, without the fsync of the directory, for those who write several files into it."""
+def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
+    """As `atomic_write`, without the fsync of the directory, for those who write several files into it.
+
+    Args:
+        target: The file.
+        writer: Bytes, or a function called with a stream to write to.
+        durable: Wait until the content would survive a power cut.
+        digest: A hash of `hashlib` that takes in what is written; None for none.
+
+    Returns:
+        The size of the file.
+    """
     with _replacing(target, durable=durable) as temporary:
-        _fill(temporary, writer, target if durable else None)
+        return _fill(temporary, writer, target if durable else None, digest)
 
 
 @contextlib.contextmanager
@@ -246,12 +248,7 @@ def sync_file(path: str) -> None:
     Raises:
         CheckpointError: If it cannot be opened, or the disk reports an error.
     """
-    with named_errors(path, "written"):
-        descriptor = os.open(path, os.O_RDWR | NO_FOLLOW)
-        try:
-            sync(descriptor, path)
-        finally:
-            os.close(descriptor)
+    _sync_path(path, os.O_RDWR | NO_FOLLOW)
 
 
 def sync_directory(directory: str) -> None:
@@ -260,12 +257,15 @@ def sync_directory(directory: str) -> None:
     Raises:
         CheckpointError: If the disk reports an error.
     """
-    if os.name == "nt":  # a directory cannot be opened there
-        return
-    with named_errors(directory, "written"):
-        descriptor = os.open(directory, os.O_RDONLY)
+    if os.name != "nt":  # a directory cannot be opened there
+        _sync_path(directory, os.O_RDONLY, _NOT_OFFERED)
+
+
+def _sync_path(path: str, flags: int, passes: Collection[int] = ()) -> None:
+    with named_errors(path, "written"):
+        descriptor = os.open(path, flags)
         try:
-            sync(descriptor, directory, _NOT_OFFERED)
+            sync(descriptor, path, passes)
         finally:
             os.close(descriptor)
 
@@ -399,10 +399,10 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _fill(temporary: str, writer: Writer, synced_as: str | None) -> None:
+def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) -> int:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_FOLLOW, 0o666)
     try:
-        stream = _Stream(descriptor)
+        stream = _Stream(descriptor, digest)
         if isinstance(writer, bytes):
             stream.write(writer)
         else:
@@ -416,13 +416,14 @@ def _fill(temporary: str, writer: Writer, synced_as: str | None) -> None:
             os.close(descriptor)
         raise
     os.close(descriptor)  # its error counts too: some file systems report a failed write only here
+    return stream.size
 
 
 class _Stream(io.RawIOBase):
     """The file being written. A write is complete or raises; there is no buffer that could be lost."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, digest: Any) -> None:
+        self._descriptor, self._digest = descriptor, digest
         self.size = 0
 
     def writable(self) -> bool:
@@ -430,6 +431,8 @@ class _Stream(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
+        if self._digest is not None:
+            self._digest.update(view)
         done = 0
         while done < len(view):
             done += os.write(self._descriptor, view[done : done + _CHUNK])
@@ -446,21 +449,13 @@ def named_errors(path: str, verb: str) -> Iterator[None]:
     except PfrlLikeError:
         raise
     except Exception as error:
-        for cause in _causes(
-            error, handled
-        ):  # torch raises an error of its own where a stream raises KeyboardInterrupt
+        cause = error.__context__
+        while cause is not None and cause is not handled:  # torch raises an error of its own for a KeyboardInterrupt
             if not isinstance(cause, Exception):
                 raise cause from None
+            cause = cause.__context__
         if isinstance(error, OSError):
             raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
         # torch speaks of positions in a file where it is the disk that is full
         told = error.__context__ if isinstance(error.__context__, OSError) else error
         raise CheckpointError(path, f"cannot be {verb}: {type(told).__name__}: {told}") from error
-
-
-def _causes(error: BaseException, handled: BaseException | None) -> Iterator[BaseException]:
-    """What was raised before an error, the last first, up to what was being handled already."""
-    cause = error.__context__
-    while cause is not None and cause is not handled:
-        yield cause
-        cause = cause.__context__

@@ -278,19 +278,15 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
     before = {name: plain_tensors(leaf.state_dict(), parts.path) for name, leaf in parts.leaves.items()}
     states_before = parts.states() if states is not None else None
     try:
-        _put(parts, loaded, states)
+        for name, leaf in parts.leaves.items():
+            leaf.load_state_dict(loaded[name])
+        for name, state in (states or {}).items():
+            parts.owners[name].restore_state(state)
     except BaseException as error:
         _put_back(parts, before, states_before)
         if isinstance(error, PfrlLikeError) or not isinstance(error, Exception):
             raise
         raise CheckpointError(parts.path, f"was refused by the agent: {type(error).__name__}: {error}") from error
-
-
-def _put(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
-    for name, leaf in parts.leaves.items():
-        leaf.load_state_dict(loaded[name])
-    for name, state in (states or {}).items():
-        parts.owners[name].restore_state(state)
 
 
 def _put_back(parts: _Parts, before: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:

@@ -9,14 +9,13 @@ so that one that exists is whole.
 import contextlib
 import dataclasses
 import hashlib
-import io
 import os
 import re
 import secrets
 import shutil
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, BinaryIO
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import (
@@ -122,12 +121,30 @@ def save_directory(
             raise CheckpointError(directory, f"cannot hold a file called {name!r}")
     writers: dict[str, Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
     dump_json(info or {}, directory, MAX_MANIFEST)
-    content = writers, aliases, (kind, class_name), info or {}, sometimes
-    if os.path.lexists(directory) or not _save_new(directory, *content):
-        _save_into(directory, *content)
+
+    def save(place: str) -> None:
+        """Save into a directory of which the lock is held."""
+        _make_folders(place, aliases)
+        names = _new_names(place, writers)
+        try:
+            with synced_together():
+                entries = {key: _write_data(place, names[key], writer) for key, writer in writers.items()}
+                sync_directory(place)
+            manifest = new_manifest(kind, class_name, entries, aliases, info or {})
+            _commit(place, dump_json(manifest, place, MAX_MANIFEST))
+        except BaseException:
+            _remove_unless_named(place, names)
+            raise
+        _clean(place, {*writers, *sometimes}, aliases)
+        _renew_aliases(place, aliases, entries)
+
+    if os.path.lexists(directory) or not _save_new(directory, save):
+        make_directory(directory)
+        with directory_lock(directory):
+            save(directory)
 
 
-def _save_new(directory: str, *content: Any) -> bool:
+def _save_new(directory: str, save: Callable[[str], None]) -> bool:
     """Save under another name, which is changed in the end; False if somebody has made the directory meanwhile."""
     above, name = os.path.split(os.path.realpath(directory))
     make_directory(above)
@@ -138,7 +155,7 @@ def _save_new(directory: str, *content: Any) -> bool:
             os.mkdir(place)
         with directory_lock(place):  # as long as it has this name, by which others would remove it
             try:
-                _save_locked(place, *content)
+                save(place)
             finally:
                 if is_made := has_manifest(place):  # also if a copy could not be made
                     catch_up()
@@ -162,37 +179,6 @@ def _renamed(place: str, target: str) -> bool:
                 raise
             return False
     return True
-
-
-def _save_into(directory: str, *content: Any) -> None:
-    """Save into a directory, whether there is one already or not."""
-    make_directory(directory)
-    with directory_lock(directory):
-        _save_locked(directory, *content)
-
-
-def _save_locked(
-    directory: str,
-    writers: Mapping[str, Writer],
-    aliases: Mapping[str, str],
-    kinds: tuple[str, str],
-    info: Mapping[str, Any],
-    sometimes: Iterable[str],
-) -> None:
-    """Save into a directory of which the lock is held."""
-    _make_folders(directory, aliases)
-    names = _new_names(directory, writers)
-    try:
-        with synced_together():
-            entries = {key: _write_data(directory, names[key], writer) for key, writer in writers.items()}
-            sync_directory(directory)
-        manifest = new_manifest(*kinds, entries, aliases, info)
-        _commit(directory, dump_json(manifest, directory, MAX_MANIFEST))
-    except BaseException:
-        _remove_unless_named(directory, names)
-        raise
-    _clean(directory, {*writers, *sometimes}, aliases)
-    _renew_aliases(directory, aliases, entries)
 
 
 def has_manifest(dirname: str | os.PathLike[str]) -> bool:
@@ -274,37 +260,11 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
             return names
 
 
-class _Hashing(io.RawIOBase):
-    """The stream that a writer sees; what passed through it is what the manifest vouches for."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = 0
-        self.digest = hashlib.sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self.digest.update(data)
-        written = self._file.write(data)
-        self.size += written
-        return written
-
-
 def _write_data(directory: str, name: str, writer: Writer) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": name}
-
-    def write(file: BinaryIO) -> None:
-        stream = _Hashing(file)
-        if isinstance(writer, bytes):
-            stream.write(writer)
-        else:
-            writer(cast(BinaryIO, stream))
-        entry.update(size=stream.size, sha256=stream.digest.hexdigest())
-
-    write_file(os.path.join(directory, name), write, durable=True)
-    return entry
+    """Write a file; what passed through the hash is what the manifest vouches for."""
+    digest = hashlib.sha256()
+    size = write_file(os.path.join(directory, name), writer, durable=True, digest=digest)
+    return {"name": name, "size": size, "sha256": digest.hexdigest()}
 
 
 def _commit(directory: str, manifest: bytes) -> None:

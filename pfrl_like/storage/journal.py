@@ -33,10 +33,8 @@ class Journal(OpenFile):
         self.count = 0
         self.size = len(MAGIC)
         self._marked = False
-        try:
+        with named_errors(path, "written"):
             super().__init__(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        except OSError as error:
-            raise CheckpointError(path, f"cannot be written: {error.strerror or error}") from error
         try:
             self._write(MAGIC)
         except BaseException:
@@ -75,10 +73,8 @@ class Journal(OpenFile):
         Raises:
             CheckpointError: If the disk reports an error.
         """
-        try:
+        with named_errors(self.path, "written"):
             os.fsync(self._descriptor)
-        except OSError as error:
-            raise CheckpointError(self.path, f"cannot be written: {error.strerror or error}") from error
 
     def _framed(self, records: Sequence[bytes]) -> bytes:
         parts = []

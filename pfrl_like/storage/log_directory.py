@@ -206,7 +206,8 @@ class LogDirectory:
         self._generation = 0
         self._files: ColumnFiles | None = None
         make_directory(path)
-        if strange := strange_names(path):
+        known = {META, *LOCK_FILES}
+        if strange := [name for name in names_in(path) if name not in known and not _OWN.fullmatch(name)]:
             raise CheckpointError(
                 path, f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
             )
@@ -369,16 +370,6 @@ class LogDirectory:
         if len(content) > _MAX_META:
             raise CheckpointError(target, f"cannot name {len(self.saves)} saves: remove older ones")
         atomic_write(target, content)
-
-
-def strange_names(path: str) -> list[str]:
-    """Names in a directory that a `LogDirectory` does not give.
-
-    Raises:
-        CheckpointError: If it cannot be read.
-    """
-    known = {META, *LOCK_FILES}
-    return [name for name in names_in(path) if name not in known and not _OWN.fullmatch(name)]
 
 
 def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from pfrl_like.errors import CheckpointError
+from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.storage.atomic import atomic_write, named_errors, read_bounded
 from pfrl_like.utils.stoppable_thread import start_time
 
@@ -155,6 +155,25 @@ class BudgetError(ValueError):
     """More than a file may take."""
 
 
+@contextlib.contextmanager
+def refused(path: object, reason: str) -> Iterator[None]:
+    """Turn whatever a hostile file does to those who read it into a `CheckpointError` that begins with a reason.
+
+    This library's own errors stay what they are, and a `BudgetError` says enough by itself.
+
+    Raises:
+        CheckpointError: If anything goes wrong.
+    """
+    try:
+        yield
+    except PfrlLikeError:
+        raise
+    except BudgetError as error:
+        raise CheckpointError(path, str(error)) from error
+    except Exception as error:
+        raise CheckpointError(path, f"{reason}: {str(error) or type(error).__name__}") from error
+
+
 class Budget:
     """Memory that what a file holds may take in all.
 
@@ -246,20 +265,12 @@ def new_manifest(
 
 
 def read_manifest(path: str) -> dict[str, Any]:
-    """Read and check a manifest.
+    """A manifest, once every field that is relied on has its type and every file name is a plain one of ours.
 
     Raises:
-        CheckpointError: If it is absent, damaged, or as `checked_manifest`.
+        CheckpointError: If it is absent or damaged, that is not so, or the format is of a later version.
     """
-    return checked_manifest(read_json(path, MAX_MANIFEST), path)
-
-
-def checked_manifest(manifest: dict[str, Any], path: str) -> dict[str, Any]:
-    """The manifest, once every field that is relied on has its type and every file name is a plain one of ours.
-
-    Raises:
-        CheckpointError: If that is not so, or the format is of a later version.
-    """
+    manifest = read_json(path, MAX_MANIFEST)
     if manifest.get("format") != FORMAT or type(manifest.get("format_version")) is not int:
         raise CheckpointError(path, f"is no manifest: expected the format {FORMAT!r} and a format_version")
     if manifest["format_version"] != FORMAT_VERSION:

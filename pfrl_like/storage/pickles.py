@@ -90,15 +90,9 @@ _STAND_INS: dict[tuple[str, str], Any] = {
     ("pfrl.collections.prioritized", "MinTreeQueue"): PfrlTree,
     ("builtins", "sum"): _Inert,
     ("builtins", "min"): _Inert,
-    ("builtins", "set"): set,
-    ("builtins", "frozenset"): frozenset,
-    ("builtins", "bytearray"): bytearray,
-    ("builtins", "complex"): complex,
-    ("builtins", "slice"): slice,
-    ("builtins", "range"): range,
     ("collections", "deque"): collections.deque,
     ("collections", "OrderedDict"): collections.OrderedDict,
-}
+} | {("builtins", kind.__name__): kind for kind in (set, frozenset, bytearray, complex, slice, range)}
 #: NumPy's functions for its arrays and numbers; NumPy 1 has them in numpy.core, NumPy 2 in numpy._core.
 _NUMPY = {
     ("multiarray", "_reconstruct"),

@@ -227,12 +227,10 @@ def _bytes_of(tensor: torch.Tensor) -> Any:
         return repr(tensor).encode()
 
 
-_DTYPES_IN_JSON = {str(dtype): dtype for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64)}
+_REAL = {str(dtype): dtype for dtype in _DTYPES if not dtype.is_complex}
+_FLOATING = {name: dtype for name, dtype in _REAL.items() if dtype.is_floating_point}
 #: Numbers that people may want to read; more of them are no text.
 _FEW = 10_000
-_TEXT_DTYPES = _DTYPES_IN_JSON | {
-    str(dtype): dtype for dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-}
 
 
 def to_plain(value: Any) -> Any:
@@ -260,7 +258,7 @@ def from_plain(value: Any, device: torch.device | str) -> Any:
     if isinstance(value, Tensor):
         return value.to(device, copy=True)
     try:
-        return torch.tensor(_numbers(value["values"]), dtype=_DTYPES_IN_JSON[value["dtype"]], device=device)
+        return torch.tensor(_numbers(value["values"]), dtype=_FLOATING[value["dtype"]], device=device)
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"a tensor is {value!r:.100}, expected its dtype and values") from error
 
@@ -305,7 +303,7 @@ def from_saved(value: Any, device: torch.device | str) -> Any:
         if "dict" in value:
             return {key: from_saved(part, device) for key, part in value["dict"].items()}
         content = bytearray(base64.b64decode(value["base64"], validate=True))
-        dtype, shape = _TEXT_DTYPES[value["dtype"]], [int(size) for size in value["shape"]]
+        dtype, shape = _REAL[value["dtype"]], [int(size) for size in value["shape"]]
         flat = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
         return flat.reshape(shape).to(device)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:

@@ -19,6 +19,7 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import open_regular
+from pfrl_like.storage.manifest import refused
 from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors, is_plain_key
 
 _STORAGES = {
@@ -59,15 +60,9 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
         size = os.fstat(file.fileno()).st_size
         if max_bytes is not None and size > max_bytes + _MAX_OVERHEAD:
             raise CheckpointError(path, f"has {size} bytes; expected at most {max_bytes + _MAX_OVERHEAD}")
-        try:
-            with zipfile.ZipFile(file) as archive:
-                program = _Program(_Archive(path, archive, max_bytes))
-                value = program.run()
-        except CheckpointError:
-            raise
-        except Exception as error:  # whatever a hostile file does to zipfile, pickletools, numpy or torch
-            reason = str(error) or type(error).__name__
-            raise CheckpointError(path, f"is damaged, or is no state dict saved by torch.save: {reason}") from error
+        with refused(path, "is damaged, or is no state dict saved by torch.save"), zipfile.ZipFile(file) as archive:
+            program = _Program(_Archive(path, archive, max_bytes))
+            value = program.run()
     return checked_tensors(value, path, program.size)
 
 

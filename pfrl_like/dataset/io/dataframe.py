@@ -1,6 +1,6 @@
 """Datasets as pandas frames, with a row for each time step."""
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,15 @@ def table_from_frame(
     frame: Any,
     observations: Sequence[str],
     actions: str | Sequence[str],
-    reward: str,
-    terminal: str,
-    timeout: str | None,
-    episode: str | None,
-    *,
-    reward_convention: str | None,
     next_observations: Sequence[str] | None,
-    log_prob: str | None,
+    reward: str,
+    optional: Mapping[str, str | None],
+    reward_convention: str | None,
 ) -> tuple[Table, bool]:
-    """The table of a frame, and whether its actions are discrete; the arguments are those of `from_dataframe`.
+    """The table of a frame, and whether its actions are discrete.
+
+    The arguments are those of `from_dataframe`; `optional` has those that name one column which need not be there:
+    `terminal`, `timeout`, `episode` and `log_prob`.
 
     Raises:
         ValueError: If the data cannot be right, a value is missing or no number, or no column is named.
@@ -35,17 +34,17 @@ def table_from_frame(
     """
     lists = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
     lists |= {} if next_observations is None else {"next_observations": next_observations}
-    optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
     single = {name: [column] for name, column in optional.items() if column is not None}
     _check_columns(frame, reward=[reward], **lists, **single)
     told = agreed(CONVENTION, frame.attrs.get(CONVENTION), reward_convention)
     convention = SAME_ROW if told is None else told
     action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
     obs, following = _observed(frame, observations, next_observations)
-    ended, cut = _flags(frame, "terminal", terminal), _flags(frame, "timeout", timeout)
-    if episode is not None:
-        number = frame[episode].to_numpy()
+    ended, cut = (_flags(frame, name, optional[name]) for name in ("terminal", "timeout"))
+    if optional["episode"] is not None:
+        number = frame[optional["episode"]].to_numpy()
         cut |= np.append(number[1:] != number[:-1], True) & ~ended
+    log_prob = optional["log_prob"]
     table = table_from_arrays(
         obs, action, _numbers(frame, "reward", reward), ended, cut,
         discrete_action=isinstance(actions, str), reward_convention=convention,

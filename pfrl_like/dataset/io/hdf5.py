@@ -22,9 +22,9 @@ from pfrl_like.dataset.flat import (
     one_number_each,
 )
 from pfrl_like.dataset.table import SAME_ROW
-from pfrl_like.errors import CheckpointError, MissingDependencyError, PfrlLikeError
+from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
-from pfrl_like.storage.manifest import Budget, BudgetError
+from pfrl_like.storage.manifest import Budget, refused
 
 #: And a number: a part of a tuple, as Minari calls it.
 INDEX = "_index_"
@@ -117,7 +117,7 @@ class Members:
         return node
 
     def stored_here(self, node: Any) -> None:
-        """Refuse a dataset whose values lie in other files, or need more than this file to be unpacked.
+        """Refuse a dataset whose values lie in other files, or need more than this file, or a plugin, to be unpacked.
 
         Raises:
             ValueError: If they do.
@@ -128,10 +128,7 @@ class Members:
             raise ValueError(f"{node.name} has its values in other files, which are not read")
         if math.prod(node.chunks or ()) * node.dtype.itemsize > self.budget.left:
             raise ValueError(f"{node.name} announces chunks of shape {node.chunks}, which no file of this size has")
-        self._refuse_plugins(node)
-
-    def _refuse_plugins(self, node: Any) -> None:
-        """Refuse filters that are no part of HDF5: to unpack their data it would load a shared library."""
+        # Filters that are no part of HDF5 are refused: to unpack their data it would load a shared library.
         layout, h5z = node.id.get_create_plist(), h5py_module().h5z
         known = {
             h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32, h5z.FILTER_SZIP, h5z.FILTER_NBIT,
@@ -259,8 +256,11 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
         arrays = {name: file.read(name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
-        shown = file.group.attrs.get(SHOWN)
-        return flat_from(arrays, _convention(file), None if shown is None else str(shown))
+        told = [file.group.attrs.get(name) for name in (CONVENTION, SHOWN)]
+        convention, shown = (None if value is None else str(value) for value in told)
+        if convention is None and "version" in file:  # d3rlpy wrote a version from that convention on
+            convention = SAME_ROW
+        return flat_from(arrays, convention, shown)
 
 
 @contextlib.contextmanager
@@ -269,16 +269,8 @@ def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
     h5py = h5py_module()
     with open_regular(path) as plain:
         budget = Budget(os.fstat(plain.fileno()).st_size, max_bytes)
-    try:
-        with h5py.File(path, "r") as file:
-            yield Members(file, budget)
-    except PfrlLikeError:
-        raise
-    except BudgetError as error:
-        raise CheckpointError(path, str(error)) from error
-    except Exception as error:  # whatever a hostile file does to h5py, numpy or an image's decoder
-        reason = str(error) or type(error).__name__
-        raise CheckpointError(path, f"is damaged, or holds no dataset: {reason}") from error
+    with refused(path, "is damaged, or holds no dataset"), h5py.File(path, "r") as file:
+        yield Members(file, budget)
 
 
 def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
@@ -299,13 +291,6 @@ def _offset(node: Any) -> int | None:
     """Where in the file the values lie in one piece, None if they do not."""
     whole = not node.chunks and node.id.get_storage_size() == node.nbytes
     return node.id.get_offset() if whole else None
-
-
-def _convention(file: Members) -> str | None:
-    told = file.group.attrs.get(CONVENTION)
-    if told is not None:
-        return str(told)
-    return SAME_ROW if "version" in file else None  # d3rlpy wrote a version from that on
 
 
 def _read_episodes(file: Members) -> Flat:

@@ -70,7 +70,9 @@ def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, b
 
 def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, Any]:
     names = ("actions", "rewards", "terminations", "truncations")
-    parts = {name: episode.read(name) for name in names} | _log_probs_of(episode)
+    parts = {name: episode.read(name) for name in names}
+    if "infos" in episode and _LOG_PROB in (infos := episode.within("infos")):
+        parts[_LOG_PROB] = infos.read(_LOG_PROB)
     node = episode.node("observations")
     encoded = image is not None and not hasattr(node, "keys") and node.shape[1:] != image
     parts["observations"] = _decoded(node, image, episode) if encoded and image else episode.read("observations")
@@ -81,11 +83,6 @@ def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, 
     if _LOG_PROB in parts:
         parts[_LOG_PROB] = parts[_LOG_PROB][1:]
     return parts
-
-
-def _log_probs_of(episode: Members) -> dict[str, Any]:
-    infos = episode.within("infos") if "infos" in episode else ()
-    return {_LOG_PROB: infos.read(_LOG_PROB)} if isinstance(infos, Members) and _LOG_PROB in infos else {}
 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
@@ -175,6 +172,8 @@ def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_i
             for name, values in _episode_arrays(table, number):
                 write_nested(group, name, values)
             group.attrs["id"], group.attrs["total_steps"] = i, int(table.lengths[number])
+    box = _box(table.action.shape[1:], table.action.dtype)
+    discrete = {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
     meta = {
         "dataset_id": dataset_id,
         "total_episodes": len(kept),
@@ -183,7 +182,7 @@ def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_i
         "jpeg_encoding": False,
         "minari_version": "0.5.4",
         "observation_space": json.dumps(_nested_space(table.obs, table.obs.structure)),
-        "action_space": json.dumps(_action_space(table, n_actions)),
+        "action_space": json.dumps(box if n_actions is None else discrete),
         "dataset_size": round((data / _DATA).stat().st_size / 1e6, 1),
     }
     if env_spec is not None:
@@ -202,12 +201,6 @@ def _episode_arrays(table: Table, number: int) -> Iterator[tuple[str, Any]]:
     yield "truncations", last & ~table.terminated[number]
     if table.log_prob is not None:
         yield "infos", {_LOG_PROB: np.append(0.0, table.log_prob[own])}
-
-
-def _action_space(table: Table, n_actions: int | None) -> dict[str, Any]:
-    if n_actions is not None:
-        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": n_actions}
-    return _box(table.action.shape[1:], table.action.dtype)
 
 
 def _nested_space(field: Field, structure: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pfrl_like.dataset.flat import (
 )
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
-from pfrl_like.storage.manifest import Budget, BudgetError
+from pfrl_like.storage.manifest import Budget, refused
 
 _SUFFIX = ".npy"
 
@@ -37,11 +37,7 @@ def write_npz(path: str, flat: Flat) -> None:
         raise CheckpointError(path, "cannot hold nested observations; write an HDF5 file (.h5)")
     arrays |= {name: np.array(number) for name, number in one_number_each(flat).items()} | {"format": np.array(FORMAT)}
     arrays |= {name: np.array(told) for name, told in conventions_told(flat).items()}
-
-    def write(file: BinaryIO) -> None:
-        np.savez(file, **arrays)
-
-    atomic_write(path, write)
+    atomic_write(path, lambda file: np.savez(file, **arrays))
 
 
 def read_npz(path: str, max_bytes: int | None = None) -> Flat:
@@ -54,17 +50,11 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
     Raises:
         CheckpointError: If it is damaged, holds objects, or more than it may.
     """
-    with open_regular(path) as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
-            told = [str(arrays.pop(name)) if name in arrays else None for name in (CONVENTION, SHOWN)]
-            return flat_from(arrays, *told)
-        except BudgetError as error:
-            raise CheckpointError(path, str(error)) from error
-        except Exception as error:  # whatever a hostile file does to zipfile, zlib or numpy
-            reason = str(error) or type(error).__name__
-            raise CheckpointError(path, f"is neither HDF5 nor an archive of arrays (.npz): {reason}") from error
+    with open_regular(path) as file, refused(path, "is neither HDF5 nor an archive of arrays (.npz)"):
+        with zipfile.ZipFile(file) as archive:
+            arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
+        told = [str(arrays.pop(name)) if name in arrays else None for name in (CONVENTION, SHOWN)]
+        return flat_from(arrays, *told)
 
 
 def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]:
@@ -76,15 +66,11 @@ def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]
     for info in members:
         budget.spend(info.file_size, info.filename)
         with archive.open(info) as member:
-            _check_header(io.BytesIO(member.read(1 << 16)), info)
+            if size_of_npy(io.BytesIO(member.read(1 << 16)), "biufU") != info.file_size:
+                raise ValueError(f"{info.filename} has not the size of its array")
         with archive.open(info) as member:
             found[info.filename.removesuffix(_SUFFIX)] = np.lib.format.read_array(member, allow_pickle=False)
     return found
-
-
-def _check_header(start: io.BytesIO, info: zipfile.ZipInfo) -> None:
-    if size_of_npy(start, "biufU") != info.file_size:
-        raise ValueError(f"{info.filename} has not the size of its array")
 
 
 def size_of_npy(start: BinaryIO, kinds: str) -> int:
