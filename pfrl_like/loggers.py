@@ -15,7 +15,7 @@ from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile, Told
 from pfrl_like.storage.atomic import atomic_write
-from pfrl_like.storage.manifest import dump_json
+from pfrl_like.storage.json_file import dump_json
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.datasets.download import cache_directory, downloaded
 from pfrl_like.errors import CheckpointError, MissingDependencyError
 from pfrl_like.storage import atomic_path, read_json
-from pfrl_like.storage.manifest import parse_json
+from pfrl_like.storage.json_file import parse_json
 from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 
 

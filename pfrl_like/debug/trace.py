@@ -17,7 +17,7 @@ import numpy as np
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import ordered
-from pfrl_like.runs.environment_record import checksums_of, checksums_of_streams
+from pfrl_like.runs.checksums import checksums_of, checksums_of_streams
 from pfrl_like.runs.loop import Clock
 from pfrl_like.storage import AppendedFile, sync_file
 from pfrl_like.storage.plain_tensors import checksum

@@ -12,7 +12,7 @@ from pfrl_like.debug.crash_replay import RerunError, check_owner, command_of, pl
 from pfrl_like.debug.trace import CHANNELS, RECORDS, read_records, read_tensors
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import Order
-from pfrl_like.runs.environment_record import STREAM
+from pfrl_like.runs.checksums import STREAM
 from pfrl_like.runs.run_files import LARGEST_RECORD, RECORD
 from pfrl_like.storage import read_json
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import atomic_write, open_regular
-from pfrl_like.storage.manifest import dump_json, parse_json, plain_json
+from pfrl_like.storage.json_file import dump_json, parse_json, plain_json
 from pfrl_like.storage.pickles import dump_objects, load_objects, refuse_pickle
 
 MAGIC = b"PFRLARR1"

@@ -16,7 +16,8 @@ import torch
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
 from pfrl_like.storage.checks import check_like, fitted_optimizer_state, nan_state, non_finite_parameter
 from pfrl_like.storage.directory import has_manifest, load_directory, save_directory, without_manifest
-from pfrl_like.storage.manifest import MANIFEST, PREVIOUS, plain_json
+from pfrl_like.storage.json_file import plain_json
+from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
 from pfrl_like.storage.tensors import load_tensors
 

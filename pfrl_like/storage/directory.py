@@ -32,18 +32,17 @@ from pfrl_like.storage.atomic import (
     synced_together,
     write_file,
 )
+from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.manifest import (
     ANY_NAME,
     MANIFEST,
     MAX_MANIFEST,
     PREVIOUS,
     STATE,
-    dump_json,
     is_alias,
     is_key,
     name_pattern,
     new_manifest,
-    read_json,
     read_manifest,
     versioned_name,
 )

@@ -36,7 +36,8 @@ from pfrl_like.storage.atomic import (
     sync_directory,
 )
 from pfrl_like.storage.journal import Journal, read_journal
-from pfrl_like.storage.manifest import LOCK_FILES, WriterLock, dump_json, read_json
+from pfrl_like.storage.json_file import dump_json, read_json
+from pfrl_like.storage.manifest import LOCK_FILES, WriterLock
 
 _ZEROS = bytes(1 << 20)
 

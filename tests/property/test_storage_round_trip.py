@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import load_tensors, read_arrays, tensor_writer, write_arrays
 from pfrl_like.storage.atomic import atomic_write
-from pfrl_like.storage.manifest import dump_json, parse_json
+from pfrl_like.storage.json_file import dump_json, parse_json
 
 TORCH_DTYPES = [np.float16, np.float32, np.float64, np.uint8, np.int8, np.int16, np.int32, np.int64, np.bool_]
 shapes = npst.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)

@@ -21,7 +21,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write
-from pfrl_like.storage.manifest import dump_json
+from pfrl_like.storage.json_file import dump_json
 from pfrl_like.utils.checks import warn_once
 
 #: Called with epoch, updates so far and a minibatch; gives the TD errors, if they are known, and the losses by name.

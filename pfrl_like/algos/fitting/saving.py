@@ -20,7 +20,7 @@ from pfrl_like.export import FORMATS, export_policy
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import Scaler, make_scaler
 from pfrl_like.storage.atomic import atomic_write
-from pfrl_like.storage.manifest import bounded_networks, dump_json, parse_json, read_json
+from pfrl_like.storage.json_file import bounded_networks, dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
 from pfrl_like.utils.checks import levels_to_the_caller

@@ -17,7 +17,7 @@ from pfrl_like.debug.trace import read_records, read_tensors
 from pfrl_like.debug.trace_diff import Parting, explanations, first_of_all, is_unseeded, repetition
 from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
-from pfrl_like.runs.environment_record import STREAM
+from pfrl_like.runs.checksums import STREAM
 
 Again = Callable[..., str]
 

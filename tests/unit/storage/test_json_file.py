@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.manifest import dump_json, parse_json, plain_json
+from pfrl_like.storage.json_file import dump_json, parse_json, plain_json
 
 
 def round_trip(value: dict[str, Any]) -> dict[str, Any]:

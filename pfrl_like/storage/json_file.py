@@ -1,0 +1,188 @@
+"""JSON that comes back as it went: no NaN, no doubled or non-text keys, bounded in size and depth."""
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from pfrl_like.errors import CheckpointError, PfrlLikeError
+from pfrl_like.storage.atomic import read_bounded
+
+_MAX_DEPTH = 32
+#: What even the smallest file may ask for, and how many times its size a large one may.
+FLOOR, RATIO = 1 << 26, 128
+
+#: Numbers and tensors of the networks that a file of hyperparameters may describe.
+MOST_NUMBERS, MOST_TENSORS = 1 << 27, 1 << 12
+
+
+def plain_json(
+    value: Any, path: object, where: str = "state", depth: int = _MAX_DEPTH, kept: tuple[type, ...] = ()
+) -> Any:
+    """A copy of `value` made of what JSON has; NumPy numbers and arrays become numbers and lists.
+
+    Args:
+        value: Nested dicts, lists and tuples of None, bool, int, finite float, str and NumPy values.
+        path: File or directory it is meant for, for the error.
+        where: Name of the value, for the error.
+        depth: How many levels may follow.
+        kept: Further types, whose values stay as they are.
+
+    Raises:
+        CheckpointError: If it holds anything else; the reason says where.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or type(value) in (bool, int, str) or isinstance(value, kept):
+        return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise CheckpointError(path, f"{where} is {value}, which JSON lacks; expected a finite number or None")
+        return value
+    if depth == 0:
+        raise CheckpointError(path, f"{where} is nested more than {_MAX_DEPTH} levels deep, or holds itself")
+    if isinstance(value, list | tuple):
+        return [plain_json(item, path, f"{where}[{i}]", depth - 1, kept) for i, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) is not str:
+                raise CheckpointError(path, f"{where} has the key {key!r}; expected text")
+        return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1, kept) for key, item in value.items()}
+    kind = type(value).__name__
+    raise CheckpointError(path, f"{where} is a {kind}; expected None, bool, int, float, str, list or dict")
+
+
+def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) -> bytes:
+    """Text of a dict, for people too: one field a line at the top.
+
+    Args:
+        value: The dict.
+        path: File or directory it is meant for, for the error.
+        limit: Most bytes, those that `read_json` will be told; None if nobody reads it with a limit.
+
+    Raises:
+        CheckpointError: If it is longer, or as `plain_json`.
+    """
+    fields = plain_json(value, path).items()
+    lines = [f"{json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in fields]
+    content = ("{\n  " + ",\n  ".join(lines) + "\n}\n").encode()
+    if limit is not None and len(content) > limit:
+        reason = f"would take {len(content)} bytes for what it tells of itself, and could be read with {limit} at most"
+        raise CheckpointError(path, f"cannot be written: it {reason}")
+    return content
+
+
+def parse_json(content: bytes, path: object) -> dict[str, Any]:
+    """The dict that `content` holds.
+
+    Raises:
+        CheckpointError: If it is not JSON, not a dict, or has NaN, infinity or a key twice.
+    """
+    try:
+        value = json.loads(
+            content.decode("utf-8"), parse_constant=_finite, parse_float=_finite, object_pairs_hook=_distinct_keys
+        )
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(path, f"is not valid JSON: {error}") from error
+    if type(value) is not dict:
+        raise CheckpointError(path, f"holds a {type(value).__name__}; expected a JSON object")
+    return value
+
+
+def read_json(path: str, limit: int) -> dict[str, Any]:
+    """The dict in a JSON file of at most `limit` bytes.
+
+    Raises:
+        CheckpointError: If the file cannot be read, is longer, or as `parse_json`.
+    """
+    return parse_json(read_bounded(path, limit), path)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key occurs twice")
+    return fields
+
+
+@contextlib.contextmanager
+def bounded_networks() -> Iterator[None]:
+    """Refuse networks beyond `MOST_NUMBERS` while they are made, before their memory is written to.
+
+    Raises:
+        ValueError: If they are larger than that.
+    """
+    numbers = tensors = 0
+
+    def count(module: Any, name: str, parameter: Any) -> None:
+        nonlocal numbers, tensors
+        if parameter is not None:
+            numbers, tensors = numbers + parameter.numel(), tensors + 1
+        if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
+            raise ValueError(f"its networks have more than {MOST_NUMBERS} parameters in {MOST_TENSORS} tensors")
+
+    handle = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+class BudgetError(ValueError):
+    """More than a file may take."""
+
+
+@contextlib.contextmanager
+def refused(path: object, reason: str) -> Iterator[None]:
+    """Turn whatever a hostile file does to those who read it into a `CheckpointError` that begins with a reason.
+
+    This library's own errors stay what they are, and a `BudgetError` says enough by itself.
+
+    Raises:
+        CheckpointError: If anything goes wrong.
+    """
+    try:
+        yield
+    except PfrlLikeError:
+        raise
+    except BudgetError as error:
+        raise CheckpointError(path, str(error)) from error
+    except Exception as error:
+        raise CheckpointError(path, f"{reason}: {str(error) or type(error).__name__}") from error
+
+
+class Budget:
+    """Memory that what a file holds may take in all.
+
+    Args:
+        size: Bytes of the file.
+        max_bytes: The most; None is `RATIO` times the size, and `FLOOR` at least.
+    """
+
+    def __init__(self, size: int, max_bytes: int | None = None) -> None:
+        self.left = max(FLOOR, RATIO * size) if max_bytes is None else max_bytes
+        self.bound = "a file of this size" if max_bytes is None else f"by max_bytes={max_bytes} it"
+
+    def spend(self, size: int, what: str) -> None:
+        """Count what is about to be taken.
+
+        Raises:
+            BudgetError: If it is more than is left; say `max_bytes` to allow it.
+        """
+        if size > self.left:
+            raise BudgetError(
+                f"{what} announces {size} bytes, and {self.bound} may take {self.left} more; if it is to be trusted, "
+                "allow them by max_bytes"
+            )
+        self.left -= size
