@@ -75,6 +75,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     """
 
     _kind = "episodic replay buffer"
+    _episodes_view = EpisodicMemory
 
     def __init__(self, capacity: int | None = None, *, by_length: bool = False, rng: RandomSource = None) -> None:
         super().__init__(capacity, rng=rng)
@@ -97,14 +98,11 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         Raises:
             TypeError: If it is set to something else.
         """
-        return self._episodes_view() if self._own is None else None
+        return self._episodes_view(self) if self._own is None else None
 
     @episodic_memory.setter
     def episodic_memory(self, memory: Any) -> None:
         self._set_memory(memory)
-
-    def _episodes_view(self) -> EpisodicMemory:
-        return EpisodicMemory(self)
 
     # Storing
 
@@ -152,7 +150,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def _episode(self, index: int) -> StoredItem:
         """The transitions of an episode, by sequence number."""
         first, length = self._episodes[index - self._first_episode]
-        return StoredItem(self._transitions(self._rows(np.arange(first, first + length))))
+        return self._in_lists(self._rows(np.arange(first, first + length)), [length])[0]
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
@@ -166,7 +164,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             ValueError: If more are asked for than the buffer holds, or `max_len` is less than 1.
         """
         _, weight, first, lengths = self._draw_parts(n_episodes, max_len)
-        episodes = self._in_lists(self._rows(_ranges(first, lengths)), lengths)
+        episodes = self._in_lists(self._rows(_ranges(first, lengths)), lengths.tolist())
         return episodes if weight is None else (episodes, weight)
 
     def sample_sequences(
