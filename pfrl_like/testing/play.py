@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
-from pfrl_like.envs import VectorObs, VectorStep
 from pfrl_like.envs.vector_stream import VectorStream
+from pfrl_like.experiments.sources import told_of
 from pfrl_like.utils.checks import check_action, check_finite, check_observation
-from pfrl_like.utils.env_values import own_copy, seed_env
+from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
 
 class Episodes:
@@ -53,9 +54,9 @@ class Episodes:
 
 def play_step(agent: Any, episodes: Episodes) -> Any:
     """One step of `act` and `observe`; returns the action."""
-    action = agent.act(episodes.obs, **_told(episodes.mask))
+    action = agent.act(episodes.obs, **mask_keyword(episodes.mask))
     obs, reward, terminated, truncated, mask = episodes.step(action)
-    agent.observe(obs, reward, terminated, truncated, **_told(mask))
+    agent.observe(obs, reward, terminated, truncated, **mask_keyword(mask))
     return action
 
 
@@ -82,19 +83,10 @@ def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
     """Let an agent act and learn until the environments of a stream have made `n_steps` steps together."""
     now, made = stream.reset(), 0
     while made < n_steps:
-        step = stream.step(agent.batch_act(now.obs, **_of_stream(now)))
-        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **_of_stream(step))
+        step = stream.step(agent.batch_act(now.obs, **told_of(now)))
+        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **told_of(step))
         made += int(np.count_nonzero(step.active))
         now = stream.begin((step.terminated | step.truncated) & step.active)
-
-
-def _of_stream(now: VectorObs | VectorStep) -> dict[str, Any]:
-    told: dict[str, Any] = {} if now.action_mask is None else {ACTION_MASK: now.action_mask}
-    return told if now.active.all() else {**told, "active": now.active}
-
-
-def _told(mask: Any) -> dict[str, Any]:
-    return {} if mask is None else {ACTION_MASK: mask}
 
 
 def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
@@ -374,6 +366,29 @@ def require(holds: Any, sentence: str) -> None:
     """
     if not holds:
         raise AssertionError(sentence)
+
+
+def require_error(error: type[Exception] | tuple[type[Exception], ...], sentence: str, use: Any, *given: Any) -> None:
+    """Fail with a sentence if a call raises no such error.
+
+    Raises:
+        AssertionError: If it does not.
+    """
+    try:
+        use(*given)
+    except error:
+        return
+    raise AssertionError(sentence)
+
+
+def refuse_unknown_keywords(make: Callable[..., Any]) -> None:
+    """Fail if a constructor takes a misspelt argument.
+
+    Raises:
+        AssertionError: If it does.
+    """
+    sentence = "the constructor took the unknown keyword not_an_argument, expected a TypeError"
+    require_error(TypeError, sentence, partial(make, not_an_argument=0))
 
 
 def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
