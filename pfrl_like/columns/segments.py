@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import as_array, describe, expect
-from pfrl_like.columns.state import dump_part, link_steps, used_observations
+from pfrl_like.columns.state import dump_part, link_steps, refusing_misfits, used_observations
 from pfrl_like.columns.steps import ENDED, OPTIONAL, RUNNING, Indices, Running, Steps
 from pfrl_like.utils.checks import as_reward
 
@@ -285,15 +285,13 @@ def join(
     Raises:
         ValueError: If something is missing or does not fit.
     """
-    try:
+    with refusing_misfits():
         joint = _Joint(header, arrays)
         for segment, count in segments:
             joint.add(segment, count)
         loose = [pending for _, pending, _ in header["running"] if pending > 0]
         joint.add(arrays, len(arrays["reward"]), loose)
         return joint.columns, joint.finish()
-    except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
-        raise ValueError(f"the header does not fit: {error!r}") from error
 
 
 class _Joint:
