@@ -13,9 +13,9 @@ import torch
 from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.experiments.training import closing_all
 from pfrl_like.processes import WaitingEnd
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
-from pfrl_like.utils.contexts import close_all
 from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -175,7 +175,7 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
     def tell_of_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
         channel.send(("evaluation", step, (_numbers(agent_stats), eval_stats, _numbers(env_stats))))
 
-    with _closing(opened):
+    with closing_all(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
         opened.append(agent)
         counters.beat(index)
@@ -217,18 +217,6 @@ def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
             clock.counters.stop.value = 1
 
     return evaluate
-
-
-@contextlib.contextmanager
-def _closing(things: Sequence[Any]) -> Iterator[None]:
-    """Close everything that can be closed, whatever happens; an error of the block is the one that is told."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(Exception):
-            close_all(things)
-        raise
-    close_all(things)
 
 
 @contextlib.contextmanager

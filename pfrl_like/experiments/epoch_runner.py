@@ -142,10 +142,9 @@ class EpochRunner:
             goes_on_from, self._restored = self._restored, None
             train(
                 algorithm.agent, self.env, recorder.source, None, self._given_outdir, drive=drive,
-                make_logs=partial(self._make_logs, stack), checkpoint_freq=None, step_offset=0,
+                make_logs=partial(self._make_logs, stack), logger=self.logger, hooks=self.hooks, loggers=self.loggers,
                 evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
-                successful_score=None, step_hooks=(), eval_during_episode=False, logger=self.logger, progress=None,
-                hooks=self.hooks, loggers=self.loggers, parts=self._parts(), resume=goes_on_from or resume,
+                parts=self._parts(), resume=goes_on_from or resume,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
         return average[0] if average else float("nan")  # of a program that was started again for another run

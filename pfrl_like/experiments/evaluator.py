@@ -8,13 +8,13 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
+from pfrl_like.envs.env_states import is_vector, restore_between_episodes, state_between_episodes
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
@@ -178,11 +178,6 @@ def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:
     return {"episodes": len(scores), **_summary(scores), **of_lengths}
 
 
-def is_vector(env: Any) -> bool:
-    """Whether this is several environments in one."""
-    return isinstance(getattr(env, "num_envs", None), int)
-
-
 def _summary(values: Sequence[float]) -> dict[str, float]:
     return {
         "mean": statistics.mean(values),
@@ -301,7 +296,7 @@ class Evaluator:
         stats = _statistics(returns, lengths)
         if self.success_threshold is not None:
             stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
-        agent_stats, env_stats = statistics_of(self.agent), self._env_statistics()
+        agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
         self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
@@ -346,9 +341,6 @@ class Evaluator:
         """Close its files; the environment is left to its owner."""
         close_all(self.writes_to)
 
-    def _env_statistics(self) -> list[tuple[str, Any]]:
-        return statistics_of(self.env)
-
     def _earlier_scores(self) -> dict[float, float]:
         """The scores up to `step_offset`, by step, so that a run that goes on keeps `best` and evaluates when due."""
         rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if self.step_offset else ()
@@ -365,7 +357,7 @@ class Evaluator:
     def _table_of_scores(self) -> AppendedFile:
         table = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if self.step_offset else 0)
         if not table.size:  # a run that goes on keeps its scores
-            names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]
+            names = [name for name, _ in [*statistics_of(self.agent), *statistics_of(self.env)]]
             table.append(_row([*BASIC_COLUMNS, *names]))
         return table
 
@@ -430,6 +422,28 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         return contextlib.nullcontext(env), "the training environment, between episodes"
     _share_running_statistics(env, copied)
     return contextlib.nullcontext(copied), "deep copy of the training environment"
+
+
+@contextlib.contextmanager
+def evaluating(
+    agent: Any, env: Any, eval_env: Any, outdir: str | os.PathLike[str], vector: bool = False, **options: Any
+) -> Iterator[Callable[[int], Evaluator]]:
+    """Within it a runner has its directory, an environment to evaluate in, and what makes the evaluator.
+
+    Args:
+        agent: The agent.
+        env: Environment that it is trained in.
+        eval_env: The user's choice of another one, or None.
+        outdir: Run directory.
+        vector: Whether `env` is a vector environment.
+        **options: Further arguments of `Evaluator`.
+
+    Returns:
+        What makes it, called with the step at which training starts.
+    """
+    own_env, choice = choose_eval_env(env, eval_env, vector=vector)
+    with owned(check_directory(outdir)), own_env as chosen:
+        yield lambda t: Evaluator(agent, chosen, outdir=outdir, step_offset=t, env_choice=choice, **options)
 
 
 def check_apart(env: Any, eval_env: Any) -> None:

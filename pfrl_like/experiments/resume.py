@@ -207,12 +207,8 @@ def fitting(path: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        raise CheckpointError(path, f"does not fit this run: {_described(error):.300}") from error
-
-
-def _described(error: Exception) -> str:
-    """A message of this library's as it is, one of Python's with its kind."""
-    return str(error) if type(error) is ValueError else repr(error)
+        told = str(error) if type(error) is ValueError else repr(error)  # a message of this library's as it is
+        raise CheckpointError(path, f"does not fit this run: {told:.300}") from error
 
 
 def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:

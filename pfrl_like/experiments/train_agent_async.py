@@ -18,8 +18,6 @@ from pfrl_like.experiments.evaluator import tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.runner_arguments import (
     check_arguments,
-    check_async_parts,
-    check_resume,
     check_run,
     check_shares,
     seeds_of_processes,
@@ -141,12 +139,14 @@ def train_agent_async(
     check_arguments(locals())
     logger = logger or _LOGGER
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
-    check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
-    check_resume(step_offset, resume)
+    check_run(steps, step_offset, resume, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
     check_counts(optional=True, max_episode_len=max_episode_len)
-    check_async_parts(agent, make_agent, make_env, stop_event, exception_event)
+    if agent is not None and not (hasattr(agent, "act") and hasattr(agent, "observe")):
+        raise TypeError(f"agent is {agent!r:.80} ({type(agent).__name__}), expected an agent")
+    if (agent is None) == (make_agent is None):
+        raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
     chosen_method(start_method)
@@ -220,9 +220,8 @@ def train_agent_async(
                 train(
                     seen, None, source, steps, outdir,
                     make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
-                    checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
-                    step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
-                    loggers=loggers, on_error=lambda _: source.close(), clears=False,
+                    checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
+                    hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), clears=False,
                 )  # fmt: skip
             finally:
                 if stop_event is not None:
