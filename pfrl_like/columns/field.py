@@ -300,11 +300,6 @@ class Extra:
         self.field.put(row, checked)
         self.index[step] = row
 
-    def replace(self, step: int, checked: Any) -> None:
-        """Store a checked value, or None, in the place of what a step holds."""
-        self.drop(step)
-        self.put(step, checked)
-
     def drop(self, step: int) -> None:
         """Free what a step holds."""
         row = self.index.item(step)

@@ -49,7 +49,8 @@ def edit(store: Steps, row: int, changes: Mapping[str, Any], num_steps: int) -> 
         else:
             if name not in store.extras:
                 store.add_extra(name)
-            store.extras[name].replace(row, value)
+            store.extras[name].drop(row)
+            store.extras[name].put(row, value)
         _mark(store, row, _OBSERVATIONS.get(name, _VALUES))
 
 

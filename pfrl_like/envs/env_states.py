@@ -154,25 +154,21 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
         ValueError: If it comes from another environment or is not taken, or the environments of a vector environment
             cannot be reached.
     """
+    *_, innermost = layers_of(env)
     try:
-        _put_back_between_episodes(env, told, alone)
+        if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
+            env.reset()
+        restore_env(env, told["state"])
+        check_taken(env, told["state"])
+        Streams.of(env, with_global=alone).restore(told["streams"])
+        if told["envs"] is not None:
+            innermost.restore_between_episodes(told["envs"])
+        elif is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
+            raise ValueError(f"nobody knows the states of the environments in a {type(innermost).__name__}")
     except ValueError:
         raise
     except Exception as error:  # of code of the user's
         raise ValueError(f"the environment does not take its state: {error!r:.200}") from error
-
-
-def _put_back_between_episodes(env: Any, told: Mapping[str, Any], alone: bool) -> None:
-    *_, innermost = layers_of(env)
-    if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
-        env.reset()
-    restore_env(env, told["state"])
-    check_taken(env, told["state"])
-    Streams.of(env, with_global=alone).restore(told["streams"])
-    if told["envs"] is not None:
-        innermost.restore_between_episodes(told["envs"])
-    elif is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
-        raise ValueError(f"nobody knows the states of the environments in a {type(innermost).__name__}")
 
 
 def _envs_of(env: Any) -> Sequence[Any]:

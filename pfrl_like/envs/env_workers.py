@@ -313,15 +313,13 @@ class EnvWorkers(Workers):
                 if index not in self.cut:
                     self.send(index, (command, argument), self.timeout)
             except WorkerError as error:
-                self._replace(error)
-                self._asked = command
+                self._replace(error, command)
         while True:
             owing = [index for index in arguments if index not in self.cut]
             try:
                 return dict(zip(owing, self.receive(owing, self.timeout), strict=True))
             except WorkerError as error:
-                self._replace(error)
-                self._asked = command
+                self._replace(error, command)
 
     def limit(self) -> str:
         """What was asked, and the seconds; at the start also what these are for."""
@@ -332,7 +330,7 @@ class EnvWorkers(Workers):
             )
         return f": it was asked for {self._asked!r}, and step_timeout is {self.timeout:g} s"
 
-    def _replace(self, error: WorkerError) -> None:
+    def _replace(self, error: WorkerError, command: str) -> None:
         """Put another worker in the place of one that has failed, and in that of every other that fails meanwhile."""
         failed, fresh = [error], dict[int, bool]()  # new workers, and whether they have been greeted
         while failed or fresh:
@@ -345,6 +343,7 @@ class EnvWorkers(Workers):
                 error = failed.pop()
                 self._put_another(error)
                 fresh[error.index] = False
+        self._asked = command  # again
 
     def _put_another(self, error: WorkerError) -> None:
         if self.n_restarted == self.restarts:

@@ -302,7 +302,7 @@ def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Con
         told = told_in(state)
         if configuration is not None:
             configuration.check_env(told)
-    with _of_whom(told.get("agent"), agent):
+    try:
         with fitting(saved.path):
             t, references = int(state["t"]), dict(state["buffers"])
             buffers = buffers_of(agent, source)
@@ -311,21 +311,10 @@ def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Con
             for name, buffer in buffers.items():
                 buffer.load_increment(os.path.join(outdir, BUFFERS, name), references[name])
         _load_agent(agent, saved)
-    return Checkpoint(saved.path, t, state, references)
-
-
-@contextlib.contextmanager
-def _of_whom(was: Any, agent: Any) -> Iterator[None]:
-    """Say of what cannot be loaded, if it is so, that it was saved by an agent of another class.
-
-    Raises:
-        CheckpointError: Instead of the one that was raised.
-    """
-    now = type(agent).__name__
-    try:
-        yield
     except CheckpointError as error:
+        was, now = told.get("agent"), type(agent).__name__
         if was in (None, now):
             raise
         reason = f"was saved by the agent {was}, and that of this run is {now}: {error.reason}"
         raise CheckpointError(error.path, reason) from error
+    return Checkpoint(saved.path, t, state, references)

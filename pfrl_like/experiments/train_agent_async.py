@@ -27,9 +27,8 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
-from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
-from pfrl_like.processes.worker import chosen_method
+from pfrl_like.processes.worker import chosen_method, sendable
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
 from pfrl_like.runs.run_files import owned
@@ -178,12 +177,12 @@ def train_agent_async(
             "save_best_so_far_agent": save_best_so_far_agent, "success_threshold": eval_success_threshold,
         }  # fmt: skip
         job = Job(
-            make_env=_sendable(make_env, "make_env", start_method),
-            make_agent=None if make_agent is None else _sendable(make_agent, "make_agent", start_method),
+            make_env=sendable(make_env, "make_env", start_method),
+            make_agent=None if make_agent is None else sendable(make_agent, "make_agent", start_method),
             agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
             steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
-            global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
-            evaluator=None if eval_interval is None else _sendable(lambda: evaluator, "evaluation_hooks", start_method),
+            global_step_hooks=sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
+            evaluator=None if eval_interval is None else sendable(lambda: evaluator, "evaluation_hooks", start_method),
             tells_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
@@ -229,16 +228,6 @@ def train_agent_async(
                 if alone:
                     shutil.rmtree(outcome, ignore_errors=True)
     return learner
-
-
-def _sendable(function: Callable[..., Any], name: str, start_method: str | None) -> Portable:
-    portable = Portable(function)
-    if start_method != "fork":
-        try:
-            portable.pack()
-        except TypeError as error:
-            raise TypeError(f'{name}: {error}; start_method="fork" needs no sending') from error
-    return portable
 
 
 def _share(agent: Any) -> dict[str, Any]:

@@ -229,21 +229,18 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         self._first_episode, self._next_episode = first_episode, first_episode + len(lengths)
 
     def _append_pfrl(self, content: Any) -> None:
-        if not isinstance(content, tuple):
-            # PFRL before 0.3 kept transitions only.
-            steps = [step for item in content for step in (item if isinstance(item, list) else [item])]
-            for step in steps:
-                self._append_pfrl_step(step, 0)
-            self.stop_current_episode(0)
-            return
-        episodes = content[1]
-        prioritized = hasattr(episodes, "priority_sums")
-        for episode in episodes.data if prioritized else episodes.items():
+        prioritized = False
+        if isinstance(content, tuple):
+            prioritized = hasattr(content[1], "priority_sums")
+            episodes = content[1].data if prioritized else content[1].items()
+        else:  # PFRL before 0.3 kept transitions only
+            episodes = [[step for item in content for step in (item if isinstance(item, list) else [item])]]
+        for episode in episodes:
             for step in episode:
                 self._append_pfrl_step(step, 0)
             self.stop_current_episode(0)
         if prioritized and self.prioritized:
-            self._load_pfrl_priorities(episodes, self._first_episode, self.n_episodes)
+            self._load_pfrl_priorities(content[1], self._first_episode, self.n_episodes)
 
     def _clear(self) -> None:
         super()._clear()

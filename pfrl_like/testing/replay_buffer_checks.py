@@ -281,19 +281,9 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
             require_error(refusals, sentence, method, n + 1)
 
 
-CHECKS: tuple[Callable[[MakeBuffer], None], ...] = (
-    check_unknown_keywords_are_refused,
-    check_every_window_is_sampled_once,
-    check_draws_are_distinct,
-    check_sample_batch_is_sample,
-    check_n_step_sums,
-    check_more_than_held_is_refused,
-    check_capacity,
-    check_append_batch_is_append,
-    check_a_loaded_buffer_is_the_saved_one,
-    check_priorities,
-    check_sequences,
-)
+CHECKS = [
+    check for name, check in list(globals().items()) if name.startswith("check_") and name != "check_replay_buffer"
+]
 
 
 def _require_same(expected: Batch, batch: Batch, what: str) -> None:
