@@ -14,18 +14,17 @@ from pfrl_like.columns.leaves import ArrayLeaf, Holder, Rows, expect, first_seen
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 
 
-def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def dump(
+    columns: Columns, rows: Indices, used: Indices | None = None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What `restore` needs to make the same store again.
 
     Args:
         columns: The store.
-        rows: All its steps, in the order in which they are to be numbered (from 1) in the copy.
+        rows: All its steps, or some of them, in the order in which they are to be numbered (from 1) in the copy.
+        used: Rows of their observations, in their order in the copy; None finds them.
     """
-    return dump_part(columns, rows, used_observations(columns, rows))
-
-
-def dump_part(columns: Columns, rows: Indices, used: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """As `dump`, for some of the steps; `used` are the rows of their observations, in their order there."""
+    used = used_observations(columns, rows) if used is None else used
     new_obs = np.zeros(columns.obs_rows.size, np.int64)
     new_obs[used] = np.arange(1, len(used) + 1)
     header, arrays = dump_steps(columns, rows, new_obs)
@@ -113,8 +112,8 @@ def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], colum
         steps, obs = restore_steps(header, arrays, columns, n_obs), columns.obs_rows.take(n_obs)
         if header["obs"] is not None:
             columns.set_fields(
-                Field.restore(columns.obs_rows, header["obs"], arrays, "obs", obs),
-                Field.restore(columns.steps, header["action"], arrays, "action", steps),
+                Field.from_spec(columns.obs_rows, header["obs"]).fill(arrays, "obs", obs),
+                Field.from_spec(columns.steps, header["action"]).fill(arrays, "action", steps),
             )
         elif n_steps:
             raise ValueError("there are steps, but no observations")
@@ -232,7 +231,7 @@ def restore_places(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
             _take_places(obs, arrays, "obs")
         steps = restore_steps(header, arrays, columns, columns.obs_rows.size - 1)
         if obs is not None:
-            columns.set_fields(obs, Field.restore(columns.steps, header["action"], arrays, "action", steps))
+            columns.set_fields(obs, Field.from_spec(columns.steps, header["action"]).fill(arrays, "action", steps))
         elif len(steps):
             raise ValueError("there are steps, but no observations")
         for i, part in enumerate(header["extras"]):

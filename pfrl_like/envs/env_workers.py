@@ -145,7 +145,7 @@ def serve_env(
     try:
         space = getattr(env, "observation_space", None)
         channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
-        answers = _Answers(env, index, space, num_envs)
+        answers = _Answers(env, index, num_envs)
         if len(entropy) > 2:
             with contextlib.suppress(ValueError):  # it takes none
                 answers.seed(seed)
@@ -164,8 +164,8 @@ def serve_env(
 class _Answers:
     """One method for each command."""
 
-    def __init__(self, env: Any, index: int, space: Any, num_envs: int) -> None:
-        self._env, self._index, self._space, self._num_envs = env, index, space, num_envs
+    def __init__(self, env: Any, index: int, num_envs: int) -> None:
+        self._env, self._index, self._num_envs = env, index, num_envs
         self._shared = SharedObservations(None, num_envs)
         self._seed: int | None = None
         self._tape: Any = None

@@ -107,7 +107,7 @@ def batch_run_evaluation_episodes(
             for i in np.flatnonzero(end):
                 finished[int(number[i])] = (float(source.total_reward[i]), int(source.length[i]))
                 number[i] = number.max() + 1
-            counted = _counted(finished, number, source.total_reward, source.length, n_steps, n_episodes)
+            counted = _counted(finished, number, source, n_steps, n_episodes)
             source.observe(step, reset if counted is None else np.ones_like(reset))
             for hook in hooks:
                 hook(clock)
@@ -119,8 +119,7 @@ def batch_run_evaluation_episodes(
 def _counted(
     finished: dict[int, tuple[float, int]],
     number: Any,
-    total_reward: Any,
-    length: Any,
+    source: VectorSource,
     n_steps: int | None,
     n_episodes: int | None,
 ) -> list[tuple[float, int]] | None:
@@ -134,10 +133,10 @@ def _counted(
     if ends and ends[-1] >= n_steps:
         return whole or in_order[:1]
     oldest = np.flatnonzero(number == len(in_order))
-    running = int(length[oldest[0]]) if len(oldest) else 0
+    running = int(source.length[oldest[0]]) if len(oldest) else 0
     if (ends[-1] if ends else 0) + running < n_steps:
         return None
-    return whole or [(float(total_reward[oldest[0]]), running)]
+    return whole or [(float(source.total_reward[oldest[0]]), running)]
 
 
 def eval_performance(

@@ -12,7 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.columns import Columns, Indices, packed
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
-from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem
+from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem, without_weight
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import sequence_number
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
@@ -237,7 +237,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             episodes = [[step for item in content for step in (item if isinstance(item, list) else [item])]]
         for episode in episodes:
             for step in episode:
-                self._append_pfrl_step(step, 0)
+                self.append(**without_weight(step), env_id=0)
             self.stop_current_episode(0)
         if prioritized and self.prioritized:
             self._load_pfrl_priorities(content[1], self._first_episode, self.n_episodes)

@@ -241,14 +241,11 @@ class SavedBuffer(AbstractReplayBuffer):
             for step in window:
                 if id(step) not in episode_of:
                     episode_of[id(step)] = episode
-                    self._append_pfrl_step(step, ("pfrl", episode))
+                    self.append(**without_weight(step), env_id=("pfrl", episode))
             if len(window) < self.num_steps:
                 self.stop_current_episode(("pfrl", episode))
         if self.num_steps == 1:
             self.stop_current_episode(("pfrl", 0))
-
-    def _append_pfrl_step(self, step: Mapping[str, Any], env_id: Any) -> None:
-        self.append(**without_weight(step), env_id=env_id)
 
     def _clear(self) -> None:
         for env_id in list(self._columns.running):

@@ -259,9 +259,6 @@ class ChainQFunction(nn.Module):
         return DiscreteActionValue(obs.to(self.table.dtype) @ self.table)
 
 
-Trace = list[Any]
-
-
 def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     """Check an environment of any form that `as_gymnasium` takes: `check_env(YourEnv())`.
 
@@ -283,7 +280,9 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     for name in ("observation_space", "action_space"):
         require(getattr(adapted, name, None) is not None, f"the environment has no {name}")
     actions = _draw_actions(adapted.action_space, n_steps, seed)
-    if not _takes_seed(env, seed):
+    try:
+        seed_env(env, seed)
+    except ValueError:  # it takes none
         _trace(adapted, actions, None)
         return
     first, second = (_trace(adapted, actions, seed) for _ in range(2))
@@ -300,17 +299,9 @@ def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
     return actions
 
 
-def _takes_seed(env: Any, seed: int) -> bool:
-    try:
-        seed_env(env, seed)
-    except ValueError:
-        return False
-    return True
-
-
-def _trace(env: Any, actions: list[Any], seed: int | None) -> Trace:
+def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
     """Everything that came from the environment, checked."""
-    trace: Trace = []
+    trace: list[Any] = []
     must_reset = True
     for action in actions:
         if must_reset:

@@ -99,7 +99,9 @@ class Record:
                 after = env.episodes[i + 1] if i + 1 < len(env.episodes) else None
                 pairs = [(s, e) for s in range(len(episode)) for e in range(s + 1, len(episode) + 1)]
                 self.windows += [(episode[start:end], after) for start, end in pairs]
-        self._rewards = np.array([self._return(steps) for steps, _ in self.windows])
+        self._rewards = np.array(
+            [sum(gamma**i * step.reward for i, step in enumerate(steps)) for steps, _ in self.windows]
+        )
 
     def fault(self, row: Row) -> str | None:
         """What is wrong with a row; None if some steps in a row of one episode have made it."""
@@ -143,9 +145,6 @@ class Record:
                 f"expected its own last one, {last.next_obs}"
             )
         return f"a step to the observation {last.next_obs} is learnt from as one to {row.next_obs}"
-
-    def _return(self, steps: list[Step]) -> float:
-        return sum(self.gamma**i * step.reward for i, step in enumerate(steps))
 
     def _looks(self, obs: Any) -> NDArray[np.float32]:
         looks: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
