@@ -222,25 +222,23 @@ def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
 @contextlib.contextmanager
 def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
     """Save the agent at the end, however that comes; an error of the block is the one that is told."""
+
+    def save() -> None:
+        counters.saving.value = 1
+        try:
+            agent.save(folder)
+        finally:
+            counters.saving.value = 0
+
     try:
         yield
     except BaseException:
         if folder:
-            with contextlib.suppress(Exception), _told_of(counters.saving):
-                agent.save(folder)
+            with contextlib.suppress(Exception):
+                save()
         raise
     if folder and hasattr(agent, "save"):
-        with _told_of(counters.saving):
-            agent.save(folder)
-
-
-@contextlib.contextmanager
-def _told_of(flag: Any) -> Iterator[None]:
-    flag.value = 1
-    try:
-        yield
-    finally:
-        flag.value = 0
+        save()
 
 
 @contextlib.contextmanager

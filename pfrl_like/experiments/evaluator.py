@@ -257,11 +257,15 @@ class Evaluator:
             set_aside(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
-            earlier = self._earlier_scores()
+            rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
+            earlier = {t: score for t, score in rows if t <= step_offset}  # of a run that goes on
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
             self.prev_eval_t = last - last % eval_interval  # one that waited for an episode's end is made up for
-            self._scores = self._table_of_scores()
+            self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
+            if not self._scores.size:  # a run that goes on keeps its scores
+                names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
+                self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -340,11 +344,6 @@ class Evaluator:
         """Close its files; the environment is left to its owner."""
         close_all(self.writes_to)
 
-    def _earlier_scores(self) -> dict[float, float]:
-        """The scores up to `step_offset`, by step, so that a run that goes on keeps `best` and evaluates when due."""
-        rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if self.step_offset else ()
-        return {t: score for t, score in rows if t <= self.step_offset}
-
     def flush(self) -> None:
         """Let the table hold all scores.
 
@@ -352,13 +351,6 @@ class Evaluator:
             CheckpointError: If that cannot be.
         """
         self._scores.flush()
-
-    def _table_of_scores(self) -> AppendedFile:
-        table = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if self.step_offset else 0)
-        if not table.size:  # a run that goes on keeps its scores
-            names = [name for name, _ in [*statistics_of(self.agent), *statistics_of(self.env)]]
-            table.append(_row([*BASIC_COLUMNS, *names]))
-        return table
 
 
 def _row(values: Sequence[Any]) -> bytes:

@@ -5,7 +5,7 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -226,7 +226,7 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
         CheckpointError: If there are agents, but none that can be loaded; it says why for each.
         TypeError: If the agent cannot load.
     """
-    return _newest(saved_in(outdir), lambda saved: _load_agent(agent, saved), outdir, logger, "") or 0
+    return _newest(lambda saved: _load_agent(agent, saved), outdir, logger) or 0
 
 
 def newest_checkpoint(
@@ -256,17 +256,13 @@ def newest_checkpoint(
         " A run with checkpoint_freq makes them; to go on from an agent alone, load it and give the step_offset; for a "
         "new run, give another outdir"
     )
-    return _newest(
-        saved_in(outdir), lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out
-    )
+    return _newest(lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out)
 
 
-def _newest(
-    candidates: Sequence[Saved], load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str
-) -> _T | None:
-    """The first of these that can be loaded; None if no save came to its end."""
+def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str = "") -> _T | None:
+    """The newest agent in a run directory that can be loaded; None if no save came to its end."""
     problems = []
-    for saved in candidates:
+    for saved in saved_in(outdir):
         if saved.is_broken_off:
             logger.info("%s was not saved to its end and is passed over", saved.path)
             continue

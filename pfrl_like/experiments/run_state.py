@@ -65,7 +65,8 @@ class RunState:
         reasons, parts = [], {}
         for name, part in self.parts.items():
             try:
-                parts[name] = to_json(_state_of(part), _LEVELS)
+                told = part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
+                parts[name] = to_json(told, _LEVELS)
             except Exception as error:  # of code of the user's
                 reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
         source = self._source(clock, reasons)
@@ -142,10 +143,6 @@ def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
             name = type(part).__name__
             names[name] += 1
             yield (name if names[name] == 1 else f"{name}-{names[name]}"), part
-
-
-def _state_of(part: Any) -> Any:
-    return part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
 
 
 def _restore(name: str, part: Any, state: Any) -> Sequence[str]:

@@ -178,8 +178,7 @@ class Memory(Sequence[Any]):
     @property
     def _first(self) -> int:
         """Sequence number of the oldest."""
-        first: int = self.buffer._first
-        return first
+        return int(self.buffer._first)
 
     @property
     def maxlen(self) -> int | None:
@@ -317,8 +316,7 @@ class EpisodicMemory(Memory):
 
     @property
     def _first(self) -> int:
-        first: int = self.buffer._first_episode
-        return first
+        return int(self.buffer._first_episode)
 
     @property
     def maxlen(self) -> None:

@@ -112,10 +112,7 @@ class PersistentBuffer(RewindingBuffer):
         lost = len(logged.records) - whole
         if lost:
             self.logger.warning("%s: the last %d records were not complete and have been left out", self.dirname, lost)
-        self._restrict(max(len(self), int(logged.header["n_items"])) if CAPACITY not in logged.header else len(self))
-
-    def _restrict(self, held: int) -> None:
-        """Drop what is beyond the capacity that was asked for, with a warning, of so many items that were held."""
+        held = len(self) if CAPACITY in logged.header else max(len(self), int(logged.header["n_items"]))
         self._capacity = self._wanted_capacity
         self._evict()
         if dropped := held - len(self):
@@ -131,7 +128,6 @@ class PersistentBuffer(RewindingBuffer):
         try:
             columns = self._use(files)
             self._load_state(logged._asdict(), lambda header, arrays: restore_places(header, arrays, columns))
-            self._columns = columns
             for done, record in enumerate(logged.records[:count]):
                 if record != SYNCED:
                     self._replay_one(columns.replay(record, check=done >= logged.synced))

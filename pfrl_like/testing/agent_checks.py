@@ -221,7 +221,7 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
     agent = trial.trained
     if not hasattr(agent, "update") or not hasattr(agent, "gamma"):
         return
-    batch = trial.batch() if trial.learns_from_batches else trial.episode()
+    batch = trial.batch_of(trial.trained) if trial.learns_from_batches else trial.episode()
     other_next_obs = map_nested(torch.zeros_like, batch.next_obs)
 
     def depends(discount: float) -> bool:
@@ -250,7 +250,7 @@ def check_importance_weights_count(trial: Trial) -> None:
     """Weights of a batch multiply the loss, and leave the TD errors alone."""
     if not trial.learns_from_batches:
         return
-    batch, results = trial.batch(), []
+    batch, results = trial.batch_of(trial.trained), []
     for weight in (None, 0.25):
         rows = None if weight is None else torch.full_like(batch.reward, weight)
         set_random_seed(trial.seed)
@@ -268,7 +268,7 @@ def check_update_learns_and_tells(trial: Trial) -> None:
     """`update` changes parameters and returns TD errors and statistics; `errors_out` gets absolute TD errors."""
     if not trial.learns_from_batches:
         return
-    agent, batch = trial.trained_again(), trial.batch()
+    agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
     before = copy.deepcopy(_learnt(state_of(agent)))
     errors_out = [-1.0]
     td_error, stats = agent.update(batch, errors_out=errors_out)
@@ -288,7 +288,7 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
     """A reward of NaN, or an observation where rewards do not count, raises `NonFiniteError` and changes nothing."""
     if not trial.learns_from_batches:
         return
-    agent, batch = trial.trained_again(), trial.batch()
+    agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
     before = copy.deepcopy(state_of(agent))
     name = "reward" if getattr(agent, "bootstraps", True) else "obs"
     bad = batch.replace(**{name: map_nested(lambda leaf: torch.full_like(leaf, torch.nan), getattr(batch, name))})

@@ -318,7 +318,9 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
         require(isinstance(result, tuple) and len(result) == 5, f"step returned {result!r}, expected five values")
         obs, reward, terminated, truncated, info = result
         _check_obs(env, obs, "step")
-        _check_reward(reward)
+        is_number = np.shape(reward) == () and np.asarray(reward).dtype.kind in "fiub"
+        require(is_number, f"reward is {reward!r} ({type(reward).__name__}), expected one number")
+        require(math.isfinite(reward), f"reward is {reward!r}, expected a finite number")
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             require(isinstance(flag, bool | np.bool_), f"{name} is {flag!r} ({type(flag).__name__}), expected a bool")
         require(isinstance(info, dict), f"info is a {type(info).__name__}, expected a dict")
@@ -334,12 +336,6 @@ def _check_obs(env: Any, obs: Any, source: str) -> None:
         env.observation_space.contains(obs),
         f"the observation of {source} lies outside the observation space {env.observation_space}: {obs!r}",
     )
-
-
-def _check_reward(reward: Any) -> None:
-    is_number = np.shape(reward) == () and np.asarray(reward).dtype.kind in "fiub"
-    require(is_number, f"reward is {reward!r} ({type(reward).__name__}), expected one number")
-    require(math.isfinite(reward), f"reward is {reward!r}, expected a finite number")
 
 
 def _as_assertion(check: Any, *arguments: Any) -> None:
